@@ -102,7 +102,7 @@ void describe_jsonl(const RowArguments& arguments) {
 
 void describe_csv(const RowArguments& arguments) {
   const std::string columns = data::describe_csv(arguments.file);
-  const auto rows = data::read_csv_rows(arguments.file, data::RowReader(arguments.keys));
+  const auto rows = data::read_prompt_file(arguments.file, data::RowReader(arguments.keys));
   print_rows(rows, arguments, columns + "; ");
 }
 

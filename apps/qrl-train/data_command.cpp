@@ -26,6 +26,7 @@ struct DataArguments {
   std::string out, split = "train";
   std::int64_t size = 1000;
   std::uint64_t seed = 0;
+  bool demonstrations = false;
 };
 
 /// "--min-numbers" of the key min_numbers.
@@ -58,12 +59,27 @@ void require_ascending(const DataArguments& arguments) {
   }
 }
 
+/// The demonstrations of a cold start: the first `size` of sft.demonstrations with the same seed and keys.
+void write_demonstrations(const DataArguments& arguments) {
+  QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
+              "demonstrations are of training tasks");
+  const tasks::Generator& generator = *arguments.generator;
+  const config::OwnValues own = values_of(arguments);
+  std::vector<tasks::WorkedTask> made;
+  for (std::int64_t i = 0; i < arguments.size; ++i)
+    made.push_back(generator.demonstrate(own, arguments.seed, static_cast<std::uint64_t>(i)));
+  state::replace_file(arguments.out, tasks::demonstrations_jsonl(made, std::string(generator.word)));
+  std::printf("wrote %zu %s to %s\n", made.size(), made.size() == 1 ? "demonstration" : "demonstrations",
+              arguments.out.c_str());
+}
+
 void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train data");
   require_ascending(arguments);
   state::output_file(arguments.out);  // refused before the work, not after it
   require_new_file(arguments.out, "--out");
   const tasks::Generator& generator = *arguments.generator;
+  if (arguments.demonstrations) return write_demonstrations(arguments);
   const config::OwnValues own = values_of(arguments);
   std::vector<tasks::GeneratedTask> made;
   if (arguments.split == "held_out") {
@@ -113,6 +129,8 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
       ->check(CLI::IsMember({"train", "held_out"}))
       ->capture_default_str()
       ->type_name("train|held_out");
+  command->add_flag("--demonstrations", arguments->demonstrations,
+                    "write worked tasks, with `response`, as sft.train_files reads them");
   for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
   for (GeneratorOption& option : arguments->own)
     add_own_option(command, option);  // in place: the options refer to them

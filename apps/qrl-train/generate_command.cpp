@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "config/keys.h"
+#include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
 #include "train/catalog.h"
@@ -112,7 +113,7 @@ void require_calibration_data(const LoadedSampler& loaded, const config::Recipe&
   const config::DataRecipe& data = recipe.data;
   const auto missing = std::find_if(data.train_files.begin(), data.train_files.end(), [](const std::string& file) {
     std::error_code error;
-    return !fs::exists(file, error);
+    return !fs::exists(data::find_data_files(file).files.front(), error);
   });
   const bool any = !data.train_files.empty() || !data.train_generator.task.empty();
   if (any && missing == data.train_files.end()) return;

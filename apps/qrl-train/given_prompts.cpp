@@ -36,8 +36,11 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
     prompts.push_back({{std::istreambuf_iterator<char>(standard_input()), {}}, {}, "standard input", {}});
   if (!arguments.file.empty()) {
     for (data::PromptRow& row : data::read_prompt_file(arguments.file, data::RowReader::prompts_only(recipe))) {
-      prompts.push_back(
-          {std::move(row.prompt), std::move(row.system), arguments.file + ":" + std::to_string(row.line), {}});
+      prompts.push_back({std::move(row.prompt),
+                         std::move(row.system),
+                         arguments.file + ":" + std::to_string(row.line),
+                         {},
+                         std::move(row.conversation)});
     }
   }
   for (const GivenPrompt& prompt : prompts) {
@@ -53,8 +56,9 @@ void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe,
   const std::int64_t positions = policy.config.max_position_embeddings;
   const std::int64_t max_new = recipe.max_response_length;
   for (GivenPrompt& prompt : prompts) {
-    encoder.require_system_fits(prompt.system, prompt.where);
-    prompt.tokens = encoder.encode(prompt.text, prompt.system);
+    if (!prompt.conversation) encoder.require_system_fits(prompt.system, prompt.where);
+    prompt.tokens = prompt.conversation ? encoder.encode(*prompt.conversation, prompt.where)
+                                        : encoder.encode(prompt.text, prompt.system);
     const auto length = static_cast<std::int64_t>(prompt.tokens.size());
     QRL_REQUIRE(length + max_new <= positions, prompt.where,
                 "prompt and response within the model's max_position_embeddings = " + std::to_string(positions),

@@ -2,6 +2,7 @@
 // of sampling.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct GivenPrompt {
   std::string text, system;
   std::string where;  ///< for messages
   std::vector<types::TokenId> tokens;
+  std::shared_ptr<const data::Conversation> conversation = {};  ///< of several turns; else null
 };
 
 /// An input error unless exactly one way is given. `model` is for the message.

@@ -15,7 +15,9 @@ train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpo
 
 LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
-    : policy(std::move(loaded)), checkpoint(from), sampler(policy.config, recipe, world, longest_prompt_tokens) {
+    : policy(std::move(loaded)),
+      checkpoint(from),
+      sampler(policy.config, recipe, world, longest_prompt_tokens, {}, &policy.tokenizer) {
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
   // The run's own goes with its weights, but is of int8 values alone.
   if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;

@@ -9,7 +9,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/hub.h"
+#include "data/dataset_folder.h"
 #include "tasks/verifier.h"
+#include "train/best_checkpoint.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
@@ -44,7 +47,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
     if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
   };
   if (!recipe.model.path.empty()) {
-    const fs::path dir = recipe.model.path;
+    const fs::path dir = config::model_folder(recipe.model.path);
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");
   }
@@ -55,8 +58,15 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
   }
   if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto")
     need("quant.rollout.profile", recipe.quant.profile);
-  for (const std::string& file : recipe.data.train_files) need("data.train_files", file);
-  for (const std::string& file : recipe.data.val_files) need("data.val_files", file);
+  const auto need_all = [&](const char* key, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      for (const fs::path& file : data::find_data_files(name).files) need(key, file);
+    }
+  };
+  need_all("data.train_files", recipe.data.train_files);
+  need_all("data.val_files", recipe.data.val_files);
+  need_all("sft.train_files", recipe.sft.train_files);
+  need_all("sft.val_files", recipe.sft.val_files);
   if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");
   if (recipe.trainer.resume_mode == config::ResumeMode::path)
     need("--resume", fs::path(recipe.trainer.resume_path) / "state.json");
@@ -87,13 +97,19 @@ void describe_batch(const config::Recipe& recipe) {
   std::printf("KV cache    %lld tokens: %lld of the longest sequences, of up to %lld decoded at once\n", whole(tokens),
               whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
   const std::int64_t steps = recipe.trainer.total_training_steps;
-  std::printf("run         %s, %s in all\n", counted(steps, "step").c_str(),
-              counted(steps * updates, "update").c_str());
+  if (steps == 0 && recipe.trainer.total_epochs > 0)
+    std::printf("run         %s\n", counted(recipe.trainer.total_epochs, "epoch").c_str());
+  else
+    std::printf("run         %s, %s in all\n", counted(steps, "step").c_str(),
+                counted(steps * updates, "update").c_str());
   if (!recipe.sft.from.empty()) {
     std::printf("cold start  taken from %s\n", recipe.sft.from.c_str());
   } else if (recipe.sft.steps > 0) {
     std::printf("cold start  %s of %s\n", counted(recipe.sft.steps, "update").c_str(),
-                counted(recipe.sft.batch_size, "demonstration").c_str());
+                counted(recipe.sft.batch_size, recipe.sft.train_files.empty() ? "demonstration" : "row").c_str());
+  } else if (recipe.sft.epochs > 0) {
+    std::printf("cold start  %s, updates of %s\n", counted(recipe.sft.epochs, "epoch").c_str(),
+                counted(recipe.sft.batch_size, "row").c_str());
   }
 }
 
@@ -102,7 +118,7 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   std::printf("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes",
               shared ? " except for its share of masters and moments: here the largest share" : "");
-  if (shared && recipe.sft.steps > 0)
+  if (shared && config::has_cold_start(recipe.sft))
     std::printf("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
   const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, num_ranks);
   for (const train::MemoryPart& part : parts)
@@ -119,6 +135,7 @@ struct Data {
   data::Tokenizer tokenizer;
   train::PromptSet prompts;
   std::vector<train::PromptSet> held_out;
+  train::SftRows sft_rows;
 };
 
 Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
@@ -126,7 +143,8 @@ Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   if (!recipe.model.path.empty()) (void)train::make_policy(recipe);  // every tensor is there, of the right shape
   const auto verifier = tasks::make_verifier(recipe);
   Data data{tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
-            train::load_held_out_prompts(recipe, tokenizer, *verifier)};
+            train::load_held_out_prompts(recipe, tokenizer, *verifier), train::load_sft_rows(recipe, tokenizer)};
+  train::require_row_positions(data.sft_rows, config);
   train::warn_of_shared_prompts(data.prompts, data.held_out);
   return data;
 }
@@ -181,12 +199,27 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
   for (const train::PromptSet& set : data.held_out)
     std::printf("held out    %s from %s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
                 set.data_source.c_str());
+  const train::SftRows& rows = data.sft_rows;
+  if (rows.train.empty()) return;
+  const auto num_learned = [](const std::vector<train::SftRow>& of) {
+    std::int64_t sum = 0;
+    for (const train::SftRow& row : of) sum += std::count(row.learned.begin(), row.learned.end(), 1);
+    return sum;
+  };
+  std::printf("cold start  %s in all, from %s of %s to learn; the longest row has %s\n",
+              counted(train::cold_start_updates(recipe, rows), "update").c_str(),
+              counted(std::ssize(rows.train), "row").c_str(), counted(num_learned(rows.train), "token").c_str(),
+              counted(rows.longest, "token").c_str());
+  if (!rows.val.empty()) {
+    std::printf("            val/loss over %s of %s\n", counted(std::ssize(rows.val), "row").c_str(),
+                counted(num_learned(rows.val), "token").c_str());
+  }
 }
 
 }  // namespace
 
 void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_absent) {
-  const config::Recipe& recipe = loaded.recipe;
+  config::Recipe recipe = loaded.recipe;
   const model::ModelConfig config = train::model_config(recipe);
   train::require_positions(loaded, config);
   (void)train::learner_options(recipe);
@@ -195,6 +228,9 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
+  if (data) train::require_known_score(recipe, data->held_out);
+  if (data) recipe.trainer.total_training_steps = train::total_steps(recipe, data->prompts);
+  else if (recipe.trainer.total_epochs > 0) recipe.trainer.total_training_steps = 0;  // nobody knows yet
   for (const std::string& line : train::describe_settings(loaded)) std::printf("%s\n", line.c_str());
   train::warn_of_idle_settings(loaded);
   describe_model(config);

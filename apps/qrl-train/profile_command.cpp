@@ -24,10 +24,10 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   const std::string& key = recipe.quant.profile;
   const std::string out = !arguments.out.empty() ? arguments.out : key != "auto" ? key : std::string();
   QRL_REQUIRE(!out.empty(), "qrl-train profile", "where to write", "neither --out nor a path in quant.rollout.profile");
-  QRL_REQUIRE(
-      recipe.sft.steps == 0 || !arguments.checkpoint.empty(), "qrl-train profile",
-      "--checkpoint, since the recipe's training begins with a cold-started model", "none",
-      "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" + std::to_string(recipe.sft.steps));
+  QRL_REQUIRE(!config::has_cold_start(recipe.sft) || !arguments.checkpoint.empty(), "qrl-train profile",
+              "--checkpoint, since the recipe's training begins with a cold-started model", "none",
+              "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" +
+                  (recipe.sft.steps > 0 ? std::to_string(recipe.sft.steps) : "N"));
   QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
               "int8 with qrl-train profile, which makes the scales of int8 weights",
               recipe.keys->find("quant.rollout.weights")->print(recipe),

@@ -47,8 +47,9 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   } else if (arguments.dry_run) {
     if (world.is_first()) describe_run(loaded, world.size(), arguments.allow_absent);
   } else {
-    QRL_REQUIRE(part != train::RunPart::cold_start_only || loaded.recipe.sft.steps > 0, arguments.recipe.file,
-                "sft.steps of 1 or more for qrl-train sft", "0", "set sft.steps and sft.demonstrations");
+    QRL_REQUIRE(part != train::RunPart::cold_start_only || config::has_cold_start(loaded.recipe.sft),
+                arguments.recipe.file, "sft.steps or sft.epochs of 1 or more for qrl-train sft", "0",
+                "set one, with sft.demonstrations or sft.train_files");
     train::run(loaded, world, {part, arguments.allow_change, command_line(), program_name()});
     // What a run made is in its folder: who read its progress may be gone.
     const bool gone = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;

@@ -17,7 +17,8 @@ enum class RandomPurpose : std::uint32_t {
   demonstrations,
   test,
   calibration,
-  probe
+  probe,
+  sft_shuffle
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on

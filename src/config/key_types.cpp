@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <system_error>
+
+#include "config/hub.h"
 
 namespace qrl::config {
 
@@ -72,6 +75,53 @@ void anchor_path(std::string& path, const std::filesystem::path& directory) {
   const std::filesystem::path whole = directory / path;
   const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
   path = (unknown ? whole : absolute).lexically_normal().string();
+}
+
+bool anchor_hub_name(std::string& path, const std::filesystem::path& directory) {
+  std::error_code error;
+  if (!is_hub_name(path) || std::filesystem::exists(directory / path, error)) return false;
+  if (const auto pinned = pinned_hub_name(path)) path = *pinned;
+  return true;
+}
+
+Type<std::string> model_path() {
+  Type<std::string> type = input_path();
+  type.text = "path | OWNER/NAME[@REVISION]";
+  type.may_be_hub_name = true;
+  return type;
+}
+
+Type<double> duration() {
+  static constexpr std::pair<char, std::int64_t> kUnits[] = {{'d', 86'400}, {'h', 3'600}, {'m', 60}, {'s', 1}};
+  const auto read = [](const YamlNode& node) -> Reading<double> {
+    if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
+    const std::string& text = node.text;
+    std::int64_t seconds = 0, number = -1;
+    const auto* unit = std::begin(kUnits);
+    for (const char c : text) {
+      if (c >= '0' && c <= '9' && number < kMaxInteger) {
+        number = std::max<std::int64_t>(number, 0) * 10 + (c - '0');
+        continue;
+      }
+      unit = std::find_if(unit, std::end(kUnits), [c](const auto& one) { return one.first == c; });
+      if (unit == std::end(kUnits) || number < 0) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
+      seconds += number * unit->second;
+      number = -1;
+      ++unit;
+    }
+    if (number >= 0 || seconds == 0) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
+    return static_cast<double>(seconds);
+  };
+  const auto print = [](const double& value) {
+    auto seconds = static_cast<std::int64_t>(value);
+    std::string text;
+    for (const auto& [name, size] : kUnits) {
+      if (seconds >= size) text += std::to_string(seconds / size) + name;
+      seconds %= size;
+    }
+    return text;
+  };
+  return {"time above 0: 3h50m", read, print};
 }
 
 Type<std::string> text_with_one(const std::string& part) {

@@ -26,8 +26,9 @@ struct Type {
   std::string text;
   std::function<Reading<T>(const YamlNode&)> read;
   std::function<std::string(const T&)> print;
-  bool is_input_path = false;  ///< of a file or folder to read; T is then a string or a list of them
-  std::string word = {};       ///< with is_input_path: the one value that is no path
+  bool is_input_path = false;    ///< of a file or folder to read; T is then a string or a list of them
+  std::string word = {};         ///< with is_input_path: the one value that is no path
+  bool may_be_hub_name = false;  ///< with is_input_path
 };
 
 /// What null stands for in a key that may be unset, and, where it is a value of the recipe, that value.
@@ -50,10 +51,17 @@ Type<bool> boolean();
 Type<std::string> text();
 /// A file or folder to read, relative to the recipe that names it; held as an absolute path.
 Type<std::string> input_path();
+/// A folder as input_path, or the name of a model in the Hub's cache, pinned to its commit (hub.h); which is which is
+/// known once the folder is looked for.
+Type<std::string> model_path();
+/// A time in days, hours, minutes and seconds ("3h50m"), held in seconds.
+Type<double> duration();
 /// `word`, which stays as it is, or a path.
 Type<std::string> word_or_path(const std::string& word);
 /// Makes `path` absolute, taken from `directory` (empty: the working directory); an empty path stays empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
+/// Where no folder of that path is there and it has a hub name's form: pins it where the cache has it; returns whether.
+bool anchor_hub_name(std::string& path, const std::filesystem::path& directory);
 /// A text that holds `part` once.
 Type<std::string> text_with_one(const std::string& part);
 /// The empty member stands for null.
@@ -149,7 +157,9 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   }
   if constexpr (std::is_same_v<Member, std::string>) {
     if (type.is_input_path) {
-      key.anchor = [member, word = type.word](Recipe& recipe, const auto& directory) {
+      key.anchor = [member, word = type.word, may_be_hub_name = type.may_be_hub_name](Recipe& recipe,
+                                                                                      const auto& directory) {
+        if (may_be_hub_name && anchor_hub_name(member(recipe), directory)) return;
         if (word.empty() || member(recipe) != word) anchor_path(member(recipe), directory);
       };
     }

@@ -7,6 +7,7 @@
 #include "config/key_types.h"
 #include "config/resume_keys.h"
 #include "config/selection_keys.h"
+#include "config/sft_keys.h"
 
 namespace qrl::config {
 
@@ -100,7 +101,8 @@ void add_mode(List& list, const Catalog& catalog) {
 void add_model(List& list) {
   using M = ModelRecipe;
   Section model(list, "model", &Recipe::model);
-  model.add("path", &M::path, unset_when_empty(input_path()), "Hugging Face folder to start from", {"a new model"});
+  model.add("path", &M::path, unset_when_empty(model_path()),
+            "Hugging Face folder to start from, or OWNER/NAME[@REVISION] in the Hub's local cache", {"a new model"});
   model.add("dtype", &M::dtype,
             choice<ComputeDType>({{"bfloat16", ComputeDType::bf16}, {"float32", ComputeDType::f32}}),
             "precision of the learner's forward and backward; master weights are float32");
@@ -115,10 +117,11 @@ void add_model(List& list) {
 void add_data(List& list, const Choices& generators) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
-  data.add("train_files", &D::train_files, list_of(input_path()), "files of training prompts, JSONL or CSV");
+  data.add("train_files", &D::train_files, list_of(input_path()),
+           "files of training prompts: JSONL, CSV, parquet, or DIR:SPLIT of a data set's folder");
   data.add("train_weights", &D::train_weights, list_of(real(positive())),
            "shares of train_files in what is drawn, one a file; []: every row once an epoch");
-  data.add("val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, JSONL or CSV");
+  data.add("val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, as train_files");
   data.add("prompt_key", &D::prompt_key, unset_when_empty(text()),
            "field of a row that holds its prompt; a.b: field b of a; \"a, b\": the one of these that a row has",
            {"prompt or question"});
@@ -131,6 +134,10 @@ void add_data(List& list, const Choices& generators) {
       "filter", &D::filter, list_of(text()),
       "conditions that a row of train_files must meet, as \"level >= 3\" or \"subject == 'Number Theory'\"; others are "
       "left out");
+  data.add("train_max_samples", &D::train_max_samples, integer(1), "first prompts of training data that are kept",
+           {"all"});
+  data.add("val_max_samples", &D::val_max_samples, integer(1),
+           "first held-out prompts of each data source that are kept", {"all"});
   data.add("val_filter", &D::val_filter, list_of(text()),
            "conditions that a row of val_files must meet, as data.filter");
   auto train = data.inner("train_generator", &D::train_generator);
@@ -192,6 +199,7 @@ void add_rollout(List& list) {
           "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
           {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"}),
       "rollout.device", "cuda", samples_on_gpu);
+  rollout.add("stop", &O::stop, list_of(text()), "texts that end a response, which they are then the end of");
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
   rollout.add(
       "bitwise", &O::bitwise, boolean(),
@@ -390,16 +398,17 @@ void add_gap_limit(List& list) {
 void add_sft(List& list, const Choices& generators) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
-  sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
+  sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none, or by sft.epochs");
   sft.add(
       "from", &S::from, unset_when_empty(input_path()),
       "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must have "
       "had the same model, prompt and sft keys",
       {"none: the run makes its own"});
-  sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations an update");
+  sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, an update");
   sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
   add_generator(list, sft.inner("demonstrations", &S::demonstrations), generators, root_seed());
+  add_sft_files(list);
 }
 
 void add_reward(List& list, const Choices& verifiers) {
@@ -469,6 +478,7 @@ void add_eval(List& list) {
   eval.add("temperature", &E::temperature, real(at_least_0()), "temperature of evaluation; 0: greedy");
   eval.add("top_p", &E::top_p, real(above_0_to_1()), "nucleus of evaluation; 1: off");
   eval.add("top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");
+  eval.add("stop", &E::stop, list_of(text()), "texts that end a response of evaluation", {"rollout.stop"});
   eval.add("dump", &E::dump, integer(0),
            "first prompts of a held-out set whose responses go to validation/step_N.jsonl; 0: none");
 }
@@ -487,6 +497,17 @@ void add_trainer(List& list) {
       "with several processes: 0, each keeps all master weights and moments; 1 (ZeRO), each keeps those of some "
       "tensors, with the same bits, and writes a shard of a checkpoint");
   trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run");
+  trainer.add("total_epochs", &T::total_epochs, integer(0),
+              "passes over the training prompts, in place of total_training_steps; 0: by steps");
+  trainer.add("max_time", &T::max_time, duration(),
+              "time from its start after which a run stops as a signal would have it: a checkpoint, exit code 75",
+              {"no limit"});
+  only_with(
+      trainer.add("keep_best", &T::keep_best, unset_when_empty(text()),
+                  "held-out score, as val/gsm8k/mean@8: the checkpoint of its best evaluation is written at once and "
+                  "kept as checkpoints/best",
+                  {"none"}),
+      "eval.freq", "above 0", [](const Recipe& recipe) { return recipe.eval.freq > 0; });
   trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
   trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
   list.push_back(resume_mode_key());

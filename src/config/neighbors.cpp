@@ -16,11 +16,6 @@ constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
 constexpr std::string_view kOwnReward = "rewards come from the built-in verifiers: reward.verifier";
-constexpr std::string_view kNoSftFiles =
-    "the cold start learns from generated demonstrations (sft.demonstrations.task); a model that was trained on your "
-    "own "
-    "goes to model.path";
-constexpr std::string_view kStops = "a response ends at the end of text or of the turn, or at data.max_response_length";
 constexpr std::string_view kFrozen = "the reference is the model as RL began, and stays it";
 constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the console";
 

@@ -25,6 +25,7 @@ enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
+enum class LossOn : std::uint8_t { assistant, last, all };
 enum class ChatTemplateName : std::uint8_t { automatic, plain, chatml, qwen2_5, qwen3, llama3, llama3_1 };
 enum class LossAggMode : std::uint8_t {
   token_mean,
@@ -77,7 +78,7 @@ struct ModelRecipe {
 };
 
 struct DataRecipe {
-  std::vector<std::string> train_files, val_files;            ///< JSONL or CSV
+  std::vector<std::string> train_files, val_files;            ///< JSONL or CSV, or DIR:SPLIT
   std::vector<double> train_weights;                          ///< of train_files; empty: every row once an epoch
   std::string prompt_key, ground_truth_key, data_source_key;  ///< fields of a row; "": the usual ones
   std::vector<std::string> filter, val_filter;                ///< conditions that each row of the files must meet
@@ -94,6 +95,8 @@ struct DataRecipe {
   std::string system_prompt;                                     ///< "": the template's own, if any
   std::optional<bool> enable_thinking;                           ///< default true where the template has the choice
   bool parse_special_tokens = false;                             ///< in the text of prompts
+  std::optional<std::int64_t> train_max_samples = {};            ///< prompts; default: all
+  std::optional<std::int64_t> val_max_samples = {};              ///< of each data source; default: all
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 
@@ -108,9 +111,10 @@ struct RolloutRecipe {
   std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need, on a GPU what fits
   std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU, 0.5 beside the learner
   bool prefix_sharing = true;
-  bool bitwise = false;            ///< the learner's log-probs equal the sampler's bit for bit
-  bool free_cache_engine = false;  ///< give the KV memory back while the learner works
-  bool enforce_eager = false;      ///< on a GPU: no CUDA graphs
+  bool bitwise = false;                ///< the learner's log-probs equal the sampler's bit for bit
+  bool free_cache_engine = false;      ///< give the KV memory back while the learner works
+  bool enforce_eager = false;          ///< on a GPU: no CUDA graphs
+  std::vector<std::string> stop = {};  ///< texts that end a response
   friend bool operator==(const RolloutRecipe&, const RolloutRecipe&) = default;
 };
 
@@ -222,6 +226,12 @@ struct SftRecipe {
   std::int64_t save_freq = 200;   ///< updates between checkpoints; the finished cold start is always one
   OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: its own, declared apart
   GeneratorRecipe demonstrations;
+  std::vector<std::string> train_files = {}, val_files = {};  ///< conversations, in place of demonstrations
+  std::int64_t epochs = 0;                                    ///< over train_files, in place of steps; 0: none
+  std::optional<std::int64_t> max_length = {};                ///< tokens of a row; default: a micro-batch's
+  OverlongPrompt overlong = OverlongPrompt::error;            ///< of a row above max_length
+  bool shuffle = true;
+  LossOn loss_on = LossOn::assistant;
   friend bool operator==(const SftRecipe&, const SftRecipe&) = default;
 };
 
@@ -256,7 +266,8 @@ struct EvalRecipe {
   std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
-  std::int64_t dump = 16;  ///< prompts of a held-out set whose responses are kept
+  std::int64_t dump = 16;                             ///< prompts of a held-out set whose responses are kept
+  std::optional<std::vector<std::string>> stop = {};  ///< default: rollout.stop
   friend bool operator==(const EvalRecipe&, const EvalRecipe&) = default;
 };
 
@@ -267,8 +278,11 @@ struct TrainerRecipe {
   /// writes into the run folder: hosts must share it, which 0 does not ask for.
   std::int64_t zero_stage = 0;
   std::int64_t total_training_steps = 100;
-  std::int64_t save_freq = 20;  ///< steps; 0: only at the end
+  std::int64_t total_epochs = 0;  ///< over the training prompts, in place of total_training_steps; 0: none
+  std::int64_t save_freq = 20;    ///< steps; 0: only at the end
   std::int64_t max_ckpt_to_keep = 3;
+  std::string keep_best = {};           ///< name of a held-out score whose best checkpoint stays; empty: none
+  std::optional<double> max_time = {};  ///< seconds after which a run stops as a signal would have it
   ResumeMode resume_mode = ResumeMode::automatic;
   std::string resume_path;        ///< with ResumeMode::path (trainer.resume_mode: PATH)
   std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
@@ -302,6 +316,8 @@ struct Recipe {
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 
+/// Whether a run begins with a cold start; how many updates that has follows from the rows where sft.epochs is set.
+inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == TrainDevice::cuda; }
 inline bool samples_on_gpu(const Recipe& recipe) {
   const RolloutDevice device = recipe.rollout.device;

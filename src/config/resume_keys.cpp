@@ -8,10 +8,14 @@ namespace qrl::config {
 namespace {
 
 /// Whole keys, and sections that end with a point.
-constexpr std::array<std::string_view, 23> kFree = {
+constexpr std::array<std::string_view, 28> kFree = {
     // Of how often and how long.
     "sft.save_freq",
     "trainer.total_training_steps",
+    "trainer.total_epochs",
+    "trainer.keep_best",
+    "trainer.max_time",
+    "data.val_max_samples",
     "trainer.save_freq",
     "trainer.max_ckpt_to_keep",
     "trainer.resume_mode",
@@ -26,6 +30,7 @@ constexpr std::array<std::string_view, 23> kFree = {
     "data.val_files",
     "data.val_filter",
     "data.val_generator.",
+    "sft.val_files",
     // Of how the work is divided: the bits do not depend on it.
     "trainer.threads",
     "trainer.zero_stage",
@@ -38,7 +43,7 @@ constexpr std::array<std::string_view, 23> kFree = {
 };
 
 /// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.
-constexpr std::array<std::string_view, 30> kAllowChange = {
+constexpr std::array<std::string_view, 32> kAllowChange = {
     "optim.lr",
     "optim.betas",
     "optim.eps",
@@ -53,6 +58,8 @@ constexpr std::array<std::string_view, 30> kAllowChange = {
     "rollout.top_k",
     "data.train_files",
     "data.train_weights",
+    "data.train_max_samples",
+    "rollout.stop",
     "data.train_generator.",
     "data.filter",
     "data.prompt_key",

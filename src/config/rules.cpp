@@ -126,6 +126,8 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
                 "data.train_files beside data.filter", "none", "data.val_filter is for data.val_files; or delete it");
   rules.require({"data.val_filter", "data.val_files"}, data.val_filter.empty() || !data.val_files.empty(),
                 "data.val_files beside data.val_filter", "none", "it has no effect: delete it");
+  rules.require({"data.train_max_samples", "data.train_weights"}, !data.train_max_samples || data.train_weights.empty(),
+                "data.train_max_samples or data.train_weights", "both", "keep one: weights say what each file gives");
   rules.require({"data.train_weights", "data.train_files"},
                 data.train_weights.empty() || data.train_weights.size() == data.train_files.size(),
                 "data.train_weights with one weight for each of data.train_files",
@@ -374,6 +376,46 @@ void check_selection(const Recipe& recipe, RuleBook& rules) {
                 "every weight is 1: delete it");
 }
 
+void check_trainer(const Recipe& recipe, RuleBook& rules) {
+  const TrainerRecipe& trainer = recipe.trainer;
+  const std::int64_t standard = TrainerRecipe{}.total_training_steps;
+  rules.require({"trainer.total_epochs", "trainer.total_training_steps"},
+                trainer.total_epochs == 0 || trainer.total_training_steps == standard,
+                "trainer.total_epochs or trainer.total_training_steps", "both",
+                "keep one: set total_epochs to 0, or total_training_steps to its default, " + number(standard));
+  rules.require({"trainer.total_epochs", "data.train_weights"},
+                trainer.total_epochs == 0 || recipe.data.train_weights.empty(),
+                "trainer.total_training_steps with data.train_weights", "trainer.total_epochs",
+                "files with weights have epochs of their own");
+  rules.require({"trainer.total_epochs", "algorithm.filter_groups.enable"},
+                trainer.total_epochs == 0 || !recipe.algorithm.filter_groups.enable,
+                "trainer.total_training_steps with algorithm.filter_groups", "trainer.total_epochs",
+                "how many prompts a step draws is known when it has drawn them");
+}
+
+void check_sft(const Recipe& recipe, RuleBook& rules) {
+  const SftRecipe& sft = recipe.sft;
+  const bool has_task = !sft.demonstrations.task.empty(), has_files = !sft.train_files.empty();
+  rules.require({"sft.train_files", "sft.demonstrations.task"}, !has_task || !has_files,
+                "sft.train_files or sft.demonstrations", "both",
+                "keep one; --set sft.demonstrations.task=null takes away the generator, --set sft.train_files=[] the "
+                "files");
+  rules.require({"sft.steps", "sft.demonstrations.task", "sft.train_files"}, sft.steps == 0 || has_task || has_files,
+                "sft.demonstrations.task or sft.train_files beside sft.steps above 0", "none",
+                "set sft.demonstrations: {task: …} (" + recipe.keys->find("sft.demonstrations.task")->type +
+                    "), or sft.train_files: [FILE]");
+  rules.require({"sft.epochs", "sft.steps"}, sft.epochs == 0 || sft.steps == 0, "sft.epochs or sft.steps", "both",
+                "keep one: set the other to 0");
+  rules.require({"sft.from", "sft.steps", "sft.epochs"}, sft.from.empty() || has_cold_start(sft),
+                "sft.steps above 0 beside sft.from", "0",
+                "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights");
+  const std::int64_t room = recipe.actor.max_tokens_per_micro_batch;
+  rules.require({"sft.max_length", "actor.max_tokens_per_micro_batch"}, sft.max_length.value_or(room) <= room,
+                "sft.max_length of at most actor.max_tokens_per_micro_batch = " + number(room),
+                number(sft.max_length.value_or(room)), "a row must fit a micro-batch");
+  check_generator(recipe, sft.demonstrations, "sft.demonstrations", false, rules);
+}
+
 }  // namespace
 
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
@@ -394,14 +436,8 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 "algorithm.kl_loss_type k2, k3, k3+ or unbiased", "k1",
                 "as a loss its gradient is 0 in expectation and adds noise alone; k2 has the gradient of the KL");
   check_selection(recipe, rules);
-  rules.require({"sft.steps", "sft.demonstrations.task"},
-                recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
-                "sft.demonstrations.task beside sft.steps above 0", "none",
-                "set sft.demonstrations: {task: …} (" + recipe.keys->find("sft.demonstrations.task")->type + ")");
-  rules.require({"sft.from", "sft.steps"}, recipe.sft.from.empty() || recipe.sft.steps > 0,
-                "sft.steps above 0 beside sft.from", "0",
-                "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights");
-  check_generator(recipe, recipe.sft.demonstrations, "sft.demonstrations", false, rules);
+  check_sft(recipe, rules);
+  check_trainer(recipe, rules);
   const RewardRecipe& reward = recipe.reward;
   const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
   rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},

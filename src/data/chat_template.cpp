@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/conversation.h"
 #include "data/jinja/jinja.h"
 #include "data/tokenizer/unicode.h"
 #include "state/json.h"
@@ -119,6 +120,14 @@ class Rendering {
     if (thinking) variables["enable_thinking"] = *thinking;
     return template_.render(variables);
   }
+  /// The same for several turns, ended by one of the user or not.
+  std::string conversation(const nlohmann::json& messages, const nlohmann::json& tools, bool opens_answer) const {
+    nlohmann::json variables = variables_;
+    variables["messages"] = messages;
+    variables["add_generation_prompt"] = opens_answer;
+    if (!tools.is_null()) variables["tools"] = tools;
+    return template_.render(variables);
+  }
   std::vector<std::string> literals() const { return template_.literals(); }
 
  private:
@@ -180,6 +189,52 @@ std::string difference(std::string_view got, std::string_view want) {
   return base::quoted(got.substr(from)) + " where " + base::quoted(want.substr(from)) + " is known";
 }
 
+/// Where the template's text of such a conversation differs from ours; "" where it does not. Members of objects come
+/// sorted, so that both have one order.
+std::string fault_of_turns(const Rendering& rendering, const ChatTemplate& chat, const char* messages_text,
+                           const char* tools_text) try {
+  const auto messages = nlohmann::json::parse(messages_text), tools = nlohmann::json::parse(tools_text);
+  const Conversation conversation = read_conversation(messages, tools, "messages", "a chat template's check");
+  for (const bool opens_answer : {false, true}) {
+    std::string want;
+    for (const RenderedPart& part :
+         render_conversation(chat, conversation, Thoughts::of_last_turn, opens_answer, true, true, "its check"))
+      want += part.text;
+    const std::string got = rendering.conversation(messages, tools, opens_answer);
+    if (got != want) return "it writes " + difference(got, want);
+  }
+  return {};
+} catch (const jinja::Unsupported& error) {
+  return error.what();
+}
+
+/// Several turns and tools as the template itself writes them: sets turns_fault and has_tools.
+void recognize_turns(const Rendering& rendering, ChatTemplate& chat) {
+  constexpr const char* kTurns[] = {
+      R"([{"role":"system","content":" s\n"},{"role":"user","content":"\nu "},{"role":"assistant","content":"a"},)"
+      R"({"role":"user","content":" v"}])",
+      R"([{"role":"user","content":"u"},{"role":"assistant","content":"<think>\nt\n</think>\n\na \n"},)"
+      R"({"role":"user","content":"v"},{"role":"assistant","content":"b"}])",
+      R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"},{"role":"user","content":"v"},)"
+      R"({"role":"assistant","content":"w"},{"role":"system","content":"s"},{"role":"user","content":"x"}])"};
+  constexpr const char* kTools = R"([{"function":{"description":"d","name":"f","parameters":{}},"type":"function"}])";
+  constexpr const char* kWithTools[] = {
+      R"([{"role":"user","content":"u"},{"role":"assistant","content":"a","tool_calls":[)"
+      R"({"type":"function","function":{"name":"f","arguments":{"x":1}}},{"type":"function","function":)"
+      R"({"name":"f","arguments":{"x":2.5,"y":["é"]}}}]},{"role":"tool","content":"1"},{"role":"tool","content":"2"},)"
+      R"({"role":"user","content":"v"}])",
+      R"([{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"assistant","content":"","tool_calls":[)"
+      R"({"type":"function","function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"1"}])"};
+  for (const char* turns : kTurns) {
+    if (chat.turns_fault.empty()) chat.turns_fault = fault_of_turns(rendering, chat, turns, "null");
+  }
+  if (chat.style != ChatStyle::chatml || !chat.turns_fault.empty()) return;
+  ChatTemplate with_tools = chat;
+  with_tools.has_tools = true;
+  chat.has_tools = std::ranges::all_of(
+      kWithTools, [&](const char* turns) { return fault_of_turns(rendering, with_tools, turns, kTools).empty(); });
+}
+
 /// The template as ours; throws jinja::Unsupported with the reason when it writes what ours cannot.
 ChatTemplate recognize(const Rendering& rendering) {
   constexpr std::string_view kQuestion = "What is it?";
@@ -205,6 +260,7 @@ ChatTemplate recognize(const Rendering& rendering) {
     check(text + "s", text, false);
   }
   chat->name = name_of(*chat);
+  recognize_turns(rendering, *chat);
   return *chat;
 }
 
@@ -267,10 +323,12 @@ ChatTemplate named_template(ChatTemplateName name, const std::string& bos) {
     case ChatTemplateName::qwen3:
       chat.answer_opening_without_thinking = kNoThought;
       chat.style = ChatStyle::chatml;
+      chat.has_tools = true;
       break;
     case ChatTemplateName::qwen2_5:
       chat.default_system = kQwen25System;
       chat.style = ChatStyle::chatml;
+      chat.has_tools = true;
       break;
     case ChatTemplateName::chatml:
       chat.style = ChatStyle::chatml;

@@ -24,6 +24,8 @@ struct ChatTemplate {
   std::string answer_opening;  ///< words put into the model's mouth ("<think>\n")
   /// The same when thinking is switched off; nothing where the template has no such switch.
   std::optional<std::string> answer_opening_without_thinking;
+  bool has_tools = false;   ///< its style has a form for tools, their calls and their answers
+  std::string turns_fault;  ///< where the model's own template writes several turns otherwise (conversation.h); "": not
 
   /// The token that ends a turn, as it is spelled; "" for plain.
   std::string end_of_turn() const;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/csv.h"
+#include "data/parquet.h"
 #include "state/json.h"
 
 namespace qrl::data {
@@ -24,22 +25,21 @@ struct Signature {
   const char* name;
 };
 // Two-byte marks of UTF-16 come after UTF-32's, which begin with them.
-const std::array<Signature, 13> kForeignFiles = {
-    {{"\x1f\x8b", "gzip: decompress it first"},
-     {"PAR1", "parquet: convert it to JSONL first (docs/howto/own-data.md has the commands)"},
-     {"ARROW1", "Arrow: convert it to JSONL first"},
-     {"\x28\xb5\x2f\xfd", "zstd: decompress it first"},
-     {"\xfd"
-      "7zXZ",
-      "xz: decompress it first"},
-     {"BZh", "bzip2: decompress it first"},
-     {"PK\x03\x04", "zip: unpack it first"},
-     {"7z\xbc\xaf", "7-Zip: unpack it first"},
-     {"SQLite format 3", "an SQLite database: convert it to JSONL first"},
-     {std::string_view("\xff\xfe\0\0", 4), "UTF-32: save it as UTF-8"},
-     {std::string_view("\0\0\xfe\xff", 4), "UTF-32: save it as UTF-8"},
-     {"\xff\xfe", "UTF-16: save it as UTF-8"},
-     {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
+const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
+                                                  {"PAR1", "parquet: name it .parquet"},
+                                                  {"ARROW1", "Arrow: convert it to JSONL first"},
+                                                  {"\x28\xb5\x2f\xfd", "zstd: decompress it first"},
+                                                  {"\xfd"
+                                                   "7zXZ",
+                                                   "xz: decompress it first"},
+                                                  {"BZh", "bzip2: decompress it first"},
+                                                  {"PK\x03\x04", "zip: unpack it first"},
+                                                  {"7z\xbc\xaf", "7-Zip: unpack it first"},
+                                                  {"SQLite format 3", "an SQLite database: convert it to JSONL first"},
+                                                  {std::string_view("\xff\xfe\0\0", 4), "UTF-32: save it as UTF-8"},
+                                                  {std::string_view("\0\0\xfe\xff", 4), "UTF-32: save it as UTF-8"},
+                                                  {"\xff\xfe", "UTF-16: save it as UTF-8"},
+                                                  {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
 /// Refuses what is no text by its name, before a parser says something less helpful about it.
@@ -110,6 +110,25 @@ void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>
   rows.push_back(std::move(*row));
 }
 
+/// The command that makes a file which the shipped recipes name; "" for other files.
+std::string maker_of(const std::filesystem::path& file) {
+  constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
+  const std::string set = file.parent_path().filename().string();
+  const bool is_ours =
+      file.parent_path().parent_path().filename() == "datasets" && std::ranges::find(kSets, set) != kSets.end();
+  return is_ours ? "python3 scripts/datasets.py " + set + " SOURCE makes it from a downloaded copy" : "";
+}
+
+std::ifstream opened(const std::filesystem::path& file, const char* expected) {
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(file, error);
+  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), expected,
+              is_there ? "not a regular file" : "no such file", is_there ? "" : maker_of(file));
+  std::ifstream in(file, std::ios::binary);
+  QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
+  return in;
+}
+
 std::vector<PromptRow> kept(std::vector<PromptRow> rows, const std::string& name, const RowReader& reader) {
   QRL_REQUIRE(!rows.empty(), name, "rows that " + reader.filter_key() + " keeps", "none: it leaves all of them out");
   return rows;
@@ -137,6 +156,16 @@ std::optional<nlohmann::json> JsonLines::next() {
   }
 }
 
+std::string_view JsonLines::text() const {
+  return std::string_view(buffer_).substr(line_ == 1 && buffer_.starts_with(kByteOrderMark) ? kByteOrderMark.size()
+                                                                                            : 0);
+}
+
+nlohmann::ordered_json FileRow::ordered() const {
+  if (!text.empty()) return nlohmann::ordered_json::parse(text);
+  return nlohmann::ordered_json(value);
+}
+
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader, std::int64_t* num_read) {
   std::vector<PromptRow> rows;
@@ -144,41 +173,49 @@ std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, co
   JsonLines lines(in, name);
   while (const auto row = lines.next()) {
     ++num_rows;
-    add(reader.read(*row, lines.where(), default_source), lines.line(), rows);
+    add(reader.read(*row, lines.where(), default_source, lines.text()), lines.line(), rows);
   }
   QRL_REQUIRE(num_rows > 0, name, "one row or more", "a file without any");
   if (num_read != nullptr) *num_read = num_rows;
   return kept(std::move(rows), name, reader);
 }
 
+void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take) {
+  const bool is_csv = file.extension() == ".csv", is_parquet = file.extension() == ".parquet";
+  std::ifstream in = opened(file, is_csv ? "a CSV file" : is_parquet ? "a parquet file" : "a JSONL file");
+  std::int64_t num_rows = 0;
+  if (is_parquet) {
+    read_parquet(file, [&](std::string_view text, std::int64_t number) {
+      ++num_rows;
+      const std::string where = file.string() + ":" + std::to_string(number);
+      take({state::parse_json(text, where, kMaxRowDepth), text, where, number});
+    });
+  } else if (is_csv) {
+    read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t line) {
+      ++num_rows;
+      take({record, {}, file.string() + ":" + std::to_string(line), line});
+    });
+  } else {
+    JsonLines lines(in, file.string());
+    for (; const auto row = lines.next(); ++num_rows) take({*row, lines.text(), lines.where(), lines.line()});
+  }
+  QRL_REQUIRE(num_rows > 0, file.string(), "one row or more", "a file without any");
+}
+
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader, std::int64_t* num_read) {
-  std::error_code error;
-  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a JSONL file",
-              std::filesystem::exists(file, error) ? "not a regular file" : "no such file");
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
+  std::ifstream in = opened(file, "a JSONL file");
   return parse_jsonl(in, file.string(), file.stem().string(), reader, num_read);
 }
 
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
-                                        std::int64_t* num_read) {
-  return file.extension() == ".csv" ? read_csv_rows(file, reader, num_read) : read_jsonl(file, reader, num_read);
-}
-
-std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader,
-                                     std::int64_t* num_read) {
-  std::error_code error;
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(std::filesystem::is_regular_file(file, error) && in.is_open(), file.string(), "a CSV file",
-              "none that can be read");
+                                        std::int64_t* num_read, const std::string& source) {
+  const std::string default_source = source.empty() ? file.stem().string() : source;
   std::vector<PromptRow> rows;
-  const std::string source = file.stem().string();
   std::int64_t num_rows = 0;
-  read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t line) {
+  read_rows(file, [&](const FileRow& row) {
     ++num_rows;
-    add(reader.read(record, file.string() + ":" + std::to_string(line), source), line, rows);
+    add(reader.read(row.value, row.where, default_source, row.text), row.line, rows);
   });
-  QRL_REQUIRE(num_rows > 0, file.string(), "one record or more behind the header", "none");
   if (num_read != nullptr) *num_read = num_rows;
   return kept(std::move(rows), file.string(), reader);
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -41,6 +42,8 @@ class JsonLines {
   /// NAME:LINE of the row that came last, and its line.
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   std::int64_t line() const { return line_; }
+  /// Its text, until the next is read.
+  std::string_view text() const;
 
  private:
   std::istream& in_;
@@ -49,6 +52,21 @@ class JsonLines {
   std::int64_t line_ = 0;
   bool any_ = false;
 };
+
+/// A row of a file of any format that is read.
+struct FileRow {
+  const nlohmann::json& value;  ///< an object's members are sorted
+  std::string_view text;        ///< its line of JSONL; "": its format keeps no order of members
+  std::string where;            ///< FILE:LINE
+  std::int64_t line = 0;
+
+  /// The row with its members in the file's order.
+  nlohmann::ordered_json ordered() const;
+};
+
+/// Calls `take` with each row of a file: CSV where its name ends in .csv, parquet (parquet.h) where in .parquet, else
+/// JSONL. Input errors: no such file, what read_jsonl, csv.h and parquet.h say of one, a file without rows.
+void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take);
 
 /// All rows, in order, or one input error that names file:line. Invalid UTF-8, lone surrogates, raw NUL, duplicate
 /// keys, NaN, nesting beyond 64, a JSON array or a row over several lines, CSV, lines that end in CR alone, Python
@@ -61,14 +79,10 @@ std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowRe
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {}, std::int64_t* num_read = nullptr);
 
-/// The rows of a CSV file (csv.h), a column a field. The same errors as far as rows go.
-std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader,
-                                     std::int64_t* num_read = nullptr);
-
-/// A file of prompts of any format that is read: CSV where its name ends in .csv, else JSONL. The same errors; also
-/// when the filter leaves no row. `num_read`: gets the number of rows before the filter.
+/// A file of prompts of any format that read_rows knows. The same errors; also when the filter leaves no row.
+/// `num_read`: gets the number of rows before the filter. `source`: of rows that name none; "": the file's stem.
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
-                                        std::int64_t* num_read = nullptr);
+                                        std::int64_t* num_read = nullptr, const std::string& source = {});
 
 /// One line about rows: how many, prompt sizes in bytes, rows of each data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);

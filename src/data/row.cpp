@@ -7,19 +7,27 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/conversation.h"
 
 namespace qrl::data {
 
 using nlohmann::json;
 
-const json* find_field(const json& row, const std::string& path) {
+namespace {
+
+template <class Json>
+const Json* field_of(const Json& row, const std::string& path) {
   const auto whole = row.find(path);
   if (whole != row.end()) return &*whole;
   const std::size_t dot = path.find('.');
   if (dot == std::string::npos) return nullptr;
   const auto outer = row.find(path.substr(0, dot));
-  return outer == row.end() || !outer->is_object() ? nullptr : find_field(*outer, path.substr(dot + 1));
+  return outer == row.end() || !outer->is_object() ? nullptr : field_of(*outer, path.substr(dot + 1));
 }
+
+}  // namespace
+
+const json* find_field(const json& row, const std::string& path) { return field_of(row, path); }
 
 namespace {
 
@@ -88,6 +96,13 @@ std::string shortest_number(const json& number, const std::string& where, const 
 
 }  // namespace
 
+const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where) {
+  QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string", value.type_name());
+  const auto& text = value.get_ref<const std::string&>();
+  QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to hold text", "none");
+  return text;
+}
+
 std::string gold_text(const json& value, const std::string& name, const std::string& where) {
   if (value.is_number()) return shortest_number(value, where, name);
   if (value.is_structured()) return value.dump();
@@ -97,24 +112,22 @@ std::string gold_text(const json& value, const std::string& name, const std::str
 
 namespace {
 
-/// A conversation of one message of the user, after one of the system or none.
-void read_messages(const json& messages, const std::string& name, const std::string& where, PromptRow& row) {
-  const std::string expected = "`" + name + "` to be a text, or messages of one user after one system or none";
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const json& message = messages[i];
-    const bool is_message =
-        message.is_object() && message.contains("role") && message.contains("content") && message["role"].is_string();
-    QRL_REQUIRE(is_message, where, expected, "a message without `role` or `content`");
-    const std::string role = message["role"];
-    const std::string& content = require_text(message["content"], name + "." + role, where);
-    const bool last = i + 1 == messages.size();
-    QRL_REQUIRE(
-        (role == "system" && i == 0 && !last) || (role == "user" && last && i <= 1), where, expected,
-        "message " + std::to_string(i + 1) + " of " + std::to_string(messages.size()) + " by " + base::quoted(role),
-        "conversations of several turns are not supported");
-    (role == "system" ? row.system : row.prompt) = content;
-  }
-  QRL_REQUIRE(!messages.empty(), where, expected, "no message");
+/// A prompt of messages. One question, after a system message or none, is a text like any other.
+void read_messages(const nlohmann::ordered_json& whole, const std::string& name, const nlohmann::ordered_json& messages,
+                   const std::string& where, PromptRow& row) {
+  const auto tools = whole.find("tools");
+  Conversation conversation =
+      read_conversation(messages, tools == whole.end() ? nlohmann::ordered_json() : *tools, name, where);
+  const std::vector<Message>& all = conversation.messages;
+  const bool has_system = all.front().role == "system";
+  const std::string& last = all.back().role;
+  QRL_REQUIRE(last == "user" || last == "tool", where, "`" + name + "` to end with a message of the user or of a tool",
+              base::quoted(last), "what the assistant says there is for the model to say");
+  row.prompt = all.back().content;
+  if (has_system) row.system = all.front().content;
+  const bool is_question = all.size() == (has_system ? 2 : 1) && last == "user";
+  if (!is_question || !conversation.tools.empty())
+    row.conversation = std::make_shared<const Conversation>(std::move(conversation));
 }
 
 std::optional<double> number_of(std::string_view text) {
@@ -196,16 +209,19 @@ bool RowReader::holds(const Condition& condition, const json& row, const std::st
   }
 }
 
-std::optional<PromptRow> RowReader::read(const json& row, const std::string& where,
-                                         const std::string& default_source) const {
+std::optional<PromptRow> RowReader::read(const json& row, const std::string& where, const std::string& default_source,
+                                         std::string_view text) const {
   QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
   for (const Condition& condition : filter_) {
     if (!holds(condition, row, where)) return std::nullopt;
   }
   PromptRow result;
   const auto [prompt, prompt_name] = find_one(row, prompt_keys_, where, "data.prompt_key");
-  if (prompt->is_array()) read_messages(*prompt, prompt_name, where, result);
-  else result.prompt = require_text(*prompt, prompt_name, where);
+  if (prompt->is_array()) {
+    const auto whole = text.empty() ? nlohmann::ordered_json(row) : nlohmann::ordered_json::parse(text);
+    read_messages(whole, prompt_name, *field_of(whole, prompt_name), where, result);
+  }
+  if (!prompt->is_array()) result.prompt = require_text(*prompt, prompt_name, where);
   if (prompts_only_) return result;
   const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, "data.ground_truth_key");
   result.ground_truth = gold_text(*gold, gold_name, where);

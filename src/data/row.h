@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/recipe.h"
@@ -13,13 +15,16 @@
 
 namespace qrl::data {
 
+struct Conversation;  // conversation.h
+
 struct PromptRow {
-  std::string prompt;        ///< not empty
+  std::string prompt;        ///< not empty; of a conversation what its last message says
   std::string system;        ///< system message before it; "": none
   std::string ground_truth;  ///< a string as it is, a number in shortest form, an object or array as compact JSON (keys
                              ///< sorted)
   std::string data_source;   ///< the row's own, else the file's stem
   std::int64_t line = 0;     ///< 1-based
+  std::shared_ptr<const Conversation> conversation = {};  ///< a prompt of several turns, or with tools; else null
 };
 
 /// Arrays and objects that a row may have open at one time.
@@ -28,6 +33,9 @@ inline constexpr int kMaxRowDepth = 64;
 /// A gold answer as text: a string as it is, a number by its shortest decimal digits, an array or object as JSON. Input
 /// errors: another type, a text of white space, a number that has lost digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
+
+/// A prompt that is a text. Input errors: another type, a text of white space.
+const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
 /// The value of a field of an object, or of a path "a.b" into nested ones; nullptr where there is none.
 const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
@@ -39,8 +47,8 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 /// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's
 ///   `reward_model.ground_truth`;
 /// - the source is `data_source`, which may be missing.
-/// A prompt is a string, or as veRL has it a list of messages {"role", "content"}: one of the user, after one of the
-/// system or none. Text of white space alone is empty, and an error.
+/// A prompt is a string, or a list of messages {"role", "content"} (conversation.h), with the row's `tools` if it has
+/// any. Text of white space alone is empty, and an error.
 class RowReader {
  public:
   /// Input errors name a condition of the filter that cannot be read.
@@ -49,9 +57,10 @@ class RowReader {
   /// Reads prompts alone, for who asks and does not judge: a row needs no gold and no source, and no filter applies.
   static RowReader prompts_only(const config::DataRecipe& recipe);
 
-  /// Nothing when the filter leaves the row out. Input errors name `where` (file:line).
-  std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where,
-                                const std::string& default_source) const;
+  /// Nothing when the filter leaves the row out. Input errors name `where` (file:line). `text`: the row's own JSON,
+  /// whose order of members tools are shown in; "": sorted.
+  std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
+                                std::string_view text = {}) const;
   /// The key of the conditions, "data.filter" or "data.val_filter", and whether there are any.
   const std::string& filter_key() const noexcept { return filter_key_; }
   bool has_filter() const noexcept { return !filter_.empty(); }

@@ -115,7 +115,10 @@ Json LiveRuns::list() {
     std::error_code none;
     std::string yaml;
     if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
-    const std::string total = recipe_value(read_recipe_lines(yaml), "trainer.total_training_steps");
+    const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
+    const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
+    const bool by_epochs = !epochs.empty() && epochs != "0";  // then the number of steps is not in the recipe
+    const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
     const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
     const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
     double sum_s = 0;

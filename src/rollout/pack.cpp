@@ -17,6 +17,8 @@ void check(const PackItem& item, std::int64_t max_tokens) {
   QRL_INVARIANT(!item.prompt.empty(), "packer", "a prompt of one token or more", "an empty prompt");
   QRL_INVARIANT(item.sampler_logprobs.empty() || item.sampler_logprobs.size() == item.response.size(), "packer",
                 "a sampler log-prob per response token", std::to_string(item.sampler_logprobs.size()));
+  QRL_INVARIANT(item.learned.empty() || item.learned.size() == item.response.size(), "packer",
+                "a mark per response token", std::to_string(item.learned.size()));
   QRL_REQUIRE(length(item) <= max_tokens, "actor.max_tokens_per_micro_batch",
               "at least the longest sequence (" + std::to_string(length(item)) + " tokens)", std::to_string(max_tokens),
               "raise it, or lower data.max_response_length");
@@ -77,7 +79,7 @@ void append_item(const PackItem& item, std::int64_t index, std::int64_t num_pref
   // Entry t is about token t+1: the first response token is predicted by the last prompt token.
   const std::size_t first_entry = first + own_prompt.size() - 1;
   for (std::size_t k = 0; k < item.response.size(); ++k) {
-    batch.loss_mask[first_entry + k] = 1;
+    batch.loss_mask[first_entry + k] = item.learned.empty() || item.learned[k] != 0 ? 1 : 0;
     if (!item.sampler_logprobs.empty()) batch.sampler_logprobs[first_entry + k] = item.sampler_logprobs[k];
   }
   end_sequence(index, num_prefix_tokens > 0, batch);

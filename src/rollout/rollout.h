@@ -80,6 +80,7 @@ struct PackItem {
   std::span<const types::TokenId> prompt, response;
   std::span<const float> sampler_logprobs;  ///< empty: zeros (SFT)
   float advantage = 0;
+  std::span<const std::uint8_t> learned = {};  ///< of each response token: whether it counts; empty: all do
 };
 
 /// Packs items into micro-batches of at most `max_tokens` tokens each (an item longer than that is an input error).

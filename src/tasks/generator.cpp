@@ -42,14 +42,30 @@ std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index) {
   return random.below(std::uint64_t{1} << 62);
 }
 
+namespace {
+
+nlohmann::ordered_json row_of(const GeneratedTask& task, const std::string& data_source) {
+  const auto json = nlohmann::ordered_json::parse(task.ground_truth, nullptr, false);
+  nlohmann::ordered_json row = {{"prompt", task.prompt}};
+  if (json.is_object()) row["ground_truth"] = json;
+  else row["ground_truth"] = task.ground_truth;
+  row["data_source"] = data_source;
+  return row;
+}
+
+}  // namespace
+
 std::string tasks_jsonl(std::span<const GeneratedTask> tasks, const std::string& data_source) {
   std::string lines;
-  for (const GeneratedTask& task : tasks) {
-    const auto json = nlohmann::ordered_json::parse(task.ground_truth, nullptr, false);
-    nlohmann::ordered_json row = {{"prompt", task.prompt}};
-    if (json.is_object()) row["ground_truth"] = json;
-    else row["ground_truth"] = task.ground_truth;
-    row["data_source"] = data_source;
+  for (const GeneratedTask& task : tasks) lines += row_of(task, data_source).dump() + "\n";
+  return lines;
+}
+
+std::string demonstrations_jsonl(std::span<const WorkedTask> demonstrations, const std::string& data_source) {
+  std::string lines;
+  for (const WorkedTask& demonstration : demonstrations) {
+    nlohmann::ordered_json row = row_of(demonstration.task, data_source);
+    row["response"] = demonstration.response;
     lines += row.dump() + "\n";
   }
   return lines;

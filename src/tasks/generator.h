@@ -48,4 +48,7 @@ std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 /// Tasks as JSONL rows (prompt, ground_truth, data_source) that data::read_jsonl takes.
 std::string tasks_jsonl(std::span<const GeneratedTask> tasks, const std::string& data_source);
 
+/// Demonstrations likewise, with `response`: rows that sft.train_files takes.
+std::string demonstrations_jsonl(std::span<const WorkedTask> demonstrations, const std::string& data_source);
+
 }  // namespace qrl::tasks

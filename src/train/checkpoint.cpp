@@ -27,6 +27,7 @@ constexpr const char* kRecipeFile = "recipe.yaml";
 constexpr const char* kOptimizerStem = "optimizer";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kInputs = "inputs";
+constexpr const char* kBest = "best";
 constexpr const char* kUnfinishedRow = "unfinished_row";
 
 void write_text(const fs::path& file, const std::string& text) {
@@ -51,6 +52,8 @@ nlohmann::ordered_json to_json(const RunState& s, const CheckpointContext& conte
   json[kInputs] = {{"model", context.inputs.model},
                    {"train_prompts", context.inputs.train_prompts},
                    {"held_out_prompts", context.inputs.held_out_prompts}};
+  if (!context.inputs.sft_rows.empty()) json[kInputs]["sft_rows"] = context.inputs.sft_rows;
+  if (s.best_step >= 0) json[kBest] = {{"step", s.best_step}, {"score", s.best_score}};
   if (s.evaluation_due) json[kUnfinishedRow] = context.unfinished_row;
   return json;
 }
@@ -171,14 +174,14 @@ fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learn
   return path;
 }
 
-void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step) {
+void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step, std::int64_t best_step) {
   const std::vector<fs::path> all = list_checkpoints(dir);
   if (all.empty()) return;
   std::int64_t kept[2] = {0, 0};
   std::vector<fs::path> surplus;
   for (const fs::path& path : all) {
     const auto [phase, step] = *age_of(path);
-    if (phase == 0 && step == final_sft_step) continue;
+    if (step == (phase == 0 ? final_sft_step : best_step)) continue;
     if (++kept[phase] > keep) surplus.push_back(path);
   }
   if (surplus.empty()) return;
@@ -265,7 +268,11 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   s.sft_metrics_bytes = at("sft_metrics_bytes").get<std::int64_t>();
   const nlohmann::json& inputs = at(kInputs);
   loaded.inputs = {inputs.at("model").get<std::string>(), inputs.at("train_prompts").get<std::string>(),
-                   inputs.at("held_out_prompts").get<std::string>()};
+                   inputs.at("held_out_prompts").get<std::string>(), inputs.value("sft_rows", std::string())};
+  if (const auto best = json.find(kBest); best != json.end()) {
+    s.best_step = best->at("step").get<std::int64_t>();
+    s.best_score = best->at("score").get<double>();
+  }
   s.evaluation_due = json.contains(kUnfinishedRow);
   if (s.evaluation_due) {
     // null: a value that was not finite

@@ -27,6 +27,8 @@ struct RunState {
   std::int64_t non_finite_streak = 0;
   double uaq_scale = 1;                                   ///< applied to the weights
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< rows that belong to this state
+  std::int64_t best_step = -1;  ///< of trainer.keep_best: whose evaluation was best so far; −1: none yet
+  double best_score = 0;        ///< with best_step
   bool evaluation_due = false;  ///< stopped before `step` was evaluated: its row is unfinished
 };
 
@@ -50,8 +52,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const Ru
                                       const learner::Learner& learner, const CheckpointContext& context);
 
 /// Removes the oldest of more than `keep` checkpoints of each kind, once the newest is re-read and found sound; a
-/// finished cold start (sft_<final_sft_step>) always stays.
-void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step);
+/// finished cold start (sft_<final_sft_step>) and step_<best_step> always stay.
+void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
+                       std::int64_t best_step = -1);
 
 /// The newest sound checkpoint in `dir` (RL steps after cold-start steps); damaged ones are named in a warning. Does
 /// not change anything.

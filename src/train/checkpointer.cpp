@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "train/best_checkpoint.h"
+#include "train/signals.h"
 
 namespace qrl::train {
 
@@ -24,7 +26,7 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
       dir, state_, learner,
       {setup_.policy.config, setup_.policy.tokenizer, setup_.resolved_recipe, setup_.inputs, world, row, quantizer_});
   const config::Recipe& recipe = setup_.recipe;
-  if (folder != nullptr) prune_checkpoints(dir, recipe.trainer.max_ckpt_to_keep, recipe.sft.steps);
+  if (folder != nullptr) prune_checkpoints(dir, recipe.trainer.max_ckpt_to_keep, recipe.sft.steps, state_.best_step);
 }
 
 double Checkpointer::save(const learner::Learner& learner, const Metrics& row) {
@@ -34,12 +36,13 @@ double Checkpointer::save(const learner::Learner& learner, const Metrics& row) {
     commit(learner, setup_.world, row);
   }
   saved_step_ = state_.step;
+  if (setup_.folder != nullptr && state_.best_step == state_.step) name_best(setup_.folder->checkpoints(), state_.step);
   return seconds;
 }
 
 void Checkpointer::stop_here() const {
   const bool nothing_yet = state_.step == 0 && setup_.recipe.sft.steps == 0;
-  std::string where = "stopped by a signal";
+  std::string where = std::string("stopped by ") + stop_reason();
   if (nothing_yet) where += " before the first checkpoint";
   else if (setup_.folder != nullptr) where += "; the checkpoint is in " + setup_.folder->checkpoints().string();
   throw base::Error(base::ErrorKind::stopped, where, "", "",

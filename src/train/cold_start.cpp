@@ -33,6 +33,34 @@ std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std:
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
 }
 
+/// The micro-batches of update `step`, from 0.
+std::vector<types::MicroBatch> batches_of(const RunSetup& setup, std::int64_t step) {
+  const config::Recipe& recipe = setup.recipe;
+  if (recipe.sft.train_files.empty())
+    return demonstration_batches(setup, step * recipe.sft.batch_size, recipe.sft.batch_size);
+  const std::vector<SftRow>& rows = setup.sft_rows->train;
+  std::vector<const SftRow*> chosen;
+  for (const std::size_t i : rows_of_update(recipe, rows.size(), step)) chosen.push_back(&rows[i]);
+  return pack_rows(recipe, chosen);
+}
+
+/// Mean over the learned tokens of sft.val_files of -log p, summed in double.
+double held_out_loss(const RunSetup& setup, learner::Learner& learner) {
+  std::vector<const SftRow*> rows;
+  for (const SftRow& row : setup.sft_rows->val) rows.push_back(&row);
+  double sum = 0;
+  std::int64_t num_tokens = 0;
+  for (const types::MicroBatch& batch : pack_rows(setup.recipe, rows)) {
+    const learner::TokenScores scores = learner.score(batch, {});
+    for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
+      if (batch.loss_mask[t] == 0) continue;
+      sum -= scores.logprobs[t];
+      ++num_tokens;
+    }
+  }
+  return sum / static_cast<double>(num_tokens);
+}
+
 /// Broadcasts whether the first rank is still at work; returns that on every rank.
 bool at_work(dist::Collectives& world, bool mine) {
   world.broadcast(std::as_writable_bytes(std::span(&mine, 1)), 0);
@@ -59,12 +87,13 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
   if (resume_from) restore_learner(*resume_from, state, learner, *solo);
 
   state.cold_start = true;
+  const bool has_val = setup.sft_rows != nullptr && !setup.sft_rows->val.empty();
   Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
   const learner::LossOptions loss{.kind = learner::LossKind::sft};
   while (state.sft_step < recipe.sft.steps) {
     (void)at_work(setup.world, true);
     const double start_s = base::now_s();
-    const auto batches = demonstration_batches(setup, state.sft_step * recipe.sft.batch_size, recipe.sft.batch_size);
+    const auto batches = batches_of(setup, state.sft_step);
     const types::GlobalCounts counts = rollout::count(batches);
     for (const types::MicroBatch& batch : batches)
       learner.accumulate(batch, counts, loss, {}, &batch == &batches.back());
@@ -72,15 +101,17 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
     guard_finite(report, recipe, state);
     ++state.sft_step;
 
+    const bool last = state.sft_step == recipe.sft.steps;
+    const bool saves = last || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0);
     report.metrics["timing_s/step"] = base::now_s() - start_s;
+    if (has_val && (saves || ends_epoch(recipe, setup.sft_rows->train.size(), state.sft_step - 1)))
+      report.metrics["val/loss"] = held_out_loss(setup, learner);
     report.metrics["timing_s/unix"] = base::unix_s();
     sft_metrics.append(state.sft_step, report.metrics);
-    const bool last = state.sft_step == recipe.sft.steps;
     if (last || state.sft_step % 25 == 0)
       progress.show(state.sft_step, "loss " + std::to_string(report.metrics["actor/sft_loss"]));
     const bool stop = stop_requested();
-    if (last || stop || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0))
-      checkpointer.commit(learner, *solo);
+    if (saves || stop) checkpointer.commit(learner, *solo);
     if (stop) checkpointer.stop_here();
   }
   (void)at_work(setup.world, false);

@@ -1,13 +1,13 @@
-// Owns the supervised cold start: demonstrations in, a committed checkpoint out. Knows nothing of RL.
+// Owns the supervised cold start: demonstrations or rows in, a committed checkpoint out. Knows nothing of RL.
 #pragma once
 
 #include "train/checkpointer.h"
 
 namespace qrl::train {
 
-/// Trains from state.sft_step to sft.steps on generated demonstrations and commits sft_<steps>. Runs on the first
-/// rank alone, with its machine's threads, so that the bits are those of one process whatever the number of ranks;
-/// `resume_from` is the cold-start checkpoint to go on from, if any.
+/// Trains from state.sft_step to sft.steps on generated demonstrations, or on the rows of files, and commits
+/// sft_<steps>. Runs on the first rank alone, with its machine's threads, so that the bits are those of one process
+/// whatever the number of ranks; `resume_from` is the cold-start checkpoint to go on from, if any.
 void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                      const std::optional<std::filesystem::path>& resume_from);
 

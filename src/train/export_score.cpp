@@ -50,7 +50,7 @@ nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const l
                                const std::vector<PromptSet>& held_out) {
   const config::Recipe recipe = export_recipe(setup.recipe);
   const model::ModelConfig& config = setup.policy.config;
-  Sampler sampler(config, recipe, setup.world, recipe.data.max_prompt_length);
+  Sampler sampler(config, recipe, setup.world, recipe.data.max_prompt_length, {}, &setup.policy.tokenizer);
   sampler.snapshot.publish(exported(learner, config), 0);
   QuantizerState none;
   load_published(sampler, {}, recipe.quant, none);

@@ -35,6 +35,19 @@ std::string hash_of(std::span<const PromptSet> sets) {
   return hash.hex();
 }
 
+std::string hash_of(const std::vector<SftRow>& rows) {
+  if (rows.empty()) return {};
+  state::Hash hash;
+  for (const SftRow& row : rows) {
+    for (const auto* tokens : {&row.context, &row.rest}) {
+      add_number(hash, tokens->size());
+      hash.add(tokens->data(), tokens->size() * sizeof(types::TokenId));
+    }
+    hash.add(row.learned.data(), row.learned.size());
+  }
+  return hash.hex();
+}
+
 std::string hash_of(const Policy& policy, bool weights_count) {
   state::Hash hash;
   add_text(hash, model::config_json(policy.config));
@@ -72,6 +85,7 @@ void require_same_inputs(const Inputs& before, const Inputs& now, const std::str
   };
   compare(before.model, now.model, "another model (model.path, model.init)");
   compare(before.train_prompts, now.train_prompts, "other training prompts (data.train_files, the tokenizer)");
+  compare(before.sft_rows, now.sft_rows, "other rows of the cold start (sft.train_files, the tokenizer)");
   compare(before.held_out_prompts, now.held_out_prompts, "other held-out prompts (data.val_files, the tokenizer)");
   QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
 }
@@ -79,13 +93,13 @@ void require_same_inputs(const Inputs& before, const Inputs& now, const std::str
 void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::Collectives& world) {
   const auto recipes = world.all_gather(values_of(recipe));
   const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
-             val = world.all_gather(mine.held_out_prompts);
+             val = world.all_gather(mine.held_out_prompts), sft = world.all_gather(mine.sft_rows);
   for (std::size_t rank = 1; rank < model.size(); ++rank) {
     const std::string where = "rank " + std::to_string(rank);
     QRL_REQUIRE(recipes[rank] == recipes[0], where, "the recipe of rank 0",
                 "other values of " + different_keys(recipes[0], recipes[rank]),
                 "start every rank with the same recipe");
-    require_same_inputs({model[0], train[0], val[0]}, {model[rank], train[rank], val[rank]}, where,
+    require_same_inputs({model[0], train[0], val[0], sft[0]}, {model[rank], train[rank], val[rank], sft[rank]}, where,
                         "to read what rank 0 reads", "give every host the same files");
   }
 }
@@ -93,10 +107,11 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 }  // namespace
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
-                   const std::vector<PromptSet>& held_out, dist::Collectives& world) {
+                   const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
   // Later weights come from the checkpoint, and a cold start's reference does, too.
-  const bool weights_count = recipe.algorithm.kl_loss_coef != 0 && recipe.sft.steps == 0;
-  Inputs mine{hash_of(policy, weights_count), hash_of(std::span(&prompts, 1)), hash_of(held_out)};
+  const bool weights_count = recipe.algorithm.kl_loss_coef != 0 && !config::has_cold_start(recipe.sft);
+  Inputs mine{hash_of(policy, weights_count), hash_of(std::span(&prompts, 1)), hash_of(held_out),
+              hash_of(sft_rows.train)};
   if (world.size() > 1) {
     Inputs whole = mine;
     if (!weights_count) whole.model = hash_of(policy, true);

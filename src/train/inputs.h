@@ -7,6 +7,7 @@
 #include "dist/collectives.h"
 #include "train/prompts.h"
 #include "train/session.h"
+#include "train/sft_rows.h"
 
 namespace qrl::train {
 
@@ -15,12 +16,13 @@ struct Inputs {
   std::string model;          ///< its config; with a KL reference that is the initial model, the weights, too
   std::string train_prompts;  ///< tokens, ground truths and sources, in order
   std::string held_out_prompts;
+  std::string sft_rows = {};  ///< of sft.train_files: tokens and what is learned, in order; "": no files
 };
 
 /// Reads the weights once when they count. Collective: throws an input error on every rank when a rank has another
 /// recipe (paths apart), or reads another model, weights included, or other prompts than the first one: hosts with
 /// files of their own.
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
-                   const std::vector<PromptSet>& held_out, dist::Collectives& world);
+                   const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world);
 
 }  // namespace qrl::train

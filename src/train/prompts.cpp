@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "data/dataset_folder.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
 
 namespace qrl::train {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -27,7 +32,7 @@ class PromptReader {
       : recipe_(recipe), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
-    data::PromptRow row{std::move(text), {}, std::move(ground_truth), set.data_source, 0};
+    data::PromptRow row{std::move(text), {}, std::move(ground_truth), set.data_source};
     add_row(set, id, std::move(row), where);
   }
   void add(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& file) {
@@ -49,10 +54,11 @@ class PromptReader {
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
     const tasks::Question question{row.ground_truth, row.prompt, set.data_source};
     tasks::check_recipe_gold(verifier_, recipe_, question, where);
-    encoder_.require_system_fits(row.system, where);
+    if (!row.conversation) encoder_.require_system_fits(row.system, where);
     types::Prompt prompt{id, std::move(row.prompt), {}, std::move(row.ground_truth), set.data_source};
     prompt.gold = verifier_.prepare({prompt.ground_truth, prompt.text, prompt.data_source});
-    prompt.tokens = encoder_.encode(prompt.text, row.system);
+    prompt.tokens =
+        row.conversation ? encoder_.encode(*row.conversation, where) : encoder_.encode(prompt.text, row.system);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
       QRL_REQUIRE(recipe_.data.overlong_prompt != config::OverlongPrompt::error, where,
@@ -72,14 +78,19 @@ class PromptReader {
 };
 
 /// Says how many rows a filter kept: one that keeps too few, or all, is a slip that nothing else shows.
-std::vector<data::PromptRow> read_file(const std::string& file, const data::RowReader& reader) {
+std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& source, const data::RowReader& reader) {
+  const std::string file = path.string();
   std::int64_t num_read = 0;
-  auto rows = data::read_prompt_file(file, reader, &num_read);
+  auto rows = data::read_prompt_file(path, reader, &num_read, source);
   if (reader.has_filter()) {
     base::log_info(file + ": " + reader.filter_key() + " keeps " + std::to_string(rows.size()) + " of " +
                    std::to_string(num_read) + " rows");
   }
   return rows;
+}
+
+void keep_first(std::optional<std::int64_t> count, std::vector<types::Prompt>& prompts) {
+  if (count && std::cmp_less(*count, prompts.size())) prompts.resize(static_cast<std::size_t>(*count));
 }
 
 }  // namespace
@@ -104,6 +115,28 @@ std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::st
                            recipe_.enable_thinking.value_or(true));
 }
 
+std::vector<types::TokenId> PromptEncoder::encode(data::Conversation conversation, const std::string& where) const {
+  auto& messages = conversation.messages;
+  const bool has_system = messages.front().role == "system";
+  const bool is_question = messages.size() == (has_system ? 2 : 1) && messages.back().role == "user";
+  if (is_question && conversation.tools.empty()) {
+    if (has_system) require_system_fits(messages.front().content, where);
+    return encode(messages.back().content, has_system ? messages.front().content : std::string_view());
+  }
+  QRL_REQUIRE(messages.back().role == "user" || messages.back().role == "tool", where,
+              "a prompt that ends with a message of the user or of a tool", messages.back().role);
+  QRL_REQUIRE(before_.empty() && after_.empty(), where, "prompts of one question beside data.prompt_template",
+              std::to_string(messages.size()) + " messages", "set data.prompt_template: \"{prompt}\"");
+  if (!has_system && !recipe_.system_prompt.empty())
+    messages.insert(messages.begin(), {"system", recipe_.system_prompt});
+  const auto parts =
+      data::render_conversation(chat_, conversation, data::Thoughts::of_last_turn, true,
+                                recipe_.enable_thinking.value_or(true), recipe_.parse_special_tokens, where);
+  std::vector<data::TextPart> texts;
+  for (const data::RenderedPart& part : parts) texts.push_back({part.text, part.parse_added_tokens});
+  return tokenizer_.encode(texts);
+}
+
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                              const tasks::Verifier& verifier) {
   PromptReader reader(recipe, tokenizer, verifier);
@@ -122,18 +155,22 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
   }
   std::uint64_t id = set.prompts.size();
   const data::RowReader rows(recipe.data, tasks::Split::train);
-  for (const std::string& file : recipe.data.train_files) {
+  for (const std::string& name : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
-    for (data::PromptRow& row : read_file(file, rows)) {
-      set.data_source = row.data_source;
-      reader.add(set, id++, std::move(row), file);
+    const data::DataFiles files = data::find_data_files(name);
+    for (const fs::path& file : files.files) {
+      for (data::PromptRow& row : read_file(file, files.source, rows)) {
+        set.data_source = row.data_source;
+        reader.add(set, id++, std::move(row), file.string());
+      }
+      reader.report(file.string());
     }
-    reader.report(file);
     if (recipe.data.train_weights.empty()) continue;
-    QRL_REQUIRE(set.prompts.size() > first, file, "one prompt or more, since data.train_weights gives it a share",
+    QRL_REQUIRE(set.prompts.size() > first, name, "one prompt or more, since data.train_weights gives it a share",
                 "none");
     set.source_sizes.push_back(static_cast<std::int64_t>(set.prompts.size() - first));
   }
+  keep_first(recipe.data.train_max_samples, set.prompts);
   QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none",
               "set data.train_files or data.train_generator, or raise data.max_prompt_length");
   return set;
@@ -155,18 +192,22 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     reader.report("data.val_generator");
   }
   const data::RowReader rows(recipe.data, tasks::Split::held_out);
-  for (const std::string& file : recipe.data.val_files) {
-    for (data::PromptRow& row : read_file(file, rows)) {
-      auto set =
-          std::find_if(sets.begin(), sets.end(), [&](const PromptSet& s) { return s.data_source == row.data_source; });
-      QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
-                  file + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
-                  base::quoted(row.data_source), "name another one, so that both have a score of their own");
-      if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
-      reader.add(*set, id++, std::move(row), file);
+  for (const std::string& name : recipe.data.val_files) {
+    const data::DataFiles files = data::find_data_files(name);
+    for (const fs::path& file : files.files) {
+      for (data::PromptRow& row : read_file(file, files.source, rows)) {
+        auto set = std::find_if(sets.begin(), sets.end(),
+                                [&](const PromptSet& s) { return s.data_source == row.data_source; });
+        QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
+                    file.string() + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
+                    base::quoted(row.data_source), "name another one, so that both have a score of their own");
+        if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
+        reader.add(*set, id++, std::move(row), file.string());
+      }
+      reader.report(file.string());
     }
-    reader.report(file);
   }
+  for (PromptSet& set : sets) keep_first(recipe.data.val_max_samples, set.prompts);
   for (const PromptSet& set : sets) {
     QRL_REQUIRE(!set.prompts.empty(), "held-out data of " + base::quoted(set.data_source), "one prompt or more",
                 "none: all are longer than data.max_prompt_length", "raise it, or set data.overlong_prompt: truncate");

@@ -10,6 +10,7 @@
 
 #include "config/recipe.h"
 #include "data/chat_template.h"
+#include "data/conversation.h"
 #include "data/tokenizer.h"
 #include "tasks/verifier.h"
 #include "types/prompt.h"
@@ -46,6 +47,9 @@ class PromptEncoder {
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
   /// `system`: the row's own system message, before data.system_prompt; "": none.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {}) const;
+  /// A conversation that the model is to go on; data.system_prompt before one without a system message. Of one question
+  /// and perhaps a system message: as above. Input errors name `where`.
+  std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
   const data::ChatTemplate& chat() const { return chat_; }
   /// An input error that names `where` for a system message that the template has no place for.
   void require_system_fits(std::string_view system, const std::string& where) const;

@@ -69,13 +69,30 @@ std::string with_contents(const std::string& files, const std::string& hash) {
   return files + ", contents " + hash.substr(0, 8);
 }
 
+/// With sft.epochs the number of updates follows from it and from the rows, which are compared themselves.
+void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
+  std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
+}
+
+/// Other rows of the cold start, which nothing can go on with.
+void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
+                    const Inputs& inputs, std::vector<config::KeyChange>& changes) {
+  if (saved.inputs.sft_rows == inputs.sft_rows) return;
+  const config::Key& files = *recipe.keys->find("sft.train_files");
+  changes.push_back({"sft.train_files", with_contents(files.print(before), saved.inputs.sft_rows),
+                     with_contents(files.print(recipe), inputs.sft_rows), false});
+}
+
 /// What this recipe and its data have otherwise than the checkpoint's run had, freely changeable keys left out.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
   // What these name is compared by its contents (train/inputs.h): a clone or a data folder may have moved.
-  const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from"};
+  const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
+                                      "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
   std::erase_if(changes, [&](const config::KeyChange& change) { return read.contains(change.key); });
+  drop_derived_steps(recipe, changes);
+  if (saved.state.step == 0) add_other_rows(saved, before, recipe, inputs, changes);
   if (saved.inputs.train_prompts != inputs.train_prompts) {
     const config::Key& files = *recipe.keys->find("data.train_files");
     changes.push_back({"data.train_files", with_contents(files.print(before), saved.inputs.train_prompts),
@@ -138,6 +155,11 @@ constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "sft.lr_scheduler",
                                                "sft.grad_clip",
                                                "sft.demonstrations.",
+                                               "sft.epochs",
+                                               "sft.max_length",
+                                               "sft.overlong",
+                                               "sft.shuffle",
+                                               "sft.loss_on",
                                                "data.prompt_template",
                                                "data.chat_template",
                                                "data.system_prompt",
@@ -151,7 +173,10 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
   QRL_REQUIRE(state.cold_start && state.step == 0, checkpoint.string(), "a finished cold start for sft.from",
               "a checkpoint of step " + std::to_string(state.step),
               "name a RUN/checkpoints/sft_N; model.path starts from the weights of any checkpoint");
-  const auto changes = config::changes_among(kColdStartKeys, recipe_of(*recipe.keys, checkpoint, saved), recipe);
+  const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
+  std::vector<config::KeyChange> changes = config::changes_among(kColdStartKeys, before, recipe);
+  drop_derived_steps(recipe, changes);
+  add_other_rows(saved, before, recipe, inputs, changes);
   QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
               "set them to what the cold start was made with, or delete sft.from");
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "a cold start of this recipe's model",
@@ -233,6 +258,8 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   point.changes = check_fit(*point.checkpoint, saved, recipe, inputs, allow_change);
   warn_of_other_ranks(*point.checkpoint, saved, num_ranks);
   point.state = saved.state;
+  const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
+  if (!goes_on_here || before.trainer.keep_best != recipe.trainer.keep_best) point.state.best_step = -1;
   point.unfinished_row = saved.unfinished_row;
   const bool cold_start_done =
       recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);

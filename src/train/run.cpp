@@ -11,6 +11,7 @@
 #include "learner/cuda_library.h"
 #include "ops/isa.h"
 #include "report/sessions.h"
+#include "train/best_checkpoint.h"
 #include "train/cold_start.h"
 #include "train/evaluate.h"
 #include "train/export_score.h"
@@ -211,7 +212,8 @@ class SessionLine {
   ~SessionLine() {
     if (folder_ == nullptr) return;
     const bool failed = std::uncaught_exceptions() > 0;
-    const char* how = !failed ? "done" : stop_requested() ? "stopped by a signal" : "an error (log.txt has it)";
+    const std::string stopped = std::string("stopped by ") + stop_reason();
+    const char* how = !failed ? "done" : stop_requested() ? stopped.c_str() : "an error (log.txt has it)";
     try {
       report::end_session(folder_->sessions_file(), state_.step, how);
     } catch (const base::Error& error) {
@@ -256,9 +258,11 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
 
 }  // namespace
 
-void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options) {
-  const config::Recipe& recipe = loaded.recipe;
+void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunOptions& options) {
+  config::LoadedRecipe loaded = given;
+  config::Recipe& recipe = loaded.recipe;
   const RunPart part = options.part;
+  if (recipe.trainer.max_time) set_time_limit(*recipe.trainer.max_time);
   set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
@@ -274,7 +278,12 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   warn_of_shared_prompts(prompts, held_out);
-  const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, world);
+  recipe.trainer.total_training_steps = total_steps(recipe, prompts);
+  require_known_score(recipe, held_out);
+  const SftRows sft_rows = load_sft_rows(recipe, policy.tokenizer);
+  recipe.sft.steps = cold_start_updates(recipe, sft_rows);
+  require_row_positions(sft_rows, policy.config);
+  const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, sft_rows, world);
 
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
   ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
@@ -295,7 +304,8 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
                        inputs,       world,
                        policy,       *verifier,
                        prompts,      held_out,
-                       folder.get(), teacher ? &teacher->learner() : nullptr};
+                       folder.get(), teacher ? &teacher->learner() : nullptr,
+                       &sft_rows};
   Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.

@@ -11,6 +11,7 @@
 #include "train/prompts.h"
 #include "train/run_folder.h"
 #include "train/session.h"
+#include "train/sft_rows.h"
 
 namespace qrl::learner {
 class Learner;
@@ -30,6 +31,7 @@ struct RunSetup {
   const std::vector<PromptSet>& held_out;
   const RunFolder* folder;              ///< null on all ranks but the first
   learner::Learner* teacher = nullptr;  ///< of algorithm.teacher; null without one
+  const SftRows* sft_rows = nullptr;    ///< of sft.train_files; null or empty: there are none
 };
 
 }  // namespace qrl::train

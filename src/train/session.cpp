@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/threads.h"
+#include "config/hub.h"
 #include "learner/cuda_library.h"
 #include "learner/libraries.h"
 #include "ops/peak_rates.h"
@@ -51,13 +52,14 @@ void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& confi
 }
 
 types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config,
-                               const data::Tokenizer& tokenizer) {
+                               const data::Tokenizer& tokenizer, const std::vector<std::string>& stop) {
   types::SamplingParams params;
+  params.stop_strings = stop;
   params.max_new_tokens = static_cast<std::int32_t>(recipe.data.max_response_length);
   params.stop_tokens = config.eos_token_ids;
   const auto add = [&](types::TokenId token) {
-    auto& stop = params.stop_tokens;
-    if (token >= 0 && std::find(stop.begin(), stop.end(), token) == stop.end()) stop.push_back(token);
+    auto& ends = params.stop_tokens;
+    if (token >= 0 && std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
   };
   add(tokenizer.eos());
   // A base model's end token ends texts, not turns: what follows a turn is no part of the answer. Our choice.
@@ -94,6 +96,13 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   return options;
 }
 
+/// The decoder looks for stop strings in the text that verifiers read: special tokens have none.
+decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::DecoderOptions options) {
+  if (tokenizer != nullptr)
+    options.bytes_of = [tokenizer = *tokenizer](types::TokenId token) { return tokenizer.bytes_of(token, false); };
+  return options;
+}
+
 }  // namespace
 
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world) {
@@ -109,23 +118,25 @@ int all_local_threads(const config::Recipe& recipe, const dist::Collectives& wor
 
 model::ModelConfig model_config(const config::Recipe& recipe) {
   const bool is_new = recipe.model.path.empty();
-  QRL_REQUIRE(is_new || fs::is_directory(recipe.model.path), "model.path", "a Hugging Face folder on this machine",
-              "none at " + state::shown(recipe.model.path),
+  const fs::path folder = is_new ? fs::path() : config::model_folder(recipe.model.path);
+  QRL_REQUIRE(is_new || fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
+              "none at " + state::shown(folder),
               "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and write ~ in full");
-  return model::read_config(is_new ? fs::path(recipe.model.init_config) : fs::path(recipe.model.path) / "config.json");
+  return model::read_config(is_new ? fs::path(recipe.model.init_config) : folder / "config.json");
 }
 
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool is_new = recipe.model.path.empty();
-  const fs::path dir = is_new ? fs::path(recipe.model.init_config).parent_path() : fs::path(recipe.model.path);
+  const fs::path dir =
+      is_new ? fs::path(recipe.model.init_config).parent_path() : config::model_folder(recipe.model.path);
   data::Tokenizer tokenizer =
       is_new && !fs::exists(dir / "tokenizer.json") ? data::Tokenizer::byte_level() : data::Tokenizer::load(dir);
-  check_fit(tokenizer, config, is_new ? recipe.model.init_config : recipe.model.path);
+  check_fit(tokenizer, config, is_new ? recipe.model.init_config : dir.string());
   return tokenizer;
 }
 
 Policy make_policy(const config::Recipe& recipe) {
-  if (!recipe.model.path.empty()) return load_policy(recipe.model.path);
+  if (!recipe.model.path.empty()) return load_policy(config::model_folder(recipe.model.path));
   const model::ModelConfig config = model_config(recipe);
   return {config, init_from(recipe, config), make_tokenizer(recipe, config)};
 }
@@ -142,9 +153,11 @@ Policy load_policy(const std::filesystem::path& dir) {
 }
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
-                 std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens)
+                 std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens,
+                 const data::Tokenizer* tokenizer)
     : snapshot(config, snapshot_formats(recipe.quant)),
-      decoder(config, fitting(config, decoder_options(recipe, world, longest_prompt_tokens, logit_tile_tokens))) {}
+      decoder(config, fitting(config, with_texts(tokenizer, decoder_options(recipe, world, longest_prompt_tokens,
+                                                                            logit_tile_tokens)))) {}
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken) {
@@ -163,7 +176,7 @@ ops::SampleParams sample_params(const config::RolloutRecipe& rollout) {
 
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer) {
-  types::SamplingParams params = sampling(recipe, config, tokenizer);
+  types::SamplingParams params = sampling(recipe, config, tokenizer, recipe.rollout.stop);
   params.temperature = static_cast<float>(recipe.rollout.temperature);
   params.top_p = static_cast<float>(recipe.rollout.top_p);
   params.top_k = static_cast<std::int32_t>(recipe.rollout.top_k);
@@ -172,7 +185,7 @@ types::SamplingParams train_sampling(const config::Recipe& recipe, const model::
 
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer) {
-  types::SamplingParams params = sampling(recipe, config, tokenizer);
+  types::SamplingParams params = sampling(recipe, config, tokenizer, recipe.eval.stop.value_or(recipe.rollout.stop));
   params.temperature = static_cast<float>(recipe.eval.temperature);
   params.top_p = static_cast<float>(recipe.eval.top_p);
   params.top_k = static_cast<std::int32_t>(recipe.eval.top_k);
@@ -184,6 +197,12 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
   const std::int64_t longest =
       longest_prompt_tokens.value_or(recipe.data.max_prompt_length) + recipe.data.max_response_length;
   return recipe.rollout.kv_pages.value_or((longest + page - 1) / page * recipe.rollout.max_num_seqs);
+}
+
+std::int64_t total_steps(const config::Recipe& recipe, const PromptSet& prompts) {
+  if (recipe.trainer.total_epochs == 0) return recipe.trainer.total_training_steps;
+  const std::int64_t batch = recipe.data.train_batch_size;
+  return (recipe.trainer.total_epochs * std::ssize(prompts.prompts) + batch - 1) / batch;
 }
 
 std::int64_t updates_per_step(const config::Recipe& recipe) {

@@ -46,9 +46,11 @@ Policy load_policy(const std::filesystem::path& dir);
 /// into it). The snapshot is the decoder's only weight memory.
 struct Sampler {
   /// With rollout.device cuda on the GPU of this process's number among those of `world` on this machine.
-  /// logit_tile_tokens: the decoder's own choice unless given (decoder/decoder.h).
+  /// logit_tile_tokens: the decoder's own choice unless given (decoder/decoder.h). `tokenizer`: needed by requests with
+  /// stop strings.
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
-          std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {});
+          std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
+          const data::Tokenizer* tokenizer = nullptr);
   model::Snapshot snapshot;
   decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };
@@ -79,7 +81,9 @@ std::string missing_gpu(const config::Recipe& recipe, int device_number);
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
 /// Operations a second that products in model.dtype reach at most on the learner's device: measured, some 50 ms.
 double learner_ceiling(const config::Recipe& recipe);
-/// Optimizer updates of one RL step, and of the whole RL run.
+/// Steps of the run: trainer.total_training_steps, or as many as trainer.total_epochs passes over the prompts take.
+std::int64_t total_steps(const config::Recipe& recipe, const PromptSet& prompts);
+/// Optimizer updates of one RL step.
 std::int64_t updates_per_step(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -173,6 +173,12 @@ void require_positions(const config::LoadedRecipe& loaded, const model::ModelCon
               "set lower ones in the recipe");
 }
 
+void require_row_positions(const SftRows& rows, const model::ModelConfig& config) {
+  QRL_REQUIRE(rows.longest <= config.max_position_embeddings, "sft.train_files and sft.val_files",
+              "rows of at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
+              std::to_string(rows.longest) + " tokens", "lower sft.max_length, with sft.overlong: filter or truncate");
+}
+
 std::string recipe_hash(const config::LoadedRecipe& loaded) {
   state::Hash hash;
   hash.add(loaded.resolved_yaml);

@@ -8,6 +8,7 @@
 
 #include "config/reader.h"
 #include "model/config.h"
+#include "train/sft_rows.h"
 
 namespace qrl::train {
 
@@ -25,6 +26,9 @@ std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view k
 /// An input error when prompts and responses may be longer than the model has positions. It names the mode where that
 /// set a length.
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config);
+
+/// An input error when a row of the cold start is longer than the model has positions.
+void require_row_positions(const SftRows& rows, const model::ModelConfig& config);
 
 /// What identifies the resolved recipe: 32 hexadecimal digits (state/hash.h).
 std::string recipe_hash(const config::LoadedRecipe& loaded);

@@ -4,12 +4,16 @@
 
 #include <csignal>
 #include <initializer_list>
+#include <limits>
+
+#include "base/clock.h"
 
 namespace qrl::train {
 
 namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
+double g_deadline_s = std::numeric_limits<double>::infinity();
 int g_finishing = 0;  // the loop's thread alone
 
 extern "C" void on_signal(int number) {
@@ -30,7 +34,11 @@ void install_signal_handlers() {
   std::signal(SIGPIPE, SIG_IGN);  // who read the progress is gone, the run is not: log.txt has it, too
 }
 
-bool stop_requested() { return g_stop != 0; }
+void set_time_limit(double seconds) { g_deadline_s = base::now_s() + seconds; }
+
+bool stop_requested() { return g_stop != 0 || base::now_s() >= g_deadline_s; }
+
+const char* stop_reason() { return g_stop == 0 && base::now_s() >= g_deadline_s ? "trainer.max_time" : "a signal"; }
 
 void abandon_if_stopping() {
   if (g_finishing == 0 && stop_requested()) throw Abandoned{};

@@ -1,12 +1,16 @@
-// Owns stop requests. The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and exit 75 as soon as a
-// state to keep is reached; a second one exits at once. (SIGUSR1, because mpirun forwards it to its ranks, while on
-// SIGTERM it kills them a second later.)
+// Owns stop requests: signals and the time limit of a run. The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint
+// and exit 75 as soon as a state to keep is reached; a second one exits at once. (SIGUSR1, because mpirun forwards it
+// to its ranks, while on SIGTERM it kills them a second later.)
 #pragma once
 
 namespace qrl::train {
 
 void install_signal_handlers();
+/// From now on, a stop is asked for once so many seconds have gone by.
+void set_time_limit(double seconds);
 bool stop_requested();
+/// What asked for it: "a signal" or "trainer.max_time".
+const char* stop_reason();
 
 /// Thrown out of generation by the sampler once a stop is requested.
 struct Abandoned {};

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/clock.h"
+#include "train/best_checkpoint.h"
 #include "train/gap_probe.h"
 #include "train/signals.h"
 
@@ -76,6 +77,7 @@ void Trainer::finish_step() {
     state_.evaluation_due = false;
   }
   parts_.recorder.write();
+  const bool best = note_if_best(setup_.recipe, parts_.recorder.row(), state_);
   check_gap(parts_.recorder.row(), setup_.recipe.rollout_correction);  // after the row that shows it
 
   const config::TrainerRecipe& trainer = setup_.recipe.trainer;
@@ -83,7 +85,7 @@ void Trainer::finish_step() {
   const bool stop = setup_.world.any(stop_requested());
   if (stop && !last) save_and_stop();
   const bool due = trainer.save_freq > 0 && state_.step % trainer.save_freq == 0;
-  save_s_ = last || due ? parts_.checkpointer.save(learner_, parts_.recorder.row()) : 0;
+  save_s_ = last || due || best ? parts_.checkpointer.save(learner_, parts_.recorder.row()) : 0;
 }
 
 void Trainer::save_and_stop() {

@@ -70,15 +70,13 @@ TEST_CASE("no neighbor is listed without a counterpart while a key has its name"
 
 TEST_CASE("no advice leads from one meaning to another") {
   const std::pair<const char*, const char*> cases[] = {
-      {"sft.train_files", "no counterpart here: the cold start learns from generated demonstrations"},
-      {"sft.demonstrations.files", "generated demonstrations"},
+      {"sft.demonstrations.files", "here it is sft.train_files"},
       {"custom_reward_function.path", "no counterpart here: rewards come from the built-in verifiers"},
       {"reward_model.enable", "from a verifier, not from a model"},
       {"reward_model.model.path", "from a verifier, not from a model"},
       {"critic.optim.lr", "there is no critic"},
       {"actor_rollout_ref.rollout.name", "the decoder is built in"},
-      {"rollout.stop", "a response ends at the end of text"},
-      {"stop_strings", "a response ends at the end of text"},
+      {"stop_strings", "here it is rollout.stop"},
       {"importance_sampling_level", "algorithm.name (sequence is gspo"},
       {"critic_warmup", "there is no critic"},
       {"push_to_hub", "qrl-train export"},

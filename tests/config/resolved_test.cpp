@@ -89,6 +89,7 @@ class RandomRecipe {
     set_optimizer(r.sft.optim);
     r.sft.demonstrations = generator();
     r.sft.demonstrations.size = 0;
+    if (flag()) set_files(r.sft);
     r.sft.save_freq = draw_.between(0, 1000);
     set_verifier(r.reward, r.own);
     r.reward.wrong = -positive();
@@ -112,7 +113,13 @@ class RandomRecipe {
                                    pick(config::OnExhausted::error, config::OnExhausted::train_partial)};
     }
     if (flag()) r.reward.overlong_buffer = {true, draw_.between(1, r.data.max_response_length), positive()};
-    r.eval.freq = draw_.between(0, 100);
+    r.eval.freq = draw_.between(1, 100);
+    if (flag()) r.eval.stop = std::vector<std::string>{text() + "x"};
+    r.rollout.stop = {text() + "x", text() + "y"};
+    if (flag()) r.trainer.max_time = static_cast<double>(draw_.between(1, 1'000'000));
+    if (flag()) r.trainer.keep_best = text();
+    if (flag()) r.data.val_max_samples = draw_.between(1, 100);
+    if (flag() && r.data.train_weights.empty()) r.data.train_max_samples = draw_.between(1, 100);
     r.eval.before_train = flag();
     r.eval.n = draw_.between(1, 64);
     r.eval.temperature = flag() ? 0 : positive();
@@ -273,6 +280,18 @@ class RandomRecipe {
       set_own(own, "reward.profile", static_cast<double>(draw_.between(0, 6)));
       set_own(own, "reward.answer_form", pick(0.0, 1.0));
     }
+  }
+  void set_files(config::SftRecipe& sft) {
+    sft.demonstrations = {};
+    sft.train_files = {path(), path()};
+    if (flag()) sft.val_files = {path()};
+    sft.max_length = draw_.between(2, 8000);
+    sft.overlong = pick(config::OverlongPrompt::filter, config::OverlongPrompt::truncate);
+    sft.shuffle = flag();
+    sft.loss_on = pick(config::LossOn::assistant, config::LossOn::last, config::LossOn::all);
+    if (!flag()) return;
+    sft.steps = 0;
+    sft.epochs = draw_.between(1, 100);
   }
   void set_optimizer(config::OptimRecipe& o) {
     o.lr = positive();

@@ -190,6 +190,8 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
   }
   const qrl::test::TempDir dir;
   CHECK(says(refusal_of([&] { read_jsonl(dir / "none.jsonl"); }), "no such file"));
+  CHECK(says(refusal_of([&] { read_jsonl(dir.path() / "datasets/gsm8k/train.jsonl"); }),
+             "python3 scripts/datasets.py gsm8k SOURCE makes it from a downloaded copy"));
   CHECK(says(refusal_of([&] { read_jsonl(dir.path()); }), "not a regular file"));
 }
 

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "data/conversation.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
 #include "support/refusal.h"
@@ -68,15 +69,20 @@ TEST_CASE("a row of veRL: messages, nested gold, its own source") {
     return refusal(R"({"answer":"1","prompt":)" + std::string(messages) + "}");
   };
   CHECK(gold(R"([{"role":"user","content":"x"}])") == "accepted");
-  CHECK(says(gold("[]"), "no message"));
-  CHECK(says(gold(R"([{"role":"assistant","content":"x"}])"), "message 1 of 1 by \"assistant\""));
-  CHECK(
-      says(gold(R"([{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"z"}])"),
-           "several turns"));
-  CHECK(says(gold(R"([{"role":"user","content":"x"},{"role":"system","content":"y"}])"), "message 1 of 2"));
-  CHECK(says(gold(R"([{"role":"user"}])"), "without `role` or `content`"));
-  CHECK(says(gold(R"([{"role":"user","content":" "}])"), "`prompt.user` to hold text"));
-  CHECK(says(gold("[5]"), "a message without"));
+  CHECK(says(gold("[]"), "an empty list"));
+  CHECK(says(gold(R"([{"role":"assistant","content":"x"}])"), "to end with a message of the user or of a tool"));
+  CHECK(says(gold(R"([{"role":"user","content":"x"},{"role":"system","content":"y"}])"), "got \"system\""));
+  CHECK(says(gold(R"([{"role":"user"}])"), "prompt[0]: expected a message of user to hold text"));
+  CHECK(says(gold(R"([{"role":"user","content":" "}])"), "a message of user to hold text"));
+  CHECK(says(gold("[5]"), "messages with a `role`"));
+  CHECK_FALSE(row->conversation);
+  const auto turns = read(R"({"answer":"1","prompt":[{"role":"user","content":"x"},{"role":"assistant","content":"y"},
+      {"role":"user","content":"z"}],"tools":[{"name":"f"}]})");
+  REQUIRE(turns);
+  CHECK(turns->prompt == "z");
+  REQUIRE(turns->conversation);
+  CHECK(turns->conversation->messages.size() == 3);
+  CHECK(turns->conversation->tools.size() == 1);
 }
 
 TEST_CASE("keys of the recipe name fields and paths, and the usual names lose their meaning") {

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/jinja/jinja.h"
 #include "data/jinja/values.h"
+#include "data/python_json.h"
 
 namespace qrl::data::jinja {
 
@@ -300,6 +301,7 @@ class Run {
     const bool is_alone = node.children.size() == 1;
     if (node.text == "trim" && is_alone) return stripped(text_of(value, "trim"), std::nullopt, true, true);
     if (node.text == "string" && is_alone) return printed(value);
+    if (node.text == "tojson" && is_alone) return checked(python_json(defined(value, "tojson")));
     if ((node.text == "length" || node.text == "count") && is_alone) {
       if (!value || !value->is_structured()) fail("the length of what is no list");
       return value->size();

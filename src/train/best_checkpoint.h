@@ -1,0 +1,22 @@
+// Owns trainer.keep_best: which evaluation was the best, and the name of its checkpoint. When it is written is the
+// trainer's.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/prompts.h"
+
+namespace qrl::train {
+
+/// An input error when trainer.keep_best is no score that this recipe's evaluations have.
+void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out);
+
+/// Whether the row of state.step has a higher score than every evaluation before it; then notes it in the state.
+bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
+
+/// Makes DIR/best a link to DIR/step_N, in one step.
+void name_best(const std::filesystem::path& dir, std::int64_t step);
+
+}  // namespace qrl::train

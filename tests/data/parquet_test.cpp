@@ -1,0 +1,60 @@
+// Parquet: rows are those that Python writes of the same table, and what JSON has no form for is refused.
+#include "data/parquet.h"
+
+#include <fstream>
+
+#include "data/jsonl.h"
+#include "support/files.h"
+#include "support/refusal.h"
+
+using namespace qrl::data;
+using qrl::test::refusal_of;
+using qrl::test::says;
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path golden(const std::string& name) { return qrl::test::shipped_data() / "golden" / "parquet" / name; }
+
+std::vector<nlohmann::ordered_json> rows_of(const fs::path& file) {
+  std::vector<nlohmann::ordered_json> rows;
+  read_rows(file, [&](const FileRow& row) {
+    CHECK(row.where == file.string() + ":" + std::to_string(rows.size() + 1));
+    rows.push_back(row.ordered());
+  });
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("rows of a parquet file are the rows of the same table as JSON lines") {
+  if (!can_read_parquet()) return qrl::test::skip("no Arrow here: scripts/setup --parquet");
+  const auto rows = rows_of(golden("types.parquet"));
+  CHECK(rows == rows_of(golden("types.jsonl")));
+  // Equal as JSON, and in the same order of members.
+  std::string order;
+  for (const auto& [name, value] : rows.at(0).items()) order += name + " ";
+  CHECK(order == "text small big unsigned single number flag word messages lists nested ");
+  const auto prompts = read_prompt_file(golden("countdown.parquet"), {});
+  REQUIRE(prompts.size() == 12);
+  CHECK(prompts[0].prompt == read_prompt_file(golden("countdown.jsonl"), {})[0].prompt);
+}
+
+TEST_CASE("a parquet file that is none, or of types that JSON has not, has one clear error") {
+  const qrl::test::TempDir dir;
+  std::ofstream(dir / "text.parquet") << "{\"prompt\": \"a\"}\n";
+  if (!can_read_parquet()) {
+    CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }),
+               "scripts/setup --parquet, then scripts/build, adds it"));
+    return qrl::test::skip("no Arrow here: scripts/setup --parquet");
+  }
+  CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }), "text.parquet: expected a parquet file, got"));
+  CHECK(says(refusal_of([&] { rows_of(golden("dates.parquet")); }),
+             "dates.parquet:1: expected a row that JSON can hold, got \"a column of the type date32[day]\""));
+  CHECK(says(refusal_of([&] { rows_of(dir / "none.parquet"); }), "expected a parquet file, got no such file"));
+  fs::copy_file(golden("countdown.parquet"), dir / "half.parquet");
+  fs::resize_file(dir / "half.parquet", 2000);
+  CHECK(says(refusal_of([&] { rows_of(dir / "half.parquet"); }), "half.parquet: expected a parquet file, got"));
+  fs::copy_file(golden("countdown.parquet"), dir / "named.jsonl");
+  CHECK(says(refusal_of([&] { rows_of(dir / "named.jsonl"); }), "parquet: name it .parquet"));
+}
