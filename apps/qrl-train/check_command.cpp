@@ -159,6 +159,7 @@ void add_check(CLI::App& app, Action& action) {
       describe_gpu();
     };
   });
+  add_check_reward(*check, action);
   add_rows_check(*check, action, "csv", "CSV file and its rows", describe_csv);
   add_rows_check(*check, action, "jsonl", "prompt file", describe_jsonl);
 }

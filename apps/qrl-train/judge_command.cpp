@@ -1,16 +1,19 @@
 // judge: verdicts for rows of any origin, from standard input to standard output.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "base/threads.h"
 #include "commands.h"
 #include "config/keys.h"
+#include "config/reward_keys.h"
 #include "data/jsonl.h"
+#include "judged_rows.h"
+#include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/catalog.h"
 
@@ -19,7 +22,6 @@ namespace qrl::app {
 namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
-constexpr const char* kGroundTruth = "ground_truth";
 
 /// The option of a verifier's own key of words: its default until it is given.
 struct VerifierOption {
@@ -32,65 +34,11 @@ struct VerifierOption {
 };
 
 struct JudgeArguments {
+  RecipeArguments recipe;
   std::string verifier, ground_truth_key;
   std::vector<VerifierOption> own;
   bool time = false;
 };
-
-struct Row {
-  std::string response, ground_truth;
-};
-
-/// For a row that lacks a field: which it has.
-std::string names_of_fields(const nlohmann::json& row) {
-  constexpr std::size_t kMaxNamed = 12;
-  std::string names;
-  std::size_t num_named = 0;
-  for (const auto& [name, value] : row.items()) {
-    if (++num_named > kMaxNamed) return "none; among its fields are " + names;
-    names += (names.empty() ? "" : ", ") + base::quoted(name);
-  }
-  return names.empty() ? "no field at all" : "none; its fields are " + names;
-}
-
-/// A field of a row as text, or one of nested objects ("a.b"): null is empty, and so is a number whose digits are lost
-/// (a gold answer that cannot be judged by); other values are as JSON writes them (a list of numbers).
-std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
-                  const char* what_to_do = "") {
-  const nlohmann::json* value = data::find_field(row, name);
-  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), names_of_fields(row), what_to_do);
-  if (value->is_null()) return "";
-  if (value->is_string()) return value->get<std::string>();
-  if (!value->is_number()) return value->dump();
-  try {
-    return data::gold_text(*value, name, where);
-  } catch (const base::Error&) {
-    return "";
-  }
-}
-
-/// `gold_key`: the field that holds the ground truth; empty: ground_truth, or the fields of the verifier's own where it
-/// is not there.
-Row read_row(const nlohmann::json& row, const tasks::VerifierChoice& verifier, const std::string& gold_key,
-             const std::string& where) {
-  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
-  Row out{field(row, "response", where), ""};
-  if (verifier.ground_truth_fields.empty() || !gold_key.empty() || row.contains(kGroundTruth)) {
-    out.ground_truth = field(row, gold_key.empty() ? kGroundTruth : gold_key, where,
-                             "--ground-truth-key NAME says which field holds the ground truth");
-    return out;
-  }
-  nlohmann::json gold;
-  for (const tasks::GroundTruthField& part : verifier.ground_truth_fields) {
-    const std::string name(part.name);
-    if (part.is_optional && (!row.contains(name) || row[name].is_null())) continue;
-    const std::string text = field(row, name, where);
-    if (part.is_text) gold[name] = text;
-    else gold[name] = row[name];
-  }
-  out.ground_truth = gold.dump();
-  return out;
-}
 
 /// Processor time of this thread: other work on the machine does not count.
 double thread_us() {
@@ -99,33 +47,31 @@ double thread_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// The verdicts of the rows as one batch; with `times_us` a batch for each, whose processor time it gets.
-std::vector<reward::Verdict> judge_rows(const std::vector<Row>& rows, const tasks::Verifier& verifier,
-                                        std::vector<double>* times_us) {
-  std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
-  std::vector<tasks::Sample> samples(rows.size());
-  base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
-    for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
-      golds[k] = verifier.prepare({rows[k].ground_truth});
-      samples[k] = {rows[k].response, golds[k].get()};
-    }
-  });
-  if (times_us == nullptr) return verifier.judge(samples);
+/// The verdicts of the rows one by one, with the processor time of each.
+std::vector<reward::Verdict> judge_timed(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
+                                         std::vector<double>& times_us) {
   std::vector<reward::Verdict> verdicts(rows.size());
-  times_us->resize(rows.size());
+  times_us.resize(rows.size());
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
+      const auto gold = verifier.prepare(rows[k].question());
+      const tasks::Sample sample{rows[k].response, gold.get()};
       const double begin_us = thread_us();
-      verdicts[k] = std::move(verifier.judge(std::span(&samples[k], 1)).front());
-      (*times_us)[k] = thread_us() - begin_us;
+      verdicts[k] = std::move(verifier.judge(std::span(&sample, 1)).front());
+      times_us[k] = thread_us() - begin_us;
     }
   });
   return verdicts;
 }
 
-void print_verdicts(const std::vector<Row>& rows, const tasks::Verifier& verifier, bool partial, bool time) {
+void print_line(const nlohmann::ordered_json& line, std::string& lines) {
+  lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void print_verdicts(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, bool partial, bool time) {
   std::vector<double> times_us;
-  const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier, time ? &times_us : nullptr);
+  const std::vector<reward::Verdict> verdicts =
+      time ? judge_timed(rows, verifier, times_us) : judge_rows(rows, verifier);
   std::string lines;
   for (std::size_t k = 0; k < rows.size(); ++k) {
     const reward::Verdict& verdict = verdicts[k];
@@ -134,13 +80,39 @@ void print_verdicts(const std::vector<Row>& rows, const tasks::Verifier& verifie
                                    {"extracted", verdict.extracted}};
     if (partial) line["credit"] = verdict.credit;
     if (time) line["time_us"] = times_us[k];
-    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    print_line(line, lines);
+  }
+  std::fwrite(lines.data(), 1, lines.size(), stdout);
+}
+
+const char* name_of(reward::Outcome outcome) {
+  return outcome == reward::Outcome::correct ? "correct" : outcome == reward::Outcome::wrong ? "wrong" : "no_answer";
+}
+
+/// By a recipe: the score is the weighted sum, as in training.
+void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
+                  const config::RewardRecipe& recipe) {
+  const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);
+  std::string lines;
+  for (const reward::Verdict& verdict : verdicts) {
+    nlohmann::ordered_json line = {{"score", rollout::weighted_sum(verdict.scores, verifier.score_weights(recipe))},
+                                   {"outcome", name_of(verdict.outcome)},
+                                   {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
+                                   {"extracted", verdict.extracted}};
+    if (verdict.verifier_error) line["error"] = verdict.reason;
+    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // one that does not apply is null
+      const double score = verdict.scores[k];
+      nlohmann::ordered_json& shown = line["scores"][verifier.score_names()[k]];
+      if (!std::isnan(score)) shown = score;
+    }
+    print_line(line, lines);
   }
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
 /// A recipe's defaults with the verifier and its settings that the command line gives.
 config::Recipe recipe_of(const JudgeArguments& arguments) {
+  if (!arguments.recipe.file.empty()) return arguments.recipe.load(false).recipe;
   config::Recipe recipe = train::keys().defaults();
   recipe.reward.verifier = arguments.verifier;
   for (const VerifierOption& option : arguments.own) {
@@ -153,19 +125,24 @@ config::Recipe recipe_of(const JudgeArguments& arguments) {
 void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train judge");
   const config::Recipe recipe = recipe_of(arguments);
+  const bool by_recipe = !arguments.recipe.file.empty();
   const auto verifier = tasks::make_verifier(recipe);
   const auto& choice =
-      static_cast<const tasks::VerifierChoice&>(*train::keys().catalog().verifiers.find(arguments.verifier));
+      static_cast<const tasks::VerifierChoice&>(*train::keys().catalog().verifiers.find(recipe.reward.verifier));
   const bool partial = std::find(choice.uses.begin(), choice.uses.end(), "reward.partial") != choice.uses.end();
-  std::vector<Row> rows;
+  std::string gold_key = arguments.ground_truth_key;
+  if (by_recipe && gold_key.empty()) gold_key = recipe.data.ground_truth_key;
+  const RowForm form{&choice, gold_key, by_recipe};
+  std::vector<JudgedRow> rows;
   const auto print = [&] {
-    print_verdicts(rows, *verifier, partial, arguments.time);
+    if (by_recipe) print_scores(rows, *verifier, recipe.reward);
+    else print_verdicts(rows, *verifier, partial, arguments.time);
     rows.clear();
   };
   data::JsonLines lines(standard_input(), "standard input", data::LoneSurrogate::replaced);
   try {
     while (const auto row = lines.next()) {
-      rows.push_back(read_row(*row, choice, arguments.ground_truth_key, lines.where()));
+      rows.push_back(read_judged_row(*row, form, lines.where()));
       if (rows.size() == kRowsAtOnce) print();
     }
   } catch (const base::Error&) {
@@ -220,7 +197,10 @@ std::string own_fields() {
 
 std::vector<std::string> verifier_words() {
   std::vector<std::string> words;
-  for (const config::Choice* verifier : train::keys().catalog().verifiers.all) words.emplace_back(verifier->word);
+  for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
+    if (verifier->word != config::kCommandVerifier)
+      words.emplace_back(verifier->word);  // only a recipe names its command
+  }
   return words;
 }
 
@@ -233,9 +213,13 @@ void add_judge(CLI::App& app, Action& action) {
       "verdicts for JSON lines, standard input to standard output, one a row (blank lines are none); fields: response "
       "and ground_truth (--ground-truth-key)" +
           own_fields());
-  command->add_option("--verifier", arguments->verifier, "who judges")
-      ->required()
-      ->check(CLI::IsMember(verifier_words()));
+  command->add_option("--verifier", arguments->verifier, "who judges")->check(CLI::IsMember(verifier_words()));
+  command
+      ->add_option("--recipe", arguments->recipe.file,
+                   "instead: judge as this recipe says, with its weights; prints all scores")
+      ->check(not_empty())
+      ->type_name("FILE");
+  add_overrides(*command, arguments->recipe.overrides);
   add_own_options(command, *arguments);
   command
       ->add_option("--ground-truth-key", arguments->ground_truth_key,
@@ -243,9 +227,16 @@ void add_judge(CLI::App& app, Action& action) {
       ->check(not_empty());
   command->add_flag("--time", arguments->time, "add the processor time of each verdict, in microseconds");
   command->callback([&action, arguments] {
+    const bool by_recipe = !arguments->recipe.file.empty();
+    QRL_REQUIRE(arguments->verifier.empty() == by_recipe, "qrl-train judge", "--verifier or --recipe",
+                by_recipe ? "both" : "neither", "see qrl-train judge --help");
+    QRL_REQUIRE(by_recipe || arguments->recipe.overrides.empty(), "--set", "--recipe beside it", "none");
+    QRL_REQUIRE(!by_recipe || !arguments->time, "--time", "--verifier beside it", "--recipe",
+                "qrl-train check reward measures a recipe's verifier");
     for (const VerifierOption& option : arguments->own) {
       QRL_REQUIRE(arguments->verifier == option.verifier->word || option.word == option.standard(), option.name,
-                  "none with --verifier " + arguments->verifier, option.word);
+                  by_recipe ? "none with --recipe" : "none with --verifier " + arguments->verifier, option.word,
+                  by_recipe ? "--set " + option.key->name + "=" + option.word : "");
     }
     action = [arguments](dist::Collectives& world) { judge(*arguments, world); };
   });

@@ -160,6 +160,14 @@ Type<double> real(const Range& range) {
           [](const double& value) { return write_real(value); }};
 }
 
+bool is_map_name(std::string_view name) {
+  constexpr std::size_t kLongestName = 64;
+  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-@+").find(c) != std::string_view::npos;
+  });
+}
+
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
   // The same format under the name it has elsewhere; which of the two is a choice depends on the key.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -121,6 +122,32 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
             return out + "]";
           },
           item.is_input_path, item.word};
+}
+
+/// A map of names to `item`s: one value, which is set and printed whole. Names are of 1 to 64 plain characters.
+bool is_map_name(std::string_view name);
+template <class T>
+Type<std::map<std::string, T>> map_of(const std::string& names, Type<T> item) {
+  return {"map of " + names + " to " + item.text,
+          [item](const YamlNode& node) -> Reading<std::map<std::string, T>> {
+            if (node.kind != YamlNode::Kind::map) return Refusal{shown_value(node), "write a map: {a: …, b: …}"};
+            std::map<std::string, T> values;
+            for (const YamlMember& member : node.members) {
+              const std::string name = base::quoted(member.name);
+              if (!is_map_name(member.name)) return Refusal{name, "names have 1 to 64 letters, digits and . _ - @ +"};
+              Reading<T> reading = item.read(*member.value);
+              if (const auto* refusal = std::get_if<Refusal>(&reading))
+                return Refusal{refusal->got + " for " + name, refusal->advice};
+              values.emplace(member.name, std::get<T>(std::move(reading)));
+            }
+            return values;
+          },
+          [item](const std::map<std::string, T>& values) {
+            std::string out = "{";
+            for (const auto& [name, value] : values)
+              out += (out.size() > 1 ? ", " : "") + write_text(name) + ": " + item.print(value);
+            return out + "}";
+          }};
 }
 
 /// The member of a recipe at the end of a path of members: at(&Recipe::optim, &OptimRecipe::lr).

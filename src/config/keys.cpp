@@ -6,6 +6,7 @@
 #include "config/choice_keys.h"
 #include "config/key_types.h"
 #include "config/resume_keys.h"
+#include "config/reward_keys.h"
 #include "config/selection_keys.h"
 #include "config/sft_keys.h"
 
@@ -344,9 +345,9 @@ void add_algorithm(List& list, const Catalog& catalog) {
   filter.add("enable", &G::enable, boolean(),
              "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
              "data.train_batch_size of them");
-  only_with(filter.add("metric", &G::metric,
-                       choice<FilterMetric>({{"score", FilterMetric::score}, {"acc", FilterMetric::acc}}),
-                       "what must differ in a group: the verifier's scores, or whether responses are correct"),
+  only_with(filter.add("metric", &G::metric, text(),
+                       "what must differ in a group: score, the sum; acc, whether responses are correct; or one of the "
+                       "verifier's scores by its name"),
             "algorithm.filter_groups.enable", {"true"});
   only_with(filter.add("max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxBatch), "draws of a step"),
             "algorithm.filter_groups.enable", {"true"});
@@ -409,31 +410,6 @@ void add_sft(List& list, const Choices& generators) {
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
   add_generator(list, sft.inner("demonstrations", &S::demonstrations), generators, root_seed());
   add_sft_files(list);
-}
-
-void add_reward(List& list, const Choices& verifiers) {
-  using W = RewardRecipe;
-  Section reward(list, "reward", &Recipe::reward);
-  reward.add("verifier", &W::verifier, word_of(verifiers), "who judges the responses").reset =
-      [word = verifiers.standard](Recipe& recipe) { recipe.reward.verifier = word; };
-  add_own(list, "reward", false, verifiers, "reward.verifier");
-  reward.add("correct", &W::correct, real(any()), "score of a correct response");
-  reward.add("wrong", &W::wrong, real(any()), "score of any other response");
-  reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
-  only_where_used(reward.add("partial", &W::partial, real(any()),
-                             "times the partial credit of a wrong response, 0 to 1, which is added to its score"),
-                  "reward.verifier", verifiers);
-  reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
-             "share of verifier errors above which the run stops");
-  using B = OverlongBufferRecipe;
-  auto buffer = reward.inner("overlong_buffer", &W::overlong_buffer);
-  buffer.add("enable", &B::enable, boolean(), "DAPO's overlong shaping: long responses lose reward");
-  only_with(buffer.add("len", &B::len, integer(0, kMaxTokens),
-                       "tokens before data.max_response_length over which the loss grows from 0 to the factor"),
-            "reward.overlong_buffer.enable", {"true"});
-  only_with(buffer.add("penalty_factor", &B::penalty_factor, real(positive()), "what a cut response loses"),
-            "reward.overlong_buffer.enable", {"true"});
-  add_own(list, "reward", true, verifiers, "reward.verifier");
 }
 
 void add_actor(List& list) {

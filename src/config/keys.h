@@ -22,6 +22,7 @@ struct Condition {
   std::string key;     ///< the other key; "": the key always has an effect
   std::string values;  ///< for people: "muon", "countdown or arithmetic", "above 0"
   std::function<bool(const Recipe&)> holds;
+  std::string advice = "it has no effect: delete it";
 };
 
 struct Key {

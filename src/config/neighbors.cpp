@@ -15,7 +15,7 @@ constexpr std::string_view kSharded = "1 divides master weights and moments over
 constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
-constexpr std::string_view kOwnReward = "rewards come from the built-in verifiers: reward.verifier";
+constexpr std::string_view kVerlFile = "[python3, -m, qrl_reward, \"verl:FILE:NAME\"] with reward.verifier command";
 constexpr std::string_view kFrozen = "the reference is the model as RL began, and stays it";
 constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the console";
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,7 +39,9 @@ enum class QueryFormat : std::uint8_t { automatic, fp8_e4m3 };
 enum class OnExhausted : std::uint8_t { error, train_partial };
 enum class RsLevel : std::uint8_t { none, token, seq_sum, seq_mean, seq_max };
 enum class RsStat : std::uint8_t { k1, k2, k3 };
-enum class FilterMetric : std::uint8_t { score, acc };
+enum class RewardRows : std::uint8_t { sample, group };
+enum class RewardAggregation : std::uint8_t { sum_then_normalize, normalize_then_sum };
+enum class OnVerifierError : std::uint8_t { drop, wrong };
 enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
@@ -139,7 +142,7 @@ struct QuantRecipe {
 /// algorithm.filter_groups: DAPO's dynamic sampling.
 struct FilterGroupsRecipe {
   bool enable = false;
-  FilterMetric metric = FilterMetric::score;
+  std::string metric = "score";  ///< score, acc, or the name of one of the verifier's scores
   std::int64_t max_num_gen_batches = 10;
   OnExhausted on_exhausted = OnExhausted::error;
   friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
@@ -248,6 +251,20 @@ struct RewardRecipe {
   double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   OverlongBufferRecipe overlong_buffer;
+  std::map<std::string, std::string> by_source;  ///< data source → a word of Catalog::verifiers
+  RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
+  std::vector<std::string> command;       ///< program and arguments
+  std::string folder;                     ///< where it runs; absolute once a command was read
+  std::string after;                      ///< a word of Catalog::verifiers; empty: none
+  std::int64_t workers = 0;               ///< processes a rank; 0: auto (half its threads, 1 at least)
+  double timeout_s = 10;                  ///< of a row, from when its worker got it
+  double start_timeout_s = 60;            ///< of a worker, up to `ready`
+  std::optional<std::int64_t> memory_mb;  ///< address space of a worker
+  std::int64_t in_flight = 1;             ///< rows that a worker holds at once
+  std::optional<RewardRows> rows;         ///< null: as the command asks
+  std::map<std::string, double> weights;  ///< of the command's scores, in place of its own defaults
+  double correct_at = 1;                  ///< right: first score of at least this, where an answer names no outcome
+  OnVerifierError on_error = OnVerifierError::drop;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
 

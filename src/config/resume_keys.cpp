@@ -40,6 +40,11 @@ constexpr std::array<std::string_view, 28> kFree = {
     "rollout.gpu_memory_utilization",
     "rollout.free_cache_engine",
     "rollout.enforce_eager",
+    "reward.workers",
+    "reward.in_flight",
+    "reward.timeout_s",
+    "reward.start_timeout_s",
+    "reward.memory_mb",
 };
 
 /// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.

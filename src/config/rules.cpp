@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/keys.h"
+#include "config/reward_keys.h"
 
 namespace qrl::config {
 
@@ -296,7 +297,7 @@ void check_conditions(const Recipe& recipe, RuleBook& rules) {
     const std::string got = recipe.keys->find(condition.key)->print(recipe);
     rules.require({key.name, condition.key}, condition.holds(recipe),
                   condition.key + " " + condition.values + " beside " + key.name, got == "null" ? "none" : got,
-                  "it has no effect: delete it");
+                  condition.advice);
   }
 }
 
@@ -416,6 +417,47 @@ void check_sft(const Recipe& recipe, RuleBook& rules) {
   check_generator(recipe, sft.demonstrations, "sft.demonstrations", false, rules);
 }
 
+void check_command(const Recipe& recipe, RuleBook& rules) {
+  const RewardRecipe& reward = recipe.reward;
+  rules.require({"reward.command", "reward.verifier", "reward.by_source"},
+                !judges(recipe, kCommandVerifier) || !reward.command.empty(),
+                "reward.command beside the verifier command", "none",
+                "name a program and its arguments: [python3, my_reward.py]");
+  rules.require({"reward.after"}, reward.after != kCommandVerifier, "a built-in verifier in reward.after", "command",
+                "the program itself judges; delete it");
+  rules.require({"reward.in_flight", "reward.rows"}, reward.rows != RewardRows::group || reward.in_flight == 1,
+                "reward.in_flight 1 with reward.rows group", number(reward.in_flight),
+                "a worker has one group at a time: delete it");
+  rules.require({"reward.weights"},
+                reward.weights.empty() || std::any_of(reward.weights.begin(), reward.weights.end(),
+                                                      [](const auto& one) { return one.second != 0; }),
+                "a weight other than 0 in reward.weights", "none", "every response would score 0");
+}
+
+void check_reward(const Recipe& recipe, RuleBook& rules) {
+  const RewardRecipe& reward = recipe.reward;
+  const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
+  rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
+                reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
+                "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
+                kTheirValues, "raise reward.correct or lower the others");
+  check_command(recipe, rules);
+  if (reward.aggregation == RewardAggregation::sum_then_normalize) return;
+  const std::string with = " with reward.aggregation normalize_then_sum";
+  rules.require({"reward.aggregation", "algorithm.adv_estimator"}, recipe.algorithm.adv_estimator == "grpo",
+                "algorithm.adv_estimator grpo" + with, recipe.algorithm.adv_estimator,
+                "it has advantages of its own: each score's, then the batch's");
+  Recipe filled = recipe;
+  if (const Key* by_std = recipe.keys->find("algorithm.norm_adv_by_std"); by_std->fill) by_std->fill(filled);
+  rules.require({"reward.aggregation", "algorithm.norm_adv_by_std", "algorithm.name"},
+                recipe.algorithm.adv_estimator != "grpo" || filled.algorithm.norm_adv_by_std.value_or(true),
+                "algorithm.norm_adv_by_std true" + with, "false",
+                "each score is divided by its group's deviation: set it to true, or take sum_then_normalize");
+  rules.require({"reward.aggregation", "reward.overlong_buffer.enable"}, !reward.overlong_buffer.enable,
+                "no reward.overlong_buffer" + with, "both",
+                "a penalty for length is no score of the verifier: have the command give one");
+}
+
 }  // namespace
 
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
@@ -438,12 +480,7 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_selection(recipe, rules);
   check_sft(recipe, rules);
   check_trainer(recipe, rules);
-  const RewardRecipe& reward = recipe.reward;
-  const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
-  rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
-                reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
-                "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
-                kTheirValues, "raise reward.correct or lower the others");
+  check_reward(recipe, rules);
 }
 
 }  // namespace qrl::config

@@ -25,6 +25,8 @@ struct PromptRow {
   std::string data_source;   ///< the row's own, else the file's stem
   std::int64_t line = 0;     ///< 1-based
   std::shared_ptr<const Conversation> conversation = {};  ///< a prompt of several turns, or with tools; else null
+  std::string ground_truth_json = {};  ///< the row's own value, with RowReader::keep_rows
+  std::string row_json = {};           ///< the whole row, likewise
 };
 
 /// Arrays and objects that a row may have open at one time.
@@ -57,6 +59,12 @@ class RowReader {
   /// Reads prompts alone, for who asks and does not judge: a row needs no gold and no source, and no filter applies.
   static RowReader prompts_only(const config::DataRecipe& recipe);
 
+  /// For verifiers that are told of rows.
+  RowReader& keep_rows(bool keep) {
+    keeps_rows_ = keep;
+    return *this;
+  }
+
   /// Nothing when the filter leaves the row out. Input errors name `where` (file:line). `text`: the row's own JSON,
   /// whose order of members tools are shown in; "": sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
@@ -81,6 +89,7 @@ class RowReader {
   std::string data_source_key_;
   bool needs_source_ = false;
   bool prompts_only_ = false;
+  bool keeps_rows_ = false;
   std::string filter_key_;
   std::vector<Condition> filter_;
 };

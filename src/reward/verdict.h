@@ -22,7 +22,10 @@ struct Verdict {
   std::string extracted;        ///< the answer that was judged, its first kMaxExtracted_bytes bytes
   /// As many as its verifier names (tasks::Verifier::score_names), in that order; empty until a verifier's batch is
   /// done.
+  /// NaN: the score does not apply to this response.
   std::vector<double> scores = {};
+  bool dropped = false;     ///< not judged: left out of its group, of the loss and of scores
+  std::string detail = {};  ///< the reason in the verifier's own words; "": `reason` says it
 };
 
 inline constexpr std::size_t kMaxExtracted_bytes = 512;

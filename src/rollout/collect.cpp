@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -38,8 +39,8 @@ ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecip
   return {recipe.wrong, 0, 0};
 }
 
-void judge(std::span<Rollout> rollouts, const tasks::Verifier& verifier, const config::RewardRecipe& recipe,
-           const data::Tokenizer& tokenizer) {
+void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+           const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion) {
   base::parallel_for(std::ssize(rollouts), 16, [&](base::Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       Rollout& rollout = rollouts[static_cast<std::size_t>(i)];
@@ -48,20 +49,31 @@ void judge(std::span<Rollout> rollouts, const tasks::Verifier& verifier, const c
   });
   std::vector<tasks::Sample> samples;
   samples.reserve(rollouts.size());
-  for (const Rollout& rollout : rollouts) samples.push_back({rollout.response, rollout.prompt->gold.get()});
-  std::vector<reward::Verdict> verdicts = verifier.judge(samples);
+  for (const Rollout& rollout : rollouts) {
+    samples.push_back({rollout.response, rollout.prompt->gold.get(), std::ssize(samples) / n, rollout.completion.stop,
+                       rollout.completion.tokens});
+  }
+  std::vector<reward::Verdict> verdicts = verifier.judge(samples, occasion);
   QRL_INVARIANT(verdicts.size() == rollouts.size(), "verifier", std::to_string(rollouts.size()) + " verdicts",
                 std::to_string(verdicts.size()));
-  const std::vector<double> weights = tasks::score_weights(verifier, recipe);
+  if (rollouts.empty()) return;
+  const std::vector<double> weights = verifier.score_weights(recipe);
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
     Rollout& rollout = rollouts[i];
     rollout.verdict = std::move(verdicts[i]);
-    QRL_INVARIANT(rollout.verdict.scores.size() == weights.size(), "verifier",
-                  std::to_string(weights.size()) + " scores", std::to_string(rollout.verdict.scores.size()));
-    rollout.score = 0;
-    for (std::size_t k = 0; k < weights.size(); ++k) rollout.score += weights[k] * rollout.verdict.scores[k];
+    rollout.score = weighted_sum(rollout.verdict.scores, weights);
     rollout.reward = rollout.score;
   }
+}
+
+double weighted_sum(std::span<const double> scores, std::span<const double> weights) {
+  QRL_INVARIANT(scores.size() == weights.size(), "verifier", std::to_string(weights.size()) + " scores",
+                std::to_string(scores.size()));
+  double sum = 0;
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    if (!std::isnan(scores[k])) sum += weights[k] * scores[k];
+  }
+  return sum;
 }
 
 }  // namespace qrl::rollout

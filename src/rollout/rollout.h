@@ -26,6 +26,7 @@ struct Rollout {
   double score = 0;   ///< the verdict's scores times their weights (tasks::score_weights)
   double reward = 0;  ///< after shaping
   double advantage = 0;
+  bool teaches = true;  ///< false: in no loss and no denominator; it was not judged, or alone in its group was
 };
 
 /// A prompt with the index of its first sample: first_sample, first_sample + 1, …
@@ -46,10 +47,13 @@ struct ScoreParts {
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
 
-/// Decodes every rollout on all threads and has them judged as one batch, by their prompts' golds, which `verifier`
-/// prepared; sets response, verdict, score and reward.
-void judge(std::span<Rollout> rollouts, const tasks::Verifier& verifier, const config::RewardRecipe& recipe,
-           const data::Tokenizer& tokenizer);
+/// Decodes every rollout on all threads and has them judged as one batch, in groups of n, by their prompts' golds,
+/// which `verifier` prepared; sets response, verdict, score and reward.
+void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+           const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion = {});
+
+/// A verdict's scores times their weights, without those that are NaN; in their order, in fp64.
+double weighted_sum(std::span<const double> scores, std::span<const double> weights);
 
 /// DAPO's overlong shaping (Yu et al. 2025, eq. 13), L_max = max_response_length, L_c = buffer_len: 0 up to L_max − L_c
 /// tokens, from there down to −1 at L_max, −1 beyond.
@@ -58,11 +62,25 @@ double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_
 void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
                     std::int64_t max_response_length);
 
-/// True when the verifier gave every sample of a group the same score, whatever its length cost it: such a group is
-/// what dynamic sampling leaves out (DAPO, eq. 11).
+/// True when the verifier gave every judged sample of a group the same score, whatever its length cost it: such a group
+/// is what dynamic sampling leaves out (DAPO, eq. 11). So is one with fewer than two judged samples.
 bool has_equal_scores(std::span<const Rollout> group);
 /// The same of whether samples are correct, whatever else their scores are made of.
 bool has_equal_outcomes(std::span<const Rollout> group);
+/// The same of one score, which stands at `places` of a verdict's scores (the first of them that applies).
+bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
+
+/// What algorithm.filter_groups.metric compares in a group.
+class FlatGroups {
+ public:
+  /// An input error for a name that is none of the verifier's scores.
+  FlatGroups(const std::string& metric, const tasks::Verifier& verifier);
+  bool is_flat(std::span<const Rollout> group) const;
+
+ private:
+  bool outcomes_ = false;
+  std::vector<std::size_t> places_;  ///< of the score in a verdict's; empty: the sum
+};
 
 struct AdvantageSettings {
   const AdvantageEstimator* estimator = nullptr;
@@ -71,9 +89,17 @@ struct AdvantageSettings {
 };
 
 /// Advantages by the estimator (algorithms.md): groups are runs of `n`, deviations have ddof 1; a group of one: mean 0,
-/// std 1. Returns the number of flat groups (all rewards equal). Collective.
+/// std 1. Samples that were not judged are in no mean; they, and a sample that alone in its group was, do not teach.
+/// Returns the number of flat groups (all rewards equal). Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
+
+/// The advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242): in its group each
+/// score has (r − mean)/(std + 1e-6), 0 where it is flat or does not apply; those, times `weights`, are summed; from
+/// the sum the mean over all samples that teach on all ranks is taken, and the rest divided by their deviation (0: 0).
+/// In fp64, deviations with ddof 1. What else teaches is as set_advantages says. Collective.
+void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
+                             bool positive_only, dist::Collectives& world);
 
 /// A sequence for the learner: prompt tokens, response tokens, which sampler log-probs.
 struct PackItem {

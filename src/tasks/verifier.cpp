@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "config/keys.h"
+#include "tasks/by_source.h"
 
 namespace qrl::tasks {
 
@@ -45,7 +46,7 @@ std::string verifier_advice(const config::Recipe& recipe) {
 
 }  // namespace
 
-std::vector<Verdict> RuleVerifier::judge(std::span<const Sample> samples) const {
+std::vector<Verdict> RuleVerifier::judge(std::span<const Sample> samples, const Occasion& /*occasion*/) const {
   std::vector<Verdict> verdicts(samples.size());
   base::parallel_for(std::ssize(samples), 16, [&](base::Range range) {
     for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i) {
@@ -67,21 +68,21 @@ const std::vector<std::string>& RuleVerifier::score_names() const {
   return names;
 }
 
-std::vector<double> score_weights(const Verifier& verifier, const config::RewardRecipe& recipe) {
+std::vector<double> RuleVerifier::score_weights(const config::RewardRecipe& recipe) const {
   std::vector<double> weights;
-  for (const std::string& name : verifier.score_names()) {
-    const auto* known =
-        std::find_if(kRuleScores.begin(), kRuleScores.end(), [&](const auto& score) { return score.first == name; });
-    QRL_INVARIANT(known != kRuleScores.end(), "score_weights", "a score that a key weighs", base::quoted(name));
-    weights.push_back(recipe.*known->second);
-  }
+  for (const auto& [name, weight] : kRuleScores) weights.push_back(recipe.*weight);
   return weights;
 }
 
-std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe) {
-  const config::Choice* chosen = recipe.keys->catalog().verifiers.find(recipe.reward.verifier);
-  QRL_INVARIANT(chosen != nullptr, "make_verifier", "a known verifier", base::quoted(recipe.reward.verifier));
+std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word) {
+  const config::Choice* chosen = recipe.keys->catalog().verifiers.find(word);
+  QRL_INVARIANT(chosen != nullptr, "make_verifier", "a known verifier", base::quoted(word));
   return static_cast<const VerifierChoice&>(*chosen).make(recipe);
+}
+
+std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe) {
+  if (!recipe.reward.by_source.empty()) return std::make_unique<SourceVerifier>(recipe);
+  return make_verifier_of(recipe, recipe.reward.verifier);
 }
 
 void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,

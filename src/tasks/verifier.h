@@ -2,7 +2,11 @@
 // tokens, shaping or training.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,14 +24,37 @@ using reward::Verdict;
 /// What a verifier is told of a prompt.
 struct Question {
   std::string_view ground_truth;
-  std::string_view prompt = {};       ///< its text, before the template; "": not known
-  std::string_view data_source = {};  ///< "": not known
+  std::string_view prompt = {};             ///< its text, before the template; "": not known
+  std::string_view data_source = {};        ///< "": not known
+  std::string_view ground_truth_json = {};  ///< the row's own value; "": ground_truth is a text
+  std::string_view row = {};                ///< the data row as a JSON object; "": none
 };
 
 /// A response and what it is judged by. Samples of one prompt share its gold, and stand beside each other in a batch.
 struct Sample {
   std::string_view response;
   const types::Gold* gold = nullptr;  ///< of the verifier that judges; null: one that it could not prepare
+  std::int64_t group = 0;             ///< of its batch; a group's samples stand beside each other
+  types::StopReason stop = types::StopReason::eos;
+  std::span<const types::TokenId> tokens = {};  ///< of the response; empty: not known
+};
+
+/// When and for whom a batch is judged.
+struct Occasion {
+  std::int64_t step = 0;
+  bool is_evaluation = false;
+  /// More errors than these end the run at once (a guard error), and so do errors alone among its first responses;
+  /// nothing: they never do.
+  std::optional<std::int64_t> max_errors = {};
+  std::function<void()> pause = {};  ///< called now and then while a verifier waits; what it throws ends the judging
+};
+
+/// What judging cost, and how it failed, since this was last asked.
+struct JudgeReport {
+  std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
+  std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
+  double seconds = 0;
+  std::vector<double> row_ms;  ///< of each row from when a worker got it to its answer
 };
 
 /// Thread-safe. A run makes one, and asks it whole batches: a step's samples, or an evaluation's.
@@ -36,13 +63,26 @@ class Verifier {
   virtual ~Verifier() = default;
   /// Throws an input error when the ground truth (of `where`) is not one this verifier can judge by: checked at load.
   virtual void check_ground_truth(const Question& question, const std::string& where) const = 0;
+  /// Throws what check_ground_truth left for later: called when all data are read.
+  virtual void finish_checks() const {}
   /// Reads a ground truth, once a prompt. Null where the verifier cannot judge by it, which check_ground_truth refuses.
   virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
-  /// A verdict for each sample, in order, each with as many scores as score_names(). Depends on no other sample. Uses
-  /// the process's threads; may be called from one of them.
-  virtual std::vector<Verdict> judge(std::span<const Sample> samples) const = 0;
-  /// The names of a verdict's scores, fixed for the verifier's life. A recipe gives each a weight (score_weights).
+  /// A verdict for each sample, in order, each with as many scores as score_names(). Uses the process's threads; may be
+  /// called from one of them.
+  virtual std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const = 0;
+  /// The names of a verdict's scores, fixed for the verifier's life.
   virtual const std::vector<std::string>& score_names() const = 0;
+  /// What 1 of each of its scores is worth by `recipe`. A response's score is the sum of its scores times these, in
+  /// their order, in double; a score that is NaN does not apply, and is left out.
+  virtual std::vector<double> score_weights(const config::RewardRecipe& recipe) const = 0;
+  /// Whether all verdicts are those of rules: without drops, with the scores of RuleVerifier alone.
+  virtual bool is_rule() const { return false; }
+  /// Whether questions need the row they stand in.
+  virtual bool wants_rows() const { return false; }
+  /// Nothing where judging has no cost of its own.
+  virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
+  /// Where a verifier with something to log does that; it keeps what came before.
+  virtual void log_to(const std::filesystem::path& /*file*/) const {}
   /// Whether two answers that it extracted (Verdict::extracted) are the same answer, whatever the ground truth. Bounded
   /// work. Here: the same text.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
@@ -55,13 +95,11 @@ class RuleVerifier : public Verifier {
   /// Judges one response. Never throws, and its work is bounded whatever the bytes.
   virtual Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept = 0;
 
-  std::vector<Verdict> judge(std::span<const Sample> samples) const final;
+  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const final;
   const std::vector<std::string>& score_names() const final;
+  std::vector<double> score_weights(const config::RewardRecipe& recipe) const final;  ///< reward.NAME
+  bool is_rule() const final { return true; }
 };
-
-/// What 1 of each of the verifier's scores is worth: reward.NAME of `recipe`. A response's score is the sum of its
-/// scores times these, in their order, in double.
-std::vector<double> score_weights(const Verifier& verifier, const config::RewardRecipe& recipe);
 
 /// A field of a row that holds a part of a ground truth, for rows without a field for the whole (`qrl-train judge`).
 struct GroundTruthField {
@@ -77,7 +115,9 @@ struct VerifierChoice : config::Choice {
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
-/// The verifier that a recipe's reward.verifier names among its keys' catalog.
+/// The verifier of that word, of reward.verifier's list, with the recipe's settings.
+std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word);
+/// Who judges a recipe's responses: reward.verifier, for some data sources those of reward.by_source.
 std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
 
 /// check_ground_truth for data of a recipe: its error also says that reward.verifier chose the verifier, and what else

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <map>
+#include <utility>
 
 #include "train/signals.h"
 #include "train/step_metrics.h"
@@ -108,10 +110,97 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
   return rollouts;
 }
 
+void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+                      const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                      dist::Collectives& world) {
+  if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, recipe, tokenizer, occasion);
+  bool abandoned = false;
+  occasion.pause = abandon_if_stopping;
+  try {
+    rollout::judge(rollouts, n, verifier, recipe, tokenizer, occasion);
+  } catch (const Abandoned&) {
+    abandoned = true;
+  }
+  if (world.any(abandoned)) throw Abandoned{};
+}
+
+namespace {
+
+/// What the samples of a held-out set come to, over all ranks: whole numbers, so that sums over ranks do not depend on
+/// their number.
+class SetCounts {
+ public:
+  SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
+
+  void add(std::span<const rollout::Rollout> group, const tasks::Verifier& verifier) {
+    std::int64_t judged = 0, right = 0;
+    for (const rollout::Rollout& r : group) {
+      judged += r.verdict.dropped ? 0 : 1;
+      right += r.verdict.outcome == reward::Outcome::correct ? 1 : 0;
+      tokens_ += static_cast<std::int64_t>(r.completion.tokens.size());
+      truncated_ += r.completion.stop == types::StopReason::length ? 1 : 0;
+    }
+    prompts_.push_back(judged);
+    prompts_.push_back(right);
+    majorities_ += majority_is_right(group, verifier) ? 1 : 0;
+  }
+
+  Metrics metrics(const std::string& data_source, const config::EvalRecipe& recipe, bool may_drop,
+                  dist::Collectives& world) {
+    std::int64_t sums[] = {majorities_, tokens_, truncated_};
+    world.all_reduce_sum(std::span<std::int64_t>(sums));
+    const std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts = gather(world);
+    double num_judged = 0, num_right = 0, prompts_judged = 0;
+    for (const auto& [counts, times] : prompts) {
+      num_judged += static_cast<double>(counts.first * times);
+      num_right += static_cast<double>(counts.second * times);
+      prompts_judged += counts.first > 0 ? static_cast<double>(times) : 0.0;
+    }
+    Metrics metrics;
+    const std::string prefix = "val/" + data_source + "/";
+    metrics[score_name(data_source, recipe)] = num_right / num_judged;
+    for (std::int64_t k = 2; k < 2 * n_; k *= 2) {
+      const std::int64_t capped = std::min<std::int64_t>(k, n_);
+      double pass = 0;
+      for (const auto& [counts, times] : prompts) {
+        const auto [judged, right] = counts;
+        if (judged > 0) pass += static_cast<double>(times) * pass_at_k(judged, right, std::min(capped, judged));
+      }
+      metrics[prefix + "pass@" + std::to_string(capped)] = pass / prompts_judged;
+    }
+    metrics[prefix + "maj@" + std::to_string(n_)] = static_cast<double>(sums[0]) / prompts_judged;
+    metrics[prefix + "response_length/mean"] = static_cast<double>(sums[1]) / (num_prompts_ * n_);
+    metrics[prefix + "truncated_fraction"] = static_cast<double>(sums[2]) / (num_prompts_ * n_);
+    if (may_drop) metrics[prefix + "error_fraction"] = 1 - num_judged / (num_prompts_ * n_);
+    return metrics;
+  }
+
+ private:
+  /// How many prompts have so many judged and so many right samples.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
+    const std::string mine(reinterpret_cast<const char*>(prompts_.data()), prompts_.size() * sizeof(std::int64_t));
+    for (const std::string& bytes : world.all_gather(mine)) {
+      std::vector<std::int64_t> counts(bytes.size() / sizeof(std::int64_t));
+      if (!bytes.empty()) std::memcpy(counts.data(), bytes.data(), bytes.size());
+      for (std::size_t i = 0; i < counts.size(); i += 2) ++prompts[{counts[i], counts[i + 1]}];
+    }
+    return prompts;
+  }
+
+  std::int32_t n_;
+  double num_prompts_;
+  std::vector<std::int64_t> prompts_;  ///< judged and right samples of each of this rank's
+  std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
+};
+
+}  // namespace
+
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses, std::int64_t max_prompts) {
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
+  const auto group_size = static_cast<std::size_t>(n);
   Metrics metrics;
   for (const PromptSet& set : sets) {
     std::vector<rollout::PromptRequest> mine;
@@ -122,49 +211,18 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
       places.push_back(static_cast<std::int64_t>(i));
     }
     auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
-    rollout::judge(rollouts, verifier, recipe.reward, tokenizer);
+    judge_or_abandon(rollouts, n, verifier, recipe.reward, tokenizer,
+                     {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
     if (responses != nullptr) {
       const auto shown =
           static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), max_prompts) - places.begin());
-      *responses += rollout_rows(std::span(rollouts).first(shown * static_cast<std::size_t>(n)), n,
-                                 std::span(places).first(shown), std::nullopt, recipe.reward, world);
+      *responses += rollout_rows(std::span(rollouts).first(shown * group_size), n, std::span(places).first(shown),
+                                 std::nullopt, recipe.reward, verifier, world);
     }
-
-    // right[c]: prompts with c right samples; then response tokens, truncated samples and right majorities: exact
-    // integers, so that the sums over ranks do not depend on their number.
-    std::vector<std::int64_t> sums(static_cast<std::size_t>(n) + 4, 0);
-    for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
-      std::size_t right = 0;
-      for (std::size_t i = first; i < first + static_cast<std::size_t>(n); ++i) {
-        right += rollouts[i].verdict.outcome == reward::Outcome::correct ? 1 : 0;
-        sums[static_cast<std::size_t>(n) + 1] += static_cast<std::int64_t>(rollouts[i].completion.tokens.size());
-        sums[static_cast<std::size_t>(n) + 2] += rollouts[i].completion.stop == types::StopReason::length ? 1 : 0;
-      }
-      ++sums[right];
-      const bool majority =
-          majority_is_right(std::span(rollouts).subspan(first, static_cast<std::size_t>(n)), verifier);
-      sums[static_cast<std::size_t>(n) + 3] += majority ? 1 : 0;
-    }
-    world.all_reduce_sum(std::span(sums));
-
-    const auto num_prompts = static_cast<double>(set.prompts.size());
-    const std::string prefix = "val/" + set.data_source + "/";
-    double mean = 0;
-    for (std::int64_t c = 0; c <= n; ++c) mean += static_cast<double>(sums[static_cast<std::size_t>(c)] * c);
-    metrics[score_name(set.data_source, recipe.eval)] = mean / (num_prompts * n);
-    for (std::int64_t k = 2; k < 2 * n; k *= 2) {
-      const std::int64_t capped = std::min<std::int64_t>(k, n);
-      double pass = 0;
-      for (std::int64_t c = 0; c <= n; ++c)
-        pass += static_cast<double>(sums[static_cast<std::size_t>(c)]) * pass_at_k(n, c, capped);
-      metrics[prefix + "pass@" + std::to_string(capped)] = pass / num_prompts;
-    }
-    metrics[prefix + "maj@" + std::to_string(n)] =
-        static_cast<double>(sums[static_cast<std::size_t>(n) + 3]) / num_prompts;
-    metrics[prefix + "response_length/mean"] =
-        static_cast<double>(sums[static_cast<std::size_t>(n) + 1]) / (num_prompts * n);
-    metrics[prefix + "truncated_fraction"] =
-        static_cast<double>(sums[static_cast<std::size_t>(n) + 2]) / (num_prompts * n);
+    SetCounts counts(n, set.prompts.size());
+    for (std::size_t first = 0; first < rollouts.size(); first += group_size)
+      counts.add(std::span(rollouts).subspan(first, group_size), verifier);
+    metrics.merge(counts.metrics(set.data_source, recipe.eval, !verifier.is_rule(), world));
   }
   return metrics;
 }

@@ -28,8 +28,9 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction} over all
-/// ranks; the same on every rank. Prompts are divided over ranks; samples are keyed by (seed, prompt, sample) alone, so
-/// a checkpoint scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as
+/// ranks, and error_fraction where the verifier may drop samples: the first three are over those that were judged; the
+/// same on every rank. Prompts are divided over ranks; samples are keyed by (seed, prompt, sample) alone, so a
+/// checkpoint scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as
 /// collect_or_abandon does. `responses`, which all ranks give or none: gets every response with its verdict as rows of
 /// JSON (rollout_rows), in prompt order, on the first rank; of each set those of its first `max_prompts`.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
@@ -45,6 +46,11 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
                                                  std::span<const rollout::PromptRequest> prompts, std::int32_t n,
                                                  const types::SamplingParams& params, types::SampleKey key,
                                                  dist::Collectives& world);
+
+/// rollout::judge, which a stop request ends where the verifier waits: Abandoned on every rank then. Collective.
+void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+                      const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                      dist::Collectives& world);
 
 /// "val/<data_source>/mean@<n>": the score that a run is about.
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);

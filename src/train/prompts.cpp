@@ -52,11 +52,10 @@ class PromptReader {
 
  private:
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
-    const tasks::Question question{row.ground_truth, row.prompt, set.data_source};
+    const tasks::Question question{row.ground_truth, row.prompt, set.data_source, row.ground_truth_json, row.row_json};
     tasks::check_recipe_gold(verifier_, recipe_, question, where);
     if (!row.conversation) encoder_.require_system_fits(row.system, where);
-    types::Prompt prompt{id, std::move(row.prompt), {}, std::move(row.ground_truth), set.data_source};
-    prompt.gold = verifier_.prepare({prompt.ground_truth, prompt.text, prompt.data_source});
+    types::Prompt prompt{id, row.prompt, {}, row.ground_truth, set.data_source, verifier_.prepare(question)};
     prompt.tokens =
         row.conversation ? encoder_.encode(*row.conversation, where) : encoder_.encode(prompt.text, row.system);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
@@ -154,7 +153,8 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     reader.report("data.train_generator");
   }
   std::uint64_t id = set.prompts.size();
-  const data::RowReader rows(recipe.data, tasks::Split::train);
+  data::RowReader rows(recipe.data, tasks::Split::train);
+  rows.keep_rows(verifier.wants_rows());
   for (const std::string& name : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
     const data::DataFiles files = data::find_data_files(name);
@@ -171,6 +171,7 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     set.source_sizes.push_back(static_cast<std::int64_t>(set.prompts.size() - first));
   }
   keep_first(recipe.data.train_max_samples, set.prompts);
+  verifier.finish_checks();
   QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none",
               "set data.train_files or data.train_generator, or raise data.max_prompt_length");
   return set;
@@ -191,7 +192,8 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     }
     reader.report("data.val_generator");
   }
-  const data::RowReader rows(recipe.data, tasks::Split::held_out);
+  data::RowReader rows(recipe.data, tasks::Split::held_out);
+  rows.keep_rows(verifier.wants_rows());
   for (const std::string& name : recipe.data.val_files) {
     const data::DataFiles files = data::find_data_files(name);
     for (const fs::path& file : files.files) {
@@ -208,6 +210,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     }
   }
   for (PromptSet& set : sets) keep_first(recipe.data.val_max_samples, set.prompts);
+  verifier.finish_checks();
   for (const PromptSet& set : sets) {
     QRL_REQUIRE(!set.prompts.empty(), "held-out data of " + base::quoted(set.data_source), "one prompt or more",
                 "none: all are longer than data.max_prompt_length", "raise it, or set data.overlong_prompt: truncate");

@@ -25,7 +25,8 @@ class GroupSampler {
         step_(static_cast<std::uint32_t>(step)),
         n_(static_cast<std::size_t>(recipe_.rollout.n)),
         order_(order),
-        sampler_(sampler) {}
+        sampler_(sampler),
+        flat_groups_(recipe_.algorithm.filter_groups.metric, setup.verifier) {}
 
   /// Throws Abandoned on every rank.
   void sample_batch(std::int64_t num_prompts, PhaseSeconds& seconds) {
@@ -38,7 +39,7 @@ class GroupSampler {
     }
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(seconds[Phase::judge]);
-    rollout::judge(batch, setup_.verifier, recipe_.reward, setup_.policy.tokenizer);
+    judge(batch, num_prompts);
     rollout::shape_overlong(batch, recipe_.reward.overlong_buffer, recipe_.data.max_response_length);
     count(batch, num_prompts);
     keep(std::move(batch), num_prompts);
@@ -47,11 +48,17 @@ class GroupSampler {
   const GenerationCounts& counts() const { return counts_; }
   StepGroups take() {
     const config::AlgorithmRecipe& algorithm = recipe_.algorithm;
+    const auto n = static_cast<std::int32_t>(n_);
+    if (recipe_.reward.aggregation == config::RewardAggregation::normalize_then_sum) {
+      rollout::set_advantages_by_score(groups_.rollouts, n, setup_.verifier.score_weights(recipe_.reward),
+                                       algorithm.positive_only, setup_.world);
+      return std::move(groups_);
+    }
     // The catalog's list holds these types (config/choice.h).
     const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(
         recipe_.keys->catalog().estimators.find(algorithm.adv_estimator));
-    rollout::set_advantages(groups_.rollouts, static_cast<std::int32_t>(n_),
-                            {estimator, *algorithm.norm_adv_by_std, algorithm.positive_only}, setup_.world);
+    rollout::set_advantages(groups_.rollouts, n, {estimator, *algorithm.norm_adv_by_std, algorithm.positive_only},
+                            setup_.world);
     return std::move(groups_);
   }
 
@@ -69,14 +76,19 @@ class GroupSampler {
     return mine;
   }
 
-  bool is_flat(std::span<const rollout::Rollout> group) const {
-    return recipe_.algorithm.filter_groups.metric == config::FilterMetric::acc ? rollout::has_equal_outcomes(group)
-                                                                               : rollout::has_equal_scores(group);
+  /// Throws Abandoned on every rank when a verifier that waits was told to stop on any.
+  void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
+    const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
+    judge_or_abandon(batch, static_cast<std::int32_t>(n_), setup_.verifier, recipe_.reward, setup_.policy.tokenizer,
+                     {.step = static_cast<std::int64_t>(step_),
+                      .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},
+                     setup_.world);
   }
 
   void count(std::span<const rollout::Rollout> batch, std::int64_t num_prompts) {
     std::int64_t sums[] = {0, 0};
-    for (std::size_t first = 0; first < batch.size(); first += n_) sums[0] += is_flat(batch.subspan(first, n_)) ? 1 : 0;
+    for (std::size_t first = 0; first < batch.size(); first += n_)
+      sums[0] += flat_groups_.is_flat(batch.subspan(first, n_)) ? 1 : 0;
     for (const rollout::Rollout& r : batch) sums[1] += r.verdict.verifier_error ? 1 : 0;
     setup_.world.all_reduce_sum(std::span<std::int64_t>(sums));
     count_scores(batch);
@@ -90,12 +102,21 @@ class GroupSampler {
   /// Of groups that dynamic sampling leaves out, too: what is trained on says nothing of the policy's own success.
   void count_scores(std::span<const rollout::Rollout> batch) {
     double sum = 0, best = std::numeric_limits<double>::lowest();
+    std::int64_t num_judged = 0;
     for (std::size_t first = 0; first < batch.size(); first += n_) {
       double of_group = 0;
-      for (const rollout::Rollout& r : batch.subspan(first, n_)) of_group += r.score;
+      std::int64_t size = 0;
+      for (const rollout::Rollout& r : batch.subspan(first, n_)) {
+        if (r.verdict.dropped) continue;
+        of_group += r.score;
+        ++size;
+      }
       sum += of_group;
-      best = std::max(best, of_group / static_cast<double>(n_));
+      num_judged += size;
+      if (size > 0) best = std::max(best, of_group / static_cast<double>(size));
     }
+    setup_.world.all_reduce_sum(std::span<std::int64_t>(&num_judged, 1));
+    counts_.num_judged += num_judged;
     setup_.world.all_reduce_sum(std::span<double>(&sum, 1));
     setup_.world.all_reduce_max(std::span<double>(&best, 1));
     counts_.score_sum += sum;
@@ -108,7 +129,7 @@ class GroupSampler {
                rank = static_cast<std::size_t>(setup_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
     for (std::size_t first = 0; first < batch.size(); first += n_) {
-      const bool flat = is_flat(std::span<const rollout::Rollout>(batch).subspan(first, n_));
+      const bool flat = flat_groups_.is_flat(std::span<const rollout::Rollout>(batch).subspan(first, n_));
       is_kept[first / n_ * size + rank] = recipe_.algorithm.filter_groups.enable && flat ? 0 : 1;
     }
     setup_.world.all_reduce_sum(std::span(is_kept));
@@ -131,6 +152,7 @@ class GroupSampler {
   std::size_t n_;
   PromptOrder& order_;
   Sampler& sampler_;
+  rollout::FlatGroups flat_groups_;
   std::map<std::size_t, std::int32_t> times_sampled_;  ///< prompts of this step, by index
   GenerationCounts counts_;
   StepGroups groups_;
@@ -193,7 +215,7 @@ std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
   batch.prompts_drawn = order_.num_taken();
   if (recipe.trainer.rollout_dump) {
     const std::string rows = rollout_rows(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n),
-                                          batch.groups.places, step, recipe.reward, setup_.world);
+                                          batch.groups.places, step, recipe.reward, setup_.verifier, setup_.world);
     if (setup_.folder != nullptr) setup_.folder->write_rollouts(step, rows);
   }
   check_verifier(recipe, batch.counts, step);

@@ -23,6 +23,7 @@ struct StepGroups {
 /// Sums over all samples of a step, kept or not, and over all ranks.
 struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
+  std::int64_t num_judged = 0;   ///< samples that no verifier dropped
   std::int64_t kept_groups = 0;  ///< also those beyond what the step trains on
   double score_sum = 0;          ///< of the samples' scores
   double best_group_score = 0;   ///< mean score of the group that has the highest

@@ -294,6 +294,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   if (folder && (goes_on || !fs::exists(folder->path() / "config.yaml")))
     state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
 
+  if (folder) verifier->log_to(folder->path() / "reward.log");
   MetricsFile metrics, sft_metrics;
   if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
   const SessionLine session(folder.get(), state, world, options.program);

@@ -101,6 +101,12 @@ std::string verifier_text(const config::LoadedRecipe& loaded) {
   const config::Choice* verifier = loaded.recipe.keys->catalog().verifiers.find(loaded.recipe.reward.verifier);
   for (const config::OwnKey& own : verifier->keys)
     text += option(loaded, own.name.substr(own.name.rfind('.') + 1).c_str(), own.name);
+  const config::RewardRecipe& reward = loaded.recipe.reward;
+  if (!reward.by_source.empty()) text += option(loaded, "by source", "reward.by_source");
+  if (!reward.command.empty()) text += option(loaded, "command", "reward.command");
+  if (!reward.weights.empty()) text += option(loaded, "weights", "reward.weights");
+  if (reward.aggregation != config::RewardAggregation::sum_then_normalize)
+    text += option(loaded, "scores", "reward.aggregation");
   return text;
 }
 

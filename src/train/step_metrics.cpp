@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "train/prompts.h"
@@ -20,7 +22,7 @@ namespace {
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
-  double credit;
+  double credit, dropped;
 };
 
 /// 4-grams of a response, and how many of them are repetitions of others: a broken policy's loops.
@@ -59,20 +61,27 @@ std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::
   return all;
 }
 
-template <class Get>
-void add_summary(Metrics& metrics, const std::string& name, const std::vector<Fact>& facts, Get get) {
+/// name/{mean,std,max,min} of the values; NaN where there are none.
+void add_summary(Metrics& metrics, const std::string& name, const std::vector<double>& values) {
   double sum = 0, squares = 0, high = -std::numeric_limits<double>::infinity(), low = -high;
-  for (const Fact& fact : facts) {
-    sum += get(fact);
-    high = std::max(high, get(fact));
-    low = std::min(low, get(fact));
+  for (const double value : values) {
+    sum += value;
+    high = std::max(high, value);
+    low = std::min(low, value);
   }
-  const auto count = static_cast<double>(facts.size());
-  for (const Fact& fact : facts) squares += (get(fact) - sum / count) * (get(fact) - sum / count);
+  const auto count = static_cast<double>(values.size());
+  for (const double value : values) squares += (value - sum / count) * (value - sum / count);
   metrics[name + "/mean"] = sum / count;
-  metrics[name + "/std"] = facts.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0;
+  metrics[name + "/std"] = values.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0;
   metrics[name + "/max"] = high;
   metrics[name + "/min"] = low;
+}
+
+template <class Get>
+void add_summary(Metrics& metrics, const std::string& name, const std::vector<Fact>& facts, Get get) {
+  std::vector<double> values;
+  for (const Fact& fact : facts) values.push_back(get(fact));
+  add_summary(metrics, name, values);
 }
 
 template <class Get>
@@ -87,52 +96,114 @@ double mean_of(const std::vector<Fact>& facts, Get get) {
   return sum_of(facts, get) / static_cast<double>(facts.size());
 }
 
-/// The means of rollout::ScoreParts, which add up to the score's.
+void add_outcomes(Metrics& metrics, const std::vector<Fact>& judged, const std::vector<Fact>& facts) {
+  metrics["reward/correct_fraction"] = mean_of(judged, [](const Fact& f) { return f.correct; });
+  metrics["reward/wrong_fraction"] = mean_of(judged, [](const Fact& f) { return 1.0 - f.correct - f.no_answer; });
+  metrics["reward/no_answer_fraction"] = mean_of(judged, [](const Fact& f) { return f.no_answer; });
+  metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
+}
+
+/// rollout::ScoreParts, whose means add up to the score's.
 void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
+  const auto is_wrong = [](const Fact& f) { return 1.0 - f.correct - f.no_answer; };
+  const auto add = [&](const std::string& name, auto part) { add_summary(metrics, "reward/" + name, facts, part); };
+  add("accuracy", [&](const Fact& f) { return f.correct == 1 ? recipe.correct : recipe.wrong; });
+  add("format", [&](const Fact& f) { return recipe.format * is_wrong(f); });
+  add("partial", [&](const Fact& f) { return recipe.partial * f.credit; });
   const double correct = mean_of(facts, [](const Fact& f) { return f.correct; });
   const double no_answer = mean_of(facts, [](const Fact& f) { return f.no_answer; });
-  const double wrong = mean_of(facts, [](const Fact& f) { return 1.0 - f.correct - f.no_answer; });
-  metrics["reward/correct_fraction"] = correct;
-  metrics["reward/wrong_fraction"] = wrong;
-  metrics["reward/no_answer_fraction"] = no_answer;
+  const double wrong = mean_of(facts, is_wrong);
   metrics["reward/accuracy/mean"] = recipe.correct * correct + recipe.wrong * (wrong + no_answer);
   metrics["reward/format/mean"] = recipe.format * wrong;
   metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
-  metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
+}
+
+}  // namespace
+
+namespace {
+
+/// The values of one group on every rank, in the order of one process.
+template <class T>
+std::vector<T> gather(const std::vector<T>& mine, std::size_t group, std::span<const std::int64_t> places,
+                      dist::Collectives& world) {
+  std::vector<std::vector<T>> by_rank;
+  for (const std::string& bytes :
+       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T)))) {
+    by_rank.emplace_back(bytes.size() / sizeof(T));
+    if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
+  }
+  return in_global_order(by_rank, group, places, world);
+}
+
+/// reward/NAME/{mean,std,max,min} over the samples that a score applies to, before weights.
+void add_named_scores(Metrics& metrics, std::span<const rollout::Rollout> rollouts, std::size_t n,
+                      std::span<const std::int64_t> places, const tasks::Verifier& verifier, dist::Collectives& world) {
+  const std::vector<std::string>& names = verifier.score_names();
+  std::vector<double> mine;
+  for (const rollout::Rollout& r : rollouts) mine.insert(mine.end(), r.verdict.scores.begin(), r.verdict.scores.end());
+  const std::vector<double> all = gather(mine, n * names.size(), places, world);
+  std::map<std::string, std::vector<double>> of_name;
+  for (const std::string& name : names) of_name[name];
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!std::isnan(all[i])) of_name[names[i % names.size()]].push_back(all[i]);
+  }
+  for (const auto& [name, values] : of_name) {
+    add_summary(metrics, "reward/" + name, values);
+    if (values.empty()) {
+      for (const char* end : {"/max", "/min"}) metrics["reward/" + name + end] = metrics["reward/" + name + "/mean"];
+    }
+  }
+}
+
+Fact fact_of(const rollout::Rollout& r, bool flat) {
+  const auto [grams, repeated] = four_grams(r.completion.tokens);
+  return {r.score,
+          r.reward,
+          r.advantage,
+          static_cast<double>(r.completion.tokens.size()),
+          static_cast<double>(r.prompt->tokens.size()),
+          r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
+          r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
+          r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0,
+          r.verdict.verifier_error ? 1.0 : 0.0,
+          flat ? 1.0 : 0.0,
+          grams,
+          repeated,
+          r.verdict.outcome == reward::Outcome::wrong ? r.verdict.credit : 0.0,
+          r.verdict.dropped ? 1.0 : 0.0};
+}
+
+/// Whether the rewards of a group's judged samples are equal.
+bool has_equal_rewards(std::span<const rollout::Rollout> group) {
+  const rollout::Rollout* first = nullptr;
+  for (const rollout::Rollout& r : group) {
+    if (r.verdict.dropped) continue;
+    if (first == nullptr) first = &r;
+    else if (r.reward != first->reward) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
-                        dist::Collectives& world) {
+                        const tasks::Verifier& verifier, dist::Collectives& world) {
+  const auto size = static_cast<std::size_t>(n);
   std::vector<Fact> mine;
-  for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
-    const auto group = rollouts.subspan(first, static_cast<std::size_t>(n));
-    const bool flat =
-        std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
-    for (const rollout::Rollout& r : group) {
-      const auto [grams, repeated] = four_grams(r.completion.tokens);
-      mine.push_back(
-          {r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
-           static_cast<double>(r.prompt->tokens.size()), r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
-           r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
-           r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
-           flat ? 1.0 : 0.0, grams, repeated, r.verdict.outcome == reward::Outcome::wrong ? r.verdict.credit : 0.0});
-    }
+  for (std::size_t first = 0; first < rollouts.size(); first += size) {
+    const auto group = rollouts.subspan(first, size);
+    const bool flat = has_equal_rewards(group);
+    for (const rollout::Rollout& r : group) mine.push_back(fact_of(r, flat));
   }
-  std::vector<std::vector<Fact>> by_rank;
-  for (const std::string& bytes :
-       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Fact)))) {
-    by_rank.emplace_back(bytes.size() / sizeof(Fact));
-    if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
-  }
-  const std::vector<Fact> facts = in_global_order(by_rank, static_cast<std::size_t>(n), places, world);
+  const std::vector<Fact> facts = gather(mine, size, places, world);
+  std::vector<Fact> judged;
+  std::copy_if(facts.begin(), facts.end(), std::back_inserter(judged), [](const Fact& f) { return f.dropped == 0; });
 
   Metrics metrics;
-  add_summary(metrics, "critic/score", facts, [](const Fact& f) { return f.score; });
-  add_summary(metrics, "critic/rewards", facts, [](const Fact& f) { return f.reward; });
-  add_summary(metrics, "critic/advantages", facts, [](const Fact& f) { return f.advantage; });
+  add_summary(metrics, "critic/score", judged, [](const Fact& f) { return f.score; });
+  add_summary(metrics, "critic/rewards", judged, [](const Fact& f) { return f.reward; });
+  add_summary(metrics, "critic/advantages", judged, [](const Fact& f) { return f.advantage; });
   add_summary(metrics, "response_length", facts, [](const Fact& f) { return f.response_tokens; });
   metrics["response_length/clip_ratio"] = mean_of(facts, [](const Fact& f) { return f.truncated; });
   metrics["prompt_length/mean"] = mean_of(facts, [](const Fact& f) { return f.prompt_tokens; });
@@ -140,35 +211,56 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   const double grams = sum_of(facts, [](const Fact& f) { return f.four_grams; });
   const double repeated = sum_of(facts, [](const Fact& f) { return f.repeated_four_grams; });
   metrics["response/seq_rep_4"] = repeated / std::max(grams, 1.0);
-  add_reward_parts(metrics, facts, recipe);
+  add_outcomes(metrics, judged, facts);
+  if (verifier.is_rule()) add_reward_parts(metrics, judged, recipe);
+  else add_named_scores(metrics, rollouts, size, places, verifier, world);
   if (recipe.overlong_buffer.enable)
-    metrics["reward/overlong/mean"] = mean_of(facts, [](const Fact& f) { return f.reward - f.score; });
+    metrics["reward/overlong/mean"] = mean_of(judged, [](const Fact& f) { return f.reward - f.score; });
   return metrics;
 }
 
+namespace {
+
+/// What a row shows the score to be made of: a rule's parts, or the scores that apply by their names.
+nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
+                                   const tasks::Verifier& verifier) {
+  if (verifier.is_rule()) {
+    const rollout::ScoreParts parts = rollout::score_parts(verdict, recipe);
+    return {{"accuracy", parts.accuracy}, {"format", parts.format}, {"partial", parts.partial}};
+  }
+  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
+  for (std::size_t k = 0; k < verdict.scores.size(); ++k) {
+    if (!std::isnan(verdict.scores[k])) parts[verifier.score_names()[k]] = verdict.scores[k];
+  }
+  return parts;
+}
+
+}  // namespace
+
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
-                         const config::RewardRecipe& recipe, dist::Collectives& world) {
+                         const config::RewardRecipe& recipe, const tasks::Verifier& verifier,
+                         dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
-    const rollout::ScoreParts parts = rollout::score_parts(r.verdict, recipe);
-    nlohmann::ordered_json row = {
-        {"step", step.value_or(0)},
-        {"prompt_id", step ? r.prompt->id : held_out_number(*r.prompt)},
-        {"sample", r.sample_idx},
-        {"data_source", r.prompt->data_source},
-        {"prompt", r.prompt->text},
-        {"response", r.response},
-        {"ground_truth", r.prompt->ground_truth},
-        {"score", r.score},
-        {"reward", r.reward},
-        {"advantage", r.advantage},
-        {"score_parts", {{"accuracy", parts.accuracy}, {"format", parts.format}, {"partial", parts.partial}}},
-        {"reason", r.verdict.reason},
-        {"extracted", r.verdict.extracted},
-        {"response_tokens", r.completion.tokens.size()},
-        {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
-        {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    const reward::Verdict& verdict = r.verdict;
+    nlohmann::ordered_json row = {{"step", step.value_or(0)},
+                                  {"prompt_id", step ? r.prompt->id : held_out_number(*r.prompt)},
+                                  {"sample", r.sample_idx},
+                                  {"data_source", r.prompt->data_source},
+                                  {"prompt", r.prompt->text},
+                                  {"response", r.response},
+                                  {"ground_truth", r.prompt->ground_truth},
+                                  {"score", r.score},
+                                  {"reward", r.reward},
+                                  {"advantage", r.advantage},
+                                  {"score_parts", shown_parts(verdict, recipe, verifier)},
+                                  {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
+                                  {"extracted", verdict.extracted},
+                                  {"response_tokens", r.completion.tokens.size()},
+                                  {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
+                                  {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    if (verdict.dropped) row["dropped"] = verdict.reason;
     if (!step) {
       row.erase("step");
       row.erase("advantage");
@@ -190,6 +282,34 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
   if (!world.is_first()) return all;
   for (const std::string& line : lines) all += line;
   return all;
+}
+
+Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world) {
+  std::vector<double> row_ms;
+  const std::string mine(reinterpret_cast<const char*>(report.row_ms.data()), report.row_ms.size() * sizeof(double));
+  for (const std::string& bytes : world.all_gather(mine)) {
+    const std::size_t before = row_ms.size();
+    row_ms.resize(before + bytes.size() / sizeof(double));
+    if (!bytes.empty()) std::memcpy(row_ms.data() + before, bytes.data(), bytes.size());
+  }
+  std::sort(row_ms.begin(), row_ms.end());
+  const auto percentile = [&](double share) {
+    return row_ms.empty() ? 0 : row_ms[static_cast<std::size_t>(share * static_cast<double>(row_ms.size() - 1))];
+  };
+  std::int64_t sums[] = {report.num_rows,     report.num_restarts, report.num_timeouts, report.num_crashes,
+                         report.num_protocol, report.num_errors,   report.num_samples};
+  world.all_reduce_sum(std::span<std::int64_t>(sums));
+  double slowest_s = report.seconds;
+  world.all_reduce_max(std::span<double>(&slowest_s, 1));
+  const double samples = std::max<double>(static_cast<double>(sums[6]), 1);
+  return {{"perf/reward_rows_per_s", static_cast<double>(sums[0]) / std::max(slowest_s, 1e-9)},
+          {"perf/reward_row_ms/p50", percentile(0.5)},
+          {"perf/reward_row_ms/p99", percentile(0.99)},
+          {"perf/reward_worker_restarts", static_cast<double>(sums[1])},
+          {"reward/timeout_fraction", static_cast<double>(sums[2]) / samples},
+          {"reward/crash_fraction", static_cast<double>(sums[3]) / samples},
+          {"reward/protocol_fraction", static_cast<double>(sums[4]) / samples},
+          {"reward/error_fraction", static_cast<double>(sums[5]) / samples}};
 }
 
 Metrics combine_updates(std::span<const Metrics> updates) {

@@ -13,17 +13,23 @@ namespace qrl::train {
 
 /// critic/{score,rewards,advantages}/{mean,std,max,min}, response_length/{mean,max,min,clip_ratio}, prompt_length/mean,
 /// response/seq_rep_4, data/flat_group_fraction, reward/{correct,wrong,no_answer,verifier_error}_fraction,
-/// reward/{accuracy,format}/mean (the parts of the score), reward/overlong/mean with overlong_buffer; the same on every
-/// rank: fp64 sums over the rollouts in their global order. `places`: of each group of n, among those of all ranks.
+/// reward/{accuracy,format,partial}/{mean,std,max,min} (the parts of a rule's score) or reward/NAME/… of the scores of
+/// other verifiers, reward/overlong/mean with overlong_buffer; the same on every rank: fp64 sums over the rollouts in
+/// their global order. Samples that were not judged are in none of critic/ and reward/. `places`: of each group of n,
+/// among those of all ranks.
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
-                        dist::Collectives& world);
+                        const tasks::Verifier& verifier, dist::Collectives& world);
 
 /// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first. Without a
 /// step they are an evaluation's: neither step nor advantage is in them.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
-                         const config::RewardRecipe& recipe, dist::Collectives& world);
+                         const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
+
+/// perf/reward_rows_per_s, perf/reward_row_ms/{p50,p99}, perf/reward_worker_restarts and
+/// reward/{timeout,crash,protocol, error}_fraction, shares of what was judged, over all ranks. Collective.
+Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
 /// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean over
 /// the updates that have it (a mini-batch of flat groups alone has no tokens to measure).

@@ -57,6 +57,7 @@ StepRecorder::StepRecorder(const RunSetup& setup, const learner::LossOptions& lo
 }
 
 void StepRecorder::begin_step() {
+  (void)setup_.verifier.take_report();  // of the evaluation before
   row_.clear();
   start_s_ = base::now_s();
 }
@@ -72,7 +73,8 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
   const GenerationCounts& counts = batch.counts;
   add(batch.seconds);
   add(rollout_metrics(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n), batch.groups.places,
-                      recipe.reward, setup_.world));
+                      recipe.reward, setup_.verifier, setup_.world));
+  add_judging();
   row_["reward/verifier_error_fraction"] =
       static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
   if (recipe.algorithm.filter_groups.enable) {
@@ -80,7 +82,7 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     row_["data/num_gen_batches"] = static_cast<double>(counts.batches);
     row_["data/drawn_groups"] = static_cast<double>(counts.groups);
     row_["data/trained_groups"] = static_cast<double>(batch.groups.num_groups);
-    row_["data/drawn_score/mean"] = counts.score_sum / static_cast<double>(counts.samples);
+    row_["data/drawn_score/mean"] = counts.score_sum / static_cast<double>(counts.num_judged);
     row_["data/drawn_score/max"] = counts.best_group_score;
     row_["data/surplus_groups"] = static_cast<double>(counts.kept_groups - batch.groups.num_groups);
   }
@@ -90,6 +92,11 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
   row_["perf/kv_peak_pages"] = static_cast<double>(batch.stats.peak_kv_pages);
   row_["perf/preemptions"] = static_cast<double>(batch.stats.preemptions);
   row_["perf/prefix_hit_tokens"] = static_cast<double>(batch.stats.shared_prompt_tokens);
+}
+
+void StepRecorder::add_judging() {
+  const std::optional<tasks::JudgeReport> report = setup_.verifier.take_report();
+  if (report) add(judging_metrics(*report, setup_.world));
 }
 
 void StepRecorder::add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches,

@@ -40,6 +40,8 @@ class StepRecorder {
   void write_scores();
 
  private:
+  /// What a verifier that is a program cost.
+  void add_judging();
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();
   /// Warnings of what the row shows.

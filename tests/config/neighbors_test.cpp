@@ -71,9 +71,13 @@ TEST_CASE("no neighbor is listed without a counterpart while a key has its name"
 TEST_CASE("no advice leads from one meaning to another") {
   const std::pair<const char*, const char*> cases[] = {
       {"sft.demonstrations.files", "here it is sft.train_files"},
-      {"custom_reward_function.path", "no counterpart here: rewards come from the built-in verifiers"},
-      {"reward_model.enable", "from a verifier, not from a model"},
-      {"reward_model.model.path", "from a verifier, not from a model"},
+      {"custom_reward_function.path", "here it is reward.command ([python3, -m, qrl_reward, \"verl:FILE:NAME\"]"},
+      {"reward.custom_reward_function.name", "here it is reward.command"},
+      {"reward_model.reward_manager", "here it is reward.verifier (command"},
+      {"reward_model.enable", "a program may ask a model"},
+      {"reward_model.model.path", "a program may ask a model"},
+      {"reward_weights", "here it is reward.weights"},
+      {"remote_rm_url", "openrlhf:FILE"},
       {"critic.optim.lr", "there is no critic"},
       {"actor_rollout_ref.rollout.name", "the decoder is built in"},
       {"stop_strings", "here it is rollout.stop"},

@@ -92,9 +92,11 @@ class RandomRecipe {
     if (flag()) set_files(r.sft);
     r.sft.save_freq = draw_.between(0, 1000);
     set_verifier(r.reward, r.own);
-    r.reward.wrong = -positive();
-    r.reward.format = draw_.uniform() / 2;
-    r.reward.correct = 0.75;
+    if (r.reward.verifier != "command") {
+      r.reward.wrong = -positive();
+      r.reward.format = draw_.uniform() / 2;
+      r.reward.correct = 0.75;
+    }
     r.reward.max_error_fraction = draw_.uniform();
     r.actor.max_tokens_per_micro_batch = draw_.between(8000, flag() ? 131'072 : 1'000'000);
     r.actor.ppo_epochs = draw_.between(1, 5);
@@ -108,7 +110,7 @@ class RandomRecipe {
     if (flag()) {
       const std::int64_t draw = draw_.between(1, 100);
       r.data.gen_batch_size = draw;
-      r.algorithm.filter_groups = {true, pick(config::FilterMetric::score, config::FilterMetric::acc),
+      r.algorithm.filter_groups = {true, pick("score", "acc", "format"),
                                    r.data.train_batch_size / draw + draw_.between(1, 20),
                                    pick(config::OnExhausted::error, config::OnExhausted::train_partial)};
     }
@@ -273,7 +275,9 @@ class RandomRecipe {
     return g;
   }
   void set_verifier(config::RewardRecipe& reward, config::OwnValues& own) {
-    reward.verifier = pick("countdown", "math", "sudoku");
+    reward.verifier = pick("countdown", "math", "sudoku", "command");
+    if (reward.verifier == "command") set_command(reward);
+    if (flag()) reward.by_source = {{"a-1", "math"}, {"b.2", "sudoku"}};
     if (reward.verifier == "countdown") set_own(own, "reward.numbers", pick(0.0, 1.0));
     if (reward.verifier == "sudoku") reward.partial = draw_.uniform() / 8;
     if (reward.verifier == "math") {
@@ -292,6 +296,20 @@ class RandomRecipe {
     if (!flag()) return;
     sft.steps = 0;
     sft.epochs = draw_.between(1, 100);
+  }
+  void set_command(config::RewardRecipe& reward) {
+    reward.command = {text(), text()};
+    reward.folder = path();
+    reward.after = pick("", "math");
+    reward.workers = draw_.between(0, 1024);
+    reward.timeout_s = positive();
+    reward.start_timeout_s = positive();
+    reward.memory_mb = draw_.between(1, 100'000);
+    reward.rows = pick(config::RewardRows::sample, config::RewardRows::group);
+    if (reward.rows == config::RewardRows::sample) reward.in_flight = draw_.between(1, 100);
+    if (flag()) reward.weights = {{"correct", positive()}, {"a+b@c", 0}, {"z", -positive()}};
+    reward.correct_at = positive();
+    reward.on_error = pick(config::OnVerifierError::drop, config::OnVerifierError::wrong);
   }
   void set_optimizer(config::OptimRecipe& o) {
     o.lr = positive();

@@ -27,12 +27,14 @@ TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error nam
     CHECK(text.ends_with("; reward.verifier is " + advice));
   };
   says("countdown", "85", "a countdown ground truth such as {\"numbers\":[3,8,12],\"target\":36}",
-       "countdown: for data of another task set reward.verifier: math for answers in mathematics, sudoku for grids");
+       "countdown: for data of another task set reward.verifier: math for answers in mathematics, sudoku for grids, "
+       "command for what a program judges");
   says("math", "{\"numbers\":[3,4],\"target\":7}", "a gold answer in LaTeX or plain mathematics",
-       "math: for data of another task set reward.verifier: countdown for numbers and a target, sudoku for grids");
+       "math: for data of another task set reward.verifier: countdown for numbers and a target, sudoku for grids, "
+       "command for what a program judges");
   says("sudoku", "85", "a sudoku ground truth such as",
        "sudoku: for data of another task set reward.verifier: math for answers in mathematics, countdown for numbers "
-       "and a target");
+       "and a target, command for what a program judges");
   CHECK(refusal("countdown", "{\"numbers\":[3,4],\"target\":7}").empty());
   CHECK(refusal("math", "85").empty());
 }
@@ -80,5 +82,5 @@ TEST_CASE("a batch has a verdict a sample, in order, each with the scores that t
   reward.wrong = -1;
   reward.format = 0.5;
   reward.partial = 2;
-  CHECK(tasks::score_weights(*verifier, reward) == Scores{5, -1, 0.5, 2});
+  CHECK(verifier->score_weights(reward) == Scores{5, -1, 0.5, 2});
 }

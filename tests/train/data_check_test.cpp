@@ -65,5 +65,5 @@ TEST_CASE("golds of another task than reward.verifier's: the error names the key
   CHECK(says(outcome, "add.jsonl:1: expected a countdown ground truth such as"));
   CHECK(says(outcome,
              "reward.verifier is countdown: for data of another task set reward.verifier: math for answers in "
-             "mathematics, sudoku for grids"));
+             "mathematics, sudoku for grids, command for what a program judges"));
 }

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Judges responses for qrl-train with reward functions as other trainers have them.
+
+    reward: {verifier: command, command: [python3, -m, qrl_reward, "verl:my_reward.py:compute_score"]}
+
+verl:FILE[:NAME]      NAME(data_source, solution_str, ground_truth, extra_info) -> number or dict with "score" (default: compute_score)
+trl:FILE:NAME[,NAME]  NAME(prompts, completions, **columns) -> list of numbers or None, for all responses of a prompt at once
+openrlhf:FILE         reward_func(queries, prompts, labels) -> numbers, or dict with "rewards"
+slime:FILE:NAME       async NAME(args, sample) -> number or dict with "score"
+http:URL              posts {query, prompts, labels, prompt, response, label}; the answer is a number, or has rewards, reward or score
+
+Functions may be async, may print (it goes to standard error) and may return tensors. An exception is an error of that response.
+`serve` is for a program of your own (docs/reference/reward-protocol.md).
+"""
+import asyncio
+import concurrent.futures
+import contextlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import types
+import urllib.request
+
+
+def open_channel():
+    """The lines from qrl-train, and a function that writes one, on descriptors that user functions do not have."""
+    source, sink, lock = os.fdopen(os.dup(0), "rb"), os.dup(1), threading.Lock()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+
+    def write(message):
+        line = json.dumps(message).encode() + b"\n"
+        with lock:
+            while line:
+                line = line[os.write(sink, line):]
+
+    return source, write
+
+
+def value_of(result, loop=asyncio.new_event_loop()):
+    return loop.run_until_complete(result) if inspect.isawaitable(result) else result
+
+
+def plain(value):
+    return value.tolist() if hasattr(value, "tolist") else value  # tensors and arrays
+
+
+def number(value):
+    """A score; None where it does not apply. A TypeError for what is no number."""
+    value = plain(value)
+    while isinstance(value, (list, tuple)) and len(value) == 1:
+        value = plain(value[0])
+    if isinstance(value, str):
+        raise TypeError(f"expected a number as score, got the text {value!r}")
+    return None if value is None else float(value)
+
+
+def named(result, main, whole="score"):
+    """Scores by name: of a number, or of a dict whose `whole` is the main one. Entries that are no numbers are left out."""
+    result = result if isinstance(result, dict) else {whole: result}
+    scores = {main: number(result[whole])}
+    for name in result.keys() - {whole}:
+        with contextlib.suppress(TypeError, ValueError):
+            scores[name] = number(result[name])
+    return scores
+
+
+def load(file, name):
+    if not os.path.isfile(file):
+        sys.exit(f"qrl_reward: expected a Python file, got {file!r}, which is not in {os.getcwd()}")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    spec = importlib.util.spec_from_file_location("reward_of_user", file)
+    module = sys.modules["reward_of_user"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    known = ", ".join(key for key, value in vars(module).items() if inspect.isfunction(value))
+    if not callable(getattr(module, name, None)):
+        sys.exit(f"qrl_reward: expected a function {name!r} in {file}, which has {known or 'none'}")
+    return getattr(module, name)
+
+
+def probes(hello):
+    """The first row, and two answers to it: nothing, and its ground truth."""
+    first = hello["first"] or {"prompt": "", "ground_truth": "", "data_source": "", "row": {}}
+    gold = first["ground_truth"] if isinstance(first["ground_truth"], str) else json.dumps(first["ground_truth"])
+    return first, [{"response": text, "stop": "eos", "response_tokens": len(text)} for text in ("", gold)]
+
+
+def find_weights(judge, hello, main):
+    """The names that a function gives: `main` has weight 1, the others 0. It may fail on one of the two probes."""
+    row, samples = probes(hello)
+    found, failure = set(), None
+    for sample in samples:
+        try:
+            found |= set(judge(row, [sample])[0])
+        except Exception as error:
+            failure = error
+            traceback.print_exc()
+    if not found:
+        raise failure
+    return {main: 1, **dict.fromkeys(sorted(found - {main}), 0)}
+
+
+def each(score):  # a judge of several responses
+    return lambda row, samples: [score(row, sample) for sample in samples]
+
+
+def verl(hello, file, name="compute_score"):
+    function = load(file, name)
+    judge = each(lambda row, sample: named(value_of(function(
+        data_source=row["data_source"], solution_str=sample["response"], ground_truth=row["ground_truth"],
+        extra_info=dict(row["row"].get("extra_info") or {}))), "score"))
+    return judge, find_weights(judge, hello, "score"), {"fields": ["row"]}
+
+
+def trl(hello, file, names):
+    functions = {name: load(file, name) for name in names.split(",")}
+    first, samples = probes(hello)
+
+    def ask(name, row, samples, is_chat):
+        columns = {"ground_truth": row["ground_truth"], "data_source": row["data_source"], **row["row"]}
+        prompt, texts = columns.pop("prompt", None), [sample["response"] for sample in samples]
+        if not isinstance(prompt, list):
+            prompt = [{"role": "user", "content": row["prompt"]}] if is_chat else row["prompt"]
+        arguments = {key: [value] * len(texts) for key, value in columns.items()} | {
+                      "prompts": [prompt] * len(texts), "trainer_state": None,
+                      "completions": [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts,
+                      "completion_ids": [sample.get("tokens", []) for sample in samples],
+                      "log_extra": lambda *_: None, "log_metric": lambda *_: None}
+        parameters = inspect.signature(functions[name]).parameters
+        if not any(one.kind == one.VAR_KEYWORD for one in parameters.values()):
+            arguments = {key: value for key, value in arguments.items() if key in parameters}
+        scores = [number(score) for score in plain(value_of(functions[name](**arguments)))]
+        if len(scores) != len(texts):
+            raise ValueError(f"expected {len(texts)} scores of {name}, got {len(scores)}")
+        return scores
+
+    def style(name):
+        """Whether completions are messages: as the data's prompts are, else as the first call goes through."""
+        if isinstance(first["row"].get("prompt"), list):
+            return True
+        try:
+            return ask(name, first, samples, False) is None
+        except (TypeError, KeyError, IndexError, AttributeError):
+            return ask(name, first, samples, True) is not None
+
+    chats = {name: style(name) for name in functions}
+
+    def judge(row, samples):
+        columns = {name: ask(name, row, samples, is_chat) for name, is_chat in chats.items()}
+        return [{name: scores[i] for name, scores in columns.items()} for i in range(len(samples))]
+
+    fields = {"row", *("tokens" for one in functions.values() if "completion_ids" in inspect.signature(one).parameters)}
+    return judge, dict.fromkeys(functions, 1), {"fields": sorted(fields), "rows": "group"}
+
+
+def openrlhf(hello, file):
+    function = load(file, "reward_func")
+
+    def judge(row, samples):
+        prompts, labels = [row["prompt"]] * len(samples), [row["ground_truth"]] * len(samples)
+        result = value_of(function([row["prompt"] + sample["response"] for sample in samples], prompts, labels))
+        result = result if isinstance(result, dict) else {"rewards": result}
+        columns = {"rewards": result["rewards"], "score": result.get("scores"), **(result.get("extra_logs") or {})}
+        columns = {name: plain(values) for name, values in columns.items() if values is not None}
+        lists = {name: values if isinstance(values, (list, tuple)) else [values] * len(samples) for name, values in columns.items()}
+        return [named({name: values[i] for name, values in lists.items() if len(values) == len(samples)}, "reward", "rewards")
+                for i in range(len(samples))]
+
+    return judge, find_weights(judge, hello, "reward"), {"rows": "group"}
+
+
+def slime(hello, file, name):
+    function, unset = load(file, name), type("Args", (), {"__getattr__": lambda *_: None})()
+    judge = each(lambda row, sample: named(value_of(function(unset, types.SimpleNamespace(
+        prompt=row["prompt"], response=sample["response"], label=row["ground_truth"], metadata=row["row"],
+        response_length=sample["response_tokens"], status="truncated" if sample["stop"] == "length" else "completed"))), "score"))
+    return judge, find_weights(judge, hello, "score"), {"fields": ["row"]}
+
+
+def http(_, url, tries=4):
+    def score(row, sample):
+        prompt, response, label = row["prompt"], sample["response"], row["ground_truth"]
+        body = json.dumps({"query": [prompt + response], "prompts": [prompt], "labels": [label],
+                           "prompt": prompt, "response": response, "label": label}).encode()
+        for left in reversed(range(tries)):
+            with contextlib.suppress(*([OSError] if left else [])):
+                with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})) as answer:
+                    result = json.load(answer)
+                break
+            time.sleep(2.0 ** -left)
+        main = next((name for name in ("rewards", "reward", "score") if name in result), "score") if isinstance(result, dict) else ""
+        return {"score": number(result[main] if main else result)}
+
+    return each(score), {"score": 1}, {"threads": 32}
+
+
+def talk(source, write, judge, weights, threads=1, **ready):
+    """Answers rows until their end. A score that was not there at the start is dropped, one that is missing is null."""
+    warned = set()
+    write({"ready": {"protocol": 1, "scores": weights, **ready}})
+
+    def answer_of(scores):
+        if "scores" in scores:
+            return scores
+        for name in scores.keys() - weights.keys() - warned:
+            warned.add(name)
+            print(f"qrl_reward: the score {name!r} was not there at the start and is dropped", file=sys.stderr)
+        return {"scores": {name: scores.get(name) for name in weights}}
+
+    def answer(message):
+        message.setdefault("row", {})
+        try:
+            answers = [answer_of(scores) for scores in judge(message, message.get("samples") or [message])]
+            write({"id": message["id"], **({"answers": answers} if "samples" in message else answers[0])})
+        except MemoryError:
+            os._exit(1)  # as a program that the system ended: a fresh one has memory again
+        except Exception as error:
+            traceback.print_exc()
+            write({"id": message["id"], "error": f"{type(error).__name__}: {error}"})
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for line in source:
+            pool.submit(answer, json.loads(line)) if threads > 1 else answer(json.loads(line))
+
+
+def serve(function, scores):
+    """Judges by function(row) -> {name: number or None}, or an answer of the protocol. `scores` has the names and weights."""
+    source, write = open_channel()
+    source.readline()  # hello
+    talk(source, write, each(lambda row, sample: function({**row, **sample})), scores, fields=["row"])
+
+
+def main():
+    adapters = {"verl": verl, "trl": trl, "openrlhf": openrlhf, "slime": slime, "http": http}
+    kind, _, rest = (sys.argv[1] if len(sys.argv) == 2 else "").partition(":")
+    if kind not in adapters or not rest:
+        sys.exit(f"{__doc__}\nqrl_reward: expected one argument that begins with {', '.join(f'{name}:' for name in adapters)}")
+    source, write = open_channel()
+    hello = json.loads(source.readline())["hello"]
+    judge, weights, ready = adapters[kind](hello, *([rest] if kind == "http" else rest.split(":")))
+    talk(source, write, judge, weights, **ready)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+// check reward: what a recipe's verifier makes of a few responses, how fast, and whether it is the same a second time.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "commands.h"
+#include "data/jsonl.h"
+#include "judged_rows.h"
+#include "rollout/rollout.h"
+#include "tasks/command/verifier.h"
+#include "train/prompts.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+constexpr std::size_t kPrompts = 64;
+constexpr std::size_t kNoise_bytes = 2048;
+constexpr std::size_t kShownRows = 20;
+
+struct CheckRewardArguments {
+  RecipeArguments recipe;
+  std::string file;
+};
+
+/// Responses to judge, those of a question side by side.
+struct Rows {
+  struct Row {
+    std::string response;
+    std::string kind;  ///< "ground truth", "nothing", "noise", or "response" of a file
+    std::string where;
+    std::shared_ptr<const types::Gold> gold;
+    std::int64_t group = 0;
+  };
+  std::vector<Row> all;
+};
+
+std::string noise(std::size_t prompt) {
+  base::RandomStream random(0, base::RandomPurpose::test, prompt);
+  std::string text;
+  while (text.size() < kNoise_bytes) text += static_cast<char>(' ' + random.below(95));
+  return text;
+}
+
+/// Training rows of the recipe, each answered three times.
+Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
+  const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
+  const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
+  Rows rows;
+  for (std::size_t i = 0; i < std::min(kPrompts, set.prompts.size()); ++i) {
+    const types::Prompt& prompt = set.prompts[i];
+    const auto group = static_cast<std::int64_t>(i);
+    const std::string where = "training row " + std::to_string(i + 1);
+    rows.all.push_back({prompt.ground_truth, "ground truth", where, prompt.gold, group});
+    rows.all.push_back({"", "nothing", where, prompt.gold, group});
+    rows.all.push_back({noise(i), "noise", where, prompt.gold, group});
+  }
+  return rows;
+}
+
+Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const tasks::Verifier& verifier) {
+  std::ifstream in(file, std::ios::binary);
+  QRL_REQUIRE(in.is_open() && !std::filesystem::is_directory(file), file, "a JSONL file", "none that can be read");
+  const RowForm form{nullptr, recipe.data.ground_truth_key, true};
+  Rows rows;
+  data::JsonLines lines(in, file, data::LoneSurrogate::replaced);
+  while (const auto json = lines.next()) {
+    const JudgedRow row = read_judged_row(*json, form, lines.where());
+    tasks::check_recipe_gold(verifier, recipe, row.question(), lines.where());
+    rows.all.push_back({row.response, "response", lines.where(), verifier.prepare(row.question()), lines.line()});
+  }
+  verifier.finish_checks();
+  QRL_REQUIRE(!rows.all.empty(), file, "one row or more", "none");
+  return rows;
+}
+
+struct Judged {
+  std::vector<tasks::Verdict> verdicts;  ///< in the order of the rows
+  tasks::JudgeReport report;
+};
+
+/// Groups in their order, or the last first.
+Judged judge(const Rows& rows, const tasks::Verifier& verifier, bool backwards) {
+  std::vector<std::size_t> order(rows.all.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (backwards) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return rows.all[a].group > rows.all[b].group; });
+  }
+  std::vector<tasks::Sample> samples;
+  for (const std::size_t i : order) {
+    const Rows::Row& row = rows.all[i];
+    samples.push_back({row.response, row.gold.get(), row.group});
+  }
+  (void)verifier.take_report();
+  const double begin_s = base::now_s();
+  std::vector<tasks::Verdict> verdicts = verifier.judge(samples);
+  Judged judged;
+  judged.report = verifier.take_report().value_or(
+      tasks::JudgeReport{.num_rows = std::ssize(samples), .seconds = base::now_s() - begin_s});
+  judged.verdicts.resize(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) judged.verdicts[order[i]] = std::move(verdicts[i]);
+  return judged;
+}
+
+bool is_same(const tasks::Verdict& a, const tasks::Verdict& b) {
+  return a.outcome == b.outcome && a.verifier_error == b.verifier_error && a.extracted == b.extracted &&
+         std::equal(a.scores.begin(), a.scores.end(), b.scores.begin(), b.scores.end(),
+                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+std::string shown(const tasks::Verdict& verdict, const std::vector<std::string>& names) {
+  if (verdict.verifier_error)
+    return std::string(verdict.reason) + (verdict.detail.empty() ? "" : " (" + base::quoted(verdict.detail) + ")");
+  std::string text;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    char figure[32];
+    std::snprintf(figure, sizeof figure, " %.6g", verdict.scores[k]);
+    if (!std::isnan(verdict.scores[k])) text += (text.empty() ? "" : ", ") + names[k] + figure;
+  }
+  return text;
+}
+
+/// A line for each kind of response: how many are correct, and the mean of the weighted sums.
+void print_kinds(const Rows& rows, const Judged& judged, std::span<const double> weights) {
+  struct Kind {
+    std::int64_t rows = 0, correct = 0, errors = 0;
+    double sum = 0;
+  };
+  std::vector<std::pair<std::string, Kind>> kinds;
+  for (std::size_t i = 0; i < rows.all.size(); ++i) {
+    auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == rows.all[i].kind; });
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), {rows.all[i].kind, {}});
+    Kind& kind = found->second;
+    const tasks::Verdict& verdict = judged.verdicts[i];
+    ++kind.rows;
+    kind.correct += verdict.outcome == reward::Outcome::correct ? 1 : 0;
+    kind.errors += verdict.verifier_error ? 1 : 0;
+    if (!verdict.verifier_error) kind.sum += rollout::weighted_sum(verdict.scores, weights);
+  }
+  std::printf("  %-14s %6s %8s %7s %10s\n", "response", "rows", "correct", "errors", "mean score");
+  for (const auto& [name, kind] : kinds) {
+    const double mean = kind.sum / static_cast<double>(std::max<std::int64_t>(kind.rows - kind.errors, 1));
+    std::printf("  %-14s %6lld %8lld %7lld %10.4g\n", name.c_str(), static_cast<long long>(kind.rows),
+                static_cast<long long>(kind.correct), static_cast<long long>(kind.errors), mean);
+  }
+}
+
+void print_speed(const tasks::JudgeReport& report) {
+  const double rows_per_s = static_cast<double>(report.num_rows) / std::max(report.seconds, 1e-9);
+  std::printf("  %lld rows judged, %.0f rows/s", static_cast<long long>(report.num_rows), rows_per_s);
+  if (!report.row_ms.empty()) {
+    std::vector<double> ms = report.row_ms;
+    std::sort(ms.begin(), ms.end());
+    const auto at = [&](double share) {
+      return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))];
+    };
+    std::printf(", %.3g ms a row (p50), %.3g ms (p99)", at(0.5), at(0.99));
+  }
+  std::printf("\n");
+}
+
+/// The error of rows that got other scores the second time, or of too many that could not be judged.
+void require_same(const Rows& rows, const Judged& first, const Judged& second, const std::vector<std::string>& names,
+                  const config::RewardRecipe& recipe) {
+  std::string lines, errors;
+  std::size_t num_different = 0, num_errors = 0;
+  for (std::size_t i = 0; i < rows.all.size(); ++i) {
+    const std::string row = "\n  " + rows.all[i].where + ", " + rows.all[i].kind + ": ";
+    const tasks::Verdict &a = first.verdicts[i], &b = second.verdicts[i];
+    if (!is_same(a, b) && ++num_different <= kShownRows) lines += row + shown(a, names) + "; then " + shown(b, names);
+    if (a.verifier_error && ++num_errors <= kShownRows) errors += row + shown(a, names);
+  }
+  QRL_REQUIRE(num_different == 0, "reward", "the same scores in another order and with another number of workers",
+              std::to_string(num_different) + " of " + std::to_string(rows.all.size()) + " rows with others:" + lines);
+  const auto most = recipe.max_error_fraction * static_cast<double>(rows.all.size());
+  QRL_REQUIRE(static_cast<double>(num_errors) <= most, "reward",
+              "errors in at most reward.max_error_fraction of the rows",
+              std::to_string(num_errors) + " of " + std::to_string(rows.all.size()) + ":" + errors);
+  if (num_errors > 0) std::printf("  errors:%s\n", errors.c_str());
+}
+
+void check_reward(const CheckRewardArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "qrl-train check reward");
+  config::Recipe recipe = arguments.recipe.load(arguments.file.empty()).recipe;
+  const auto verifier = tasks::make_verifier(recipe);
+  // Of each verifier its own: it is told of the rows before it starts.
+  const auto rows_for = [&](const tasks::Verifier& one) {
+    return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);
+  };
+  const Rows rows = rows_for(*verifier);
+  const Judged first = judge(rows, *verifier, false);
+  const std::vector<std::string>& names = verifier->score_names();
+  const std::vector<double> weights = verifier->score_weights(recipe.reward);
+  std::printf("%s: reward.verifier %s, scores", arguments.recipe.file.c_str(), recipe.reward.verifier.c_str());
+  for (std::size_t k = 0; k < names.size(); ++k)
+    std::printf("%s %s (weight %g)", k == 0 ? "" : ",", names[k].c_str(), weights[k]);
+  std::printf("\n");
+  print_kinds(rows, first, weights);
+  print_speed(first.report);
+  std::fflush(stdout);
+  recipe.reward.workers = tasks::num_workers(recipe.reward) == 1 ? 2 : 1;
+  const auto other = tasks::make_verifier(recipe);
+  require_same(rows, first, judge(rows_for(*other), *other, true), names, recipe.reward);
+  std::printf("  the same scores in another order and with another number of workers\n");
+}
+
+}  // namespace
+
+void add_check_reward(CLI::App& check, Action& action) {
+  auto arguments = std::make_shared<CheckRewardArguments>();
+  CLI::App* command = check.add_subcommand(
+      "reward", "judge 64 training rows of a recipe, each answered by its ground truth, nothing and noise, twice");
+  add_recipe_arguments(*command, arguments->recipe);
+  command
+      ->add_option("--file", arguments->file,
+                   "JSONL with response and ground_truth to judge instead (as qrl-train judge)")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { check_reward(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,91 @@
+#include "judged_rows.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "data/jsonl.h"
+
+namespace qrl::app {
+
+namespace {
+
+constexpr const char* kGroundTruth = "ground_truth";
+
+/// For a row that lacks a field: which it has.
+std::string names_of_fields(const nlohmann::json& row) {
+  constexpr std::size_t kMaxNamed = 12;
+  std::string names;
+  std::size_t num_named = 0;
+  for (const auto& [name, value] : row.items()) {
+    if (++num_named > kMaxNamed) return "none; among its fields are " + names;
+    names += (names.empty() ? "" : ", ") + base::quoted(name);
+  }
+  return names.empty() ? "no field at all" : "none; its fields are " + names;
+}
+
+/// A field of a row as text, or one of nested objects ("a.b"): null is empty, and so is a number whose digits are lost
+/// (a gold answer that cannot be judged by); other values are as JSON writes them (a list of numbers).
+std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
+                  const char* what_to_do = "") {
+  const nlohmann::json* value = data::find_field(row, name);
+  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), names_of_fields(row), what_to_do);
+  if (value->is_null()) return "";
+  if (value->is_string()) return value->get<std::string>();
+  if (!value->is_number()) return value->dump();
+  try {
+    return data::gold_text(*value, name, where);
+  } catch (const base::Error&) {
+    return "";
+  }
+}
+
+/// A text field that may be missing.
+std::string text_of(const nlohmann::json& row, const char* name) {
+  const auto found = row.find(name);
+  return found == row.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+}  // namespace
+
+JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const std::string& where) {
+  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
+  JudgedRow out;
+  out.response = field(row, "response", where);
+  if (form.whole) {
+    out.prompt = text_of(row, "prompt");
+    out.data_source = text_of(row, "data_source");
+    out.json = row.dump();
+  }
+  const bool has_own = form.verifier != nullptr && !form.verifier->ground_truth_fields.empty();
+  if (!has_own || !form.gold_key.empty() || row.contains(kGroundTruth)) {
+    const std::string key = form.gold_key.empty() ? kGroundTruth : form.gold_key;
+    out.ground_truth = field(row, key, where, "--ground-truth-key NAME says which field holds the ground truth");
+    if (form.whole) out.ground_truth_json = data::find_field(row, key)->dump();
+    return out;
+  }
+  nlohmann::json gold;
+  for (const tasks::GroundTruthField& part : form.verifier->ground_truth_fields) {
+    const std::string name(part.name);
+    if (part.is_optional && (!row.contains(name) || row[name].is_null())) continue;
+    const std::string text = field(row, name, where);
+    if (part.is_text) gold[name] = text;
+    else gold[name] = row[name];
+  }
+  out.ground_truth = gold.dump();
+  return out;
+}
+
+std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier) {
+  std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
+  std::vector<tasks::Sample> samples(rows.size());
+  if (!rows.empty()) golds.front() = verifier.prepare(rows.front().question());  // a verifier may start with the first
+  base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
+    for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
+      golds[k] = verifier.prepare(rows[k].question());
+      samples[k] = {rows[k].response, golds[k].get(), static_cast<std::int64_t>(k)};
+    }
+  });
+  return verifier.judge(samples);
+}
+
+}  // namespace qrl::app

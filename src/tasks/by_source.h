@@ -1,0 +1,46 @@
+// Owns the choice of a verifier by a row's data source (reward.by_source).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tasks/verifier.h"
+
+namespace qrl::tasks {
+
+/// Several verifiers as one. Its scores are those of the rules, if there are any, then those of the command.
+class SourceVerifier final : public Verifier {
+ public:
+  explicit SourceVerifier(const config::Recipe& recipe);
+
+  void check_ground_truth(const Question& question, const std::string& where) const override;
+  void finish_checks() const override;
+  std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
+  /// Warns once of data sources of reward.by_source that no row has.
+  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
+  const std::vector<std::string>& score_names() const override;
+  std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
+  bool is_rule() const override { return command_ == kNone; }
+  bool wants_rows() const override;
+  std::optional<JudgeReport> take_report() const override;
+  void log_to(const std::filesystem::path& file) const override;
+  /// As any of them says: answers of one prompt are all of one verifier.
+  bool same_answer(std::string_view one, std::string_view other) const noexcept override;
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::size_t index_of(std::string_view data_source) const;
+  std::size_t num_rule_scores() const;
+  /// The verdict with a score for each of score_names().
+  void widen(Verdict& verdict, std::size_t verifier) const;
+
+  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is reward.verifier's
+  std::map<std::string, std::size_t, std::less<>> of_source_;
+  std::size_t command_ = kNone;  ///< of verifiers_: the one that is no rule
+  mutable std::vector<std::string> names_;
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source
+};
+
+}  // namespace qrl::tasks

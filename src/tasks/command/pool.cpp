@@ -1,0 +1,279 @@
+#include "tasks/command/pool.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace qrl::tasks {
+
+namespace {
+
+constexpr double kPause_s = 0.1;
+constexpr double kPatience_s = 2;
+constexpr std::size_t kShown_bytes = 200;
+
+std::string seconds(double value) { return nlohmann::json(value).dump(); }
+
+/// An object, or null for a text that is none.
+nlohmann::json object_of(std::string_view line) {
+  nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
+  return value.is_object() ? value : nlohmann::json();
+}
+
+/// The objects of a line's parse, with what nlohmann throws of numbers beyond a double.
+nlohmann::json parse_line(std::string_view line) try {
+  return object_of(line);
+} catch (const nlohmann::json::exception&) {
+  return {};
+}
+
+}  // namespace
+
+struct Pool::Work {
+  const PoolJob& job;
+  std::size_t next = 0;  ///< first row that no worker had
+  std::size_t num_open;  ///< rows without an end
+  std::vector<std::uint8_t> deaths;
+
+  bool has_next() const { return next < job.num_rows; }
+  void fail(std::size_t row, RowFault fault) {
+    --num_open;
+    job.fail(row, fault);
+  }
+};
+
+Pool::Pool(PoolSettings settings) : settings_(std::move(settings)) {
+  slots_.resize(static_cast<std::size_t>(settings_.num_workers));
+}
+
+Pool::~Pool() {
+  for (Slot& slot : slots_) {
+    if (slot.worker) slot.worker->process().close_input();
+  }
+  const double end_s = base::now_s() + kPatience_s;
+  const auto all_ended = [&] {
+    return std::all_of(slots_.begin(), slots_.end(),
+                       [](const Slot& slot) { return !slot.worker || slot.worker->process().has_ended(); });
+  };
+  while (!all_ended() && base::now_s() < end_s) {
+    for (Slot& slot : slots_) {
+      if (slot.worker) slot.worker->read_errors();
+    }
+    usleep(2000);
+  }
+  for (Slot& slot : slots_) {
+    if (slot.worker) slot.worker->read_errors();
+    end_worker(slot);
+  }
+}
+
+void Pool::start_worker(Slot& slot) {
+  slot.worker = std::make_unique<Worker>(settings_.program, log_);
+  watchdog_.watch(slot.worker->process().pid());
+  (void)slot.worker->send(settings_.hello);  // a program that does not read it shows by its silence
+}
+
+std::string Pool::end_worker(Slot& slot) {
+  if (!slot.worker) return "";
+  Process& process = slot.worker->process();
+  const pid_t group = process.pid();
+  const bool by_itself = process.has_ended();
+  const std::string end = process.kill();
+  watchdog_.forget(group);
+  slot.worker.reset();
+  return by_itself ? "ended with " + end : "closed its standard output";
+}
+
+void Pool::refuse_start(Slot& slot, const std::string& what) {
+  const std::string errors = slot.worker->last_errors();
+  const std::string end = end_worker(slot);
+  const std::string got = what.empty() ? "a program that " + end : what;
+  base::fail_input(
+      "reward.command", "a line {\"ready\": …} within reward.start_timeout_s = " + seconds(settings_.start_timeout_s),
+      got, errors.empty() ? "it wrote nothing to standard error" : "its last lines on standard error:" + errors);
+}
+
+void Pool::take_ready(Slot& slot, std::string_view line) {
+  // Ordered: the order of the scores is theirs.
+  const nlohmann::ordered_json message = nlohmann::ordered_json::parse(line, nullptr, false);
+  const bool is_ready = message.is_object() && message.contains("ready") && message["ready"].is_object();
+  if (!is_ready) refuse_start(slot, base::quoted(line, kShown_bytes));
+  const nlohmann::ordered_json& ready = message["ready"];
+  const nlohmann::ordered_json protocol = ready.value("protocol", nlohmann::ordered_json(1));
+  if (protocol != 1) refuse_start(slot, "protocol " + protocol.dump() + ", and this program speaks 1");
+  const std::string said = ready.dump();
+  if (ready_.empty()) ready_ = said;
+  if (said != ready_)
+    refuse_start(slot, "another ready line than the first worker's: " + base::quoted(said, kShown_bytes));
+  slot.worker->is_ready = true;
+}
+
+std::string Pool::start() {
+  const PoolJob nothing;
+  Work work{nothing, 0, 0, {}};
+  Slot& slot = slots_.front();
+  if (!slot.worker) start_worker(slot);
+  while (!slot.worker->is_ready) wait(work);
+  return ready_;
+}
+
+void Pool::start_workers(Work& work) {
+  auto num_live = static_cast<std::size_t>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.worker != nullptr; }));
+  for (Slot& slot : slots_) {
+    const bool is_needed = !slot.again.empty() || (work.has_next() && num_live < work.num_open);
+    if (slot.worker || !is_needed) continue;
+    start_worker(slot);
+    ++num_live;
+  }
+}
+
+void Pool::run(const PoolJob& job) {
+  Work work{job, 0, job.num_rows, std::vector<std::uint8_t>(job.num_rows, 0)};
+  try {
+    while (work.num_open > 0) {
+      start_workers(work);
+      for (Slot& slot : slots_) give_rows(slot, work);
+      if (work.num_open > 0) wait(work);
+      if (job.pause) job.pause();
+    }
+  } catch (...) {
+    for (Slot& slot : slots_) {
+      slot.again.clear();
+      if (slot.worker && !slot.worker->held.empty()) end_worker(slot);
+    }
+    throw;
+  }
+}
+
+void Pool::give_rows(Slot& slot, Work& work) {
+  while (slot.worker && slot.worker->is_ready) {
+    std::vector<HeldRow>& held = slot.worker->held;
+    const auto is_suspect = [&](std::size_t row) { return work.deaths[row] > 0; };
+    if (slot.again.empty() && !work.has_next()) return;
+    const std::size_t row = slot.again.empty() ? work.next : slot.again.back();
+    const bool alone = is_suspect(row) || (!held.empty() && is_suspect(held.front().row));
+    if (static_cast<std::int64_t>(held.size()) >= (alone ? 1 : settings_.in_flight)) return;
+    if (slot.again.empty()) ++work.next;
+    else slot.again.pop_back();
+    held.push_back({row, next_id_++, base::now_s()});
+    std::string line;
+    work.job.write(row, held.back().id, line);
+    if (!slot.worker->send(line)) died(slot, work);
+  }
+}
+
+void Pool::wait(Work& work) {
+  std::vector<pollfd> files;
+  double deadline_s = std::numeric_limits<double>::infinity();
+  for (Slot& slot : slots_) {
+    if (!slot.worker) continue;
+    Worker& worker = *slot.worker;
+    files.push_back({worker.process().output(), POLLIN, 0});
+    files.push_back({worker.process().errors(), POLLIN, 0});
+    if (worker.has_unsent()) files.push_back({worker.process().input(), POLLOUT, 0});
+    if (!worker.is_ready) deadline_s = std::min(deadline_s, worker.started_s + settings_.start_timeout_s);
+    for (const HeldRow& row : worker.held) deadline_s = std::min(deadline_s, row.since_s + settings_.timeout_s);
+  }
+  const double most_s = work.job.pause ? kPause_s : 1;
+  const double left_s = std::clamp(deadline_s - base::now_s(), 0.0, most_s);
+  (void)::poll(files.data(), files.size(), static_cast<int>(std::ceil(left_s * 1000)));
+  for (Slot& slot : slots_) attend(slot, work);
+}
+
+void Pool::attend(Slot& slot, Work& work) {
+  if (!slot.worker) return;
+  slot.worker->read_errors();
+  const Worker::Input input = slot.worker->read();
+  take_lines(slot, work);
+  if (!slot.worker) return;
+  if (input == Worker::Input::too_long) return break_protocol(slot, work, "a line above 64 MiB");
+  if (input == Worker::Input::ended || !slot.worker->flush()) return died(slot, work);
+  check_deadlines(slot, work);
+}
+
+void Pool::take_lines(Slot& slot, Work& work) {
+  while (slot.worker) {
+    Worker& worker = *slot.worker;
+    const auto line = worker.next_line();
+    if (!line) return;
+    if (!worker.is_ready) {
+      take_ready(slot, *line);
+      continue;
+    }
+    if (line->size() > kMaxCommandLine_bytes) return break_protocol(slot, work, "a line above 64 MiB");
+    const nlohmann::json answer = parse_line(*line);
+    const auto id = answer.find("id");
+    const auto row = std::find_if(worker.held.begin(), worker.held.end(), [&](const HeldRow& held) {
+      return !answer.is_null() && id != answer.end() && *id == held.id;
+    });
+    if (row == worker.held.end())
+      return break_protocol(slot, work, "no answer to a row that it has: " + base::quoted(*line, kShown_bytes));
+    if (!work.job.accept(row->row, answer))
+      return break_protocol(slot, work,
+                            "an answer that the protocol does not allow: " + base::quoted(*line, kShown_bytes));
+    row_ms_.push_back((base::now_s() - row->since_s) * 1000);
+    worker.held.erase(row);
+    --work.num_open;
+    give_rows(slot, work);
+  }
+}
+
+void Pool::check_deadlines(Slot& slot, Work& work) {
+  Worker& worker = *slot.worker;
+  const double now_s = base::now_s();
+  if (!worker.is_ready) {
+    if (now_s - worker.started_s > settings_.start_timeout_s) refuse_start(slot, "none");
+    return;
+  }
+  const auto is_late = [&](const HeldRow& row) { return now_s - row.since_s > settings_.timeout_s; };
+  if (std::none_of(worker.held.begin(), worker.held.end(), is_late)) return;
+  last_errors_ = worker.last_errors();
+  const std::vector<HeldRow> held = std::move(worker.held);
+  end_worker(slot);
+  ++num_restarts_;
+  for (auto row = held.rbegin(); row != held.rend(); ++row) {
+    if (!is_late(*row)) slot.again.push_back(row->row);
+  }
+  for (const HeldRow& row : held) {
+    if (is_late(row)) work.fail(row.row, RowFault::timeout);
+  }
+}
+
+void Pool::died(Slot& slot, Work& work) {
+  // The end of its standard output comes a moment before its own.
+  for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
+  if (!slot.worker->is_ready) refuse_start(slot, "");
+  last_errors_ = slot.worker->last_errors();
+  const std::vector<HeldRow> held = std::move(slot.worker->held);
+  base::log_to_file("reward.command: a worker " + end_worker(slot) + last_errors_);
+  ++num_restarts_;
+  std::vector<std::size_t> crashed;
+  for (auto row = held.rbegin(); row != held.rend(); ++row) {
+    if (++work.deaths[row->row] >= 2) crashed.push_back(row->row);
+    else slot.again.push_back(row->row);
+  }
+  for (const std::size_t row : crashed) work.fail(row, RowFault::crashed);
+}
+
+void Pool::break_protocol(Slot& slot, Work& work, const std::string& what) {
+  last_errors_ = slot.worker->last_errors();
+  const std::vector<HeldRow> held = std::move(slot.worker->held);
+  base::log_warning("reward.command wrote " + what);
+  end_worker(slot);
+  ++num_restarts_;
+  for (const HeldRow& row : held) work.fail(row.row, RowFault::protocol);
+}
+
+}  // namespace qrl::tasks

@@ -1,0 +1,196 @@
+#include "tasks/command/protocol.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/key_types.h"
+
+namespace qrl::tasks {
+
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr const char* kWhere = "reward.command";
+constexpr std::size_t kMaxScores = 64;
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::correct:
+      return "correct";
+    case Outcome::wrong:
+      return "wrong";
+    case Outcome::no_answer:
+      break;
+  }
+  return "no_answer";
+}
+
+bool read_flag(const ordered_json& ready, const char* name) {
+  const auto found = ready.find(name);
+  if (found == ready.end()) return false;
+  QRL_REQUIRE(found->is_boolean(), kWhere, std::string("true or false as ") + name + " of the ready line",
+              found->dump());
+  return found->get<bool>();
+}
+
+void add_score(const std::string& name, const ordered_json& weight, CommandReady& out) {
+  QRL_REQUIRE(config::is_map_name(name), kWhere,
+              "names of scores of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
+  QRL_REQUIRE(std::find(out.scores.begin(), out.scores.end(), name) == out.scores.end(), kWhere,
+              "each score once in the ready line", base::quoted(name) + " twice");
+  QRL_REQUIRE(weight.is_number(), kWhere, "a number as the weight of " + base::quoted(name), weight.dump());
+  out.scores.push_back(name);
+  out.weights.push_back(weight.get<double>());
+}
+
+/// A score: a number, true or false, or null where it does not apply; nothing for anything else.
+std::optional<double> read_score(const json& value) {
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (value.is_boolean()) return value.get<bool>() ? 1.0 : 0.0;
+  if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
+  return value.get<double>();
+}
+
+bool read_scores(const json& answer, const CommandReady& ready, std::vector<double>& scores) {
+  scores.assign(ready.scores.size(), std::numeric_limits<double>::quiet_NaN());
+  const auto put = [&](std::size_t k, const json& value) {
+    const std::optional<double> score = read_score(value);
+    if (score) scores[k] = *score;
+    return score.has_value();
+  };
+  const auto one = answer.find("score"), several = answer.find("scores");
+  if (one != answer.end()) return several == answer.end() && ready.scores.size() == 1 && put(0, *one);
+  if (several == answer.end() || !several->is_object()) return false;
+  for (const auto& [name, value] : several->items()) {
+    const auto known = std::find(ready.scores.begin(), ready.scores.end(), name);
+    if (known == ready.scores.end()) return false;
+    if (!put(static_cast<std::size_t>(known - ready.scores.begin()), value)) return false;
+  }
+  return true;
+}
+
+std::optional<Outcome> read_outcome(const json& answer, const std::vector<double>& scores, double correct_at) {
+  const auto found = answer.find("outcome");
+  if (found == answer.end() || found->is_null())
+    return scores.front() >= correct_at ? Outcome::correct : Outcome::wrong;
+  for (const Outcome outcome : {Outcome::correct, Outcome::wrong, Outcome::no_answer}) {
+    if (*found == name_of(outcome)) return outcome;
+  }
+  return std::nullopt;
+}
+
+/// A text or null; nothing for anything else.
+std::optional<std::string> read_text(const json& answer, const char* name) {
+  const auto found = answer.find(name);
+  if (found == answer.end() || found->is_null()) return std::string();
+  if (!found->is_string()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+Verdict failed(std::string detail) {
+  Verdict verdict{Outcome::no_answer, "error", true};
+  verdict.detail = std::move(detail);
+  return verdict;
+}
+
+}  // namespace
+
+CommandReady read_ready(const std::string& text) {
+  const ordered_json ready = ordered_json::parse(text);
+  CommandReady out;
+  const ordered_json scores = ready.value("scores", ordered_json());
+  if (scores.is_array()) {
+    for (const ordered_json& name : scores) {
+      QRL_REQUIRE(name.is_string(), kWhere, "names in scores of the ready line", name.dump());
+      add_score(name.get<std::string>(), 1, out);
+    }
+  } else if (scores.is_object()) {
+    for (const auto& [name, weight] : scores.items()) add_score(name, weight, out);
+  }
+  QRL_REQUIRE(!out.scores.empty() && out.scores.size() <= kMaxScores, kWhere,
+              "scores of the ready line: a list of 1 to 64 names, or an object of names and weights",
+              base::quoted(scores.dump(), 200));
+  const ordered_json fields = ready.value("fields", ordered_json::array());
+  QRL_REQUIRE(fields.is_array(), kWhere, "a list as fields of the ready line", fields.dump());
+  for (const ordered_json& field : fields) {
+    QRL_REQUIRE(field == "row" || field == "tokens", kWhere, "row or tokens in fields of the ready line",
+                fields.dump());
+    (field == "row" ? out.wants_row : out.wants_tokens) = true;
+  }
+  out.checks_gold = read_flag(ready, "checks_gold");
+  const ordered_json rows = ready.value("rows", ordered_json("sample"));
+  QRL_REQUIRE(rows == "sample" || rows == "group", kWhere, "sample or group as rows of the ready line", rows.dump());
+  out.takes_groups = rows == "group";
+  return out;
+}
+
+void append_text(std::string_view text, std::string& line) {
+  line += json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string question_fields(const Question& question, bool with_row) {
+  std::string line = "\"prompt\":";
+  append_text(question.prompt, line);
+  line += ",\"ground_truth\":";
+  if (question.ground_truth_json.empty()) append_text(question.ground_truth, line);
+  else line += question.ground_truth_json;
+  line += ",\"data_source\":";
+  append_text(question.data_source, line);
+  if (with_row) line += ",\"row\":" + std::string(question.row.empty() ? "{}" : question.row);
+  return line;
+}
+
+std::string hello_line(std::uint64_t seed, const std::string& run, const Question* first) {
+  std::string line = R"({"hello":{"protocol":1,"task":"reward","seed":)" + std::to_string(seed) + ",\"run\":";
+  append_text(run, line);
+  line += ",\"first\":";
+  line += first == nullptr ? "null" : "{" + question_fields(*first, true) + "}";
+  return line + "}}\n";
+}
+
+void append_response(const Sample& sample, bool with_tokens, const Verdict* before, std::string& line) {
+  line += "\"response\":";
+  append_text(sample.response, line);
+  line += sample.stop == types::StopReason::eos ? R"(,"stop":"eos")" : R"(,"stop":"length")";
+  line += ",\"response_tokens\":" + std::to_string(sample.tokens.size());
+  if (with_tokens) {
+    line += ",\"tokens\":[";
+    for (std::size_t i = 0; i < sample.tokens.size(); ++i)
+      line += (i > 0 ? "," : "") + std::to_string(sample.tokens[i]);
+    line += "]";
+  }
+  if (before == nullptr) return;
+  line += std::string(R"(,"verdict":{"score":)") + (before->outcome == Outcome::correct ? "1" : "0") +
+          R"(,"outcome":")" + name_of(before->outcome) + R"(","reason":)";
+  append_text(before->reason, line);
+  line += ",\"extracted\":";
+  append_text(before->extracted, line);
+  line += "}";
+}
+
+std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, double correct_at) {
+  if (!answer.is_object()) return std::nullopt;
+  if (const auto error = answer.find("error"); error != answer.end())
+    return error->is_string() ? std::optional(failed(error->get<std::string>())) : std::nullopt;
+  Verdict verdict;
+  if (!read_scores(answer, ready, verdict.scores)) return std::nullopt;
+  const auto outcome = read_outcome(answer, verdict.scores, correct_at);
+  const auto reason = read_text(answer, "reason"), extracted = read_text(answer, "extracted");
+  if (!outcome || !reason || !extracted) return std::nullopt;
+  const bool applies =
+      std::any_of(verdict.scores.begin(), verdict.scores.end(), [](double score) { return !std::isnan(score); });
+  if (!applies) return failed("no score applies");
+  verdict.outcome = *outcome;
+  verdict.reason = name_of(*outcome);
+  verdict.detail = *reason;
+  verdict.extracted = reward::shown(*extracted);
+  return verdict;
+}
+
+}  // namespace qrl::tasks

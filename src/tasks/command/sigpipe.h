@@ -1,0 +1,34 @@
+// Owns writing to a pipe whose reader may be gone.
+#pragma once
+
+#include <csignal>
+#include <ctime>
+
+namespace qrl::tasks {
+
+/// While one lives, a write of this thread to a pipe without a reader fails instead of ending the process; the rest of
+/// the process keeps what it does about SIGPIPE.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec at_once{0, 0};
+    if (!was_pending_) (void)sigtimedwait(&set_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t set_{}, before_{};
+  bool was_pending_ = false;
+};
+
+}  // namespace qrl::tasks

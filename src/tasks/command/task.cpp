@@ -1,0 +1,20 @@
+// A command as verifier: its word. Its keys stand in config/reward_keys, since texts and maps are among them.
+#include "tasks/task.h"
+
+#include "tasks/command/verifier.h"
+
+namespace qrl::tasks {
+
+namespace {
+
+std::unique_ptr<Verifier> make(const config::Recipe& recipe) {
+  const std::string& after = recipe.reward.after;
+  return std::make_unique<CommandVerifier>(recipe, after.empty() ? nullptr : make_verifier_of(recipe, after));
+}
+
+}  // namespace
+
+extern const Task command_task;
+const Task command_task{{}, {{.word = "command", .what = "a program of your own"}, make, "what a program judges", {}}};
+
+}  // namespace qrl::tasks

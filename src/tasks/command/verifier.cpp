@@ -1,0 +1,361 @@
+#include "tasks/command/verifier.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "tasks/command/pool.h"
+#include "tasks/command/protocol.h"
+#include "tasks/command/python_path.h"
+
+namespace qrl::tasks {
+
+namespace {
+
+constexpr const char* kWhere = "reward.command";
+constexpr std::int64_t kFirstResponses = 16;
+constexpr std::size_t kShownGolds = 20;
+
+struct CommandGold final : types::Gold {
+  std::string fields;  ///< of the question, as every row of it has them
+  std::shared_ptr<const types::Gold> after;
+};
+
+/// What a recipe says of the program. Throws an input error when it is not there.
+PoolSettings settings_of(const config::Recipe& recipe) {
+  const config::RewardRecipe& reward = recipe.reward;
+  PoolSettings settings;
+  settings.program.argv = reward.command;
+  settings.program.argv.front() = find_program(reward.command.front(), reward.folder);
+  settings.program.folder = reward.folder;
+  settings.program.environment = environment_with_python_path();
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  settings.program.memory_bytes = reward.memory_mb.value_or(0) * kMiB;
+  settings.num_workers = num_workers(reward);
+  settings.in_flight = reward.in_flight;
+  settings.timeout_s = reward.timeout_s;
+  settings.start_timeout_s = reward.start_timeout_s;
+  return settings;
+}
+
+const char* reason_of(RowFault fault) {
+  switch (fault) {
+    case RowFault::timeout:
+      return "timeout";
+    case RowFault::crashed:
+      return "crashed";
+    case RowFault::protocol:
+      break;
+  }
+  return "protocol";
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+std::int64_t num_workers(const config::RewardRecipe& recipe) {
+  return recipe.workers > 0 ? recipe.workers : std::max(1, base::num_threads() / 2);
+}
+
+/// The command at work; its calls are made under one lock.
+class CommandVerifier::Session {
+ public:
+  Session(const config::Recipe& recipe, std::unique_ptr<Verifier> after)
+      : reward_(recipe.reward),
+        seed_(recipe.trainer.seed),
+        run_(recipe.trainer.default_local_dir),
+        settings_(settings_of(recipe)),
+        after_(std::move(after)) {}
+
+  const CommandReady& start(const Question* first) {
+    if (pool_) return ready_;
+    settings_.hello = hello_line(seed_, run_, first);
+    auto pool = std::make_unique<Pool>(settings_);
+    if (!log_file_.empty()) pool->log_to(log_file_);
+    ready_ = read_ready(pool->start());
+    is_group_ = reward_.rows ? *reward_.rows == config::RewardRows::group : ready_.takes_groups;
+    QRL_REQUIRE(!is_group_ || reward_.in_flight == 1, "reward.in_flight", "1, since the program asks for whole groups",
+                std::to_string(reward_.in_flight), "delete it");
+    require_weights();
+    pool_ = std::move(pool);
+    return ready_;
+  }
+
+  std::vector<double> weights() const {
+    std::vector<double> all = ready_.weights;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const auto given = reward_.weights.find(ready_.scores[k]);
+      if (given != reward_.weights.end()) all[k] = given->second;
+    }
+    return all;
+  }
+
+  void add_gold(const Question& question, const std::string& where) {
+    golds_.emplace_back(question_fields(question, ready_.wants_row), where);
+  }
+  void check_golds();
+  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion);
+
+  std::mutex lock;
+  const config::RewardRecipe& reward() const { return reward_; }
+  Verifier* after() const { return after_.get(); }
+  JudgeReport report;
+
+  void log_to(const std::filesystem::path& file) {
+    log_file_ = file;
+    if (pool_) pool_->log_to(file);
+  }
+  void collect() {
+    if (!pool_) return;
+    report.row_ms = pool_->take_row_ms();
+    report.num_restarts = pool_->take_restarts();
+  }
+
+ private:
+  struct Batch;
+  void require_weights() const;
+  void put(Batch& batch, std::size_t sample, Verdict verdict);
+  void check_errors(const Batch& batch);
+  Verdict without_scores(Verdict verdict) const;
+
+  const config::RewardRecipe reward_;
+  std::uint64_t seed_;
+  std::string run_;
+  PoolSettings settings_;
+  std::unique_ptr<Verifier> after_;
+  std::filesystem::path log_file_;
+  std::unique_ptr<Pool> pool_;
+  CommandReady ready_;
+  bool is_group_ = false;
+  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and place, not checked yet
+  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< of the first responses
+};
+
+/// A batch with its rows, which are samples or groups of them.
+struct CommandVerifier::Session::Batch {
+  std::span<const Sample> samples;
+  const Occasion& occasion;
+  std::vector<Verdict> verdicts;
+  std::vector<std::size_t> rows;  ///< first sample of each row, then the number of samples
+  std::int64_t num_errors = 0;
+};
+
+void CommandVerifier::Session::require_weights() const {
+  for (const auto& [name, weight] : reward_.weights) {
+    QRL_REQUIRE(std::find(ready_.scores.begin(), ready_.scores.end(), name) != ready_.scores.end(), "reward.weights",
+                "names among the command's scores: " + listed(ready_.scores), name);
+  }
+  const std::vector<double> all = weights();
+  QRL_REQUIRE(std::any_of(all.begin(), all.end(), [](double weight) { return weight != 0; }), "reward.weights",
+              "a score with a weight other than 0 (the command's scores: " + listed(ready_.scores) + ")", "none",
+              "every response would score 0");
+}
+
+void CommandVerifier::Session::check_golds() {
+  const auto golds = std::exchange(golds_, {});
+  std::vector<std::string> refusals(golds.size());
+  PoolJob job;
+  job.num_rows = golds.size();
+  job.write = [&](std::size_t row, std::uint64_t id, std::string& line) {
+    line += R"({"gold":{"id":)" + std::to_string(id) + "," + golds[row].first + "}}\n";
+  };
+  job.accept = [&](std::size_t row, const nlohmann::json& answer) {
+    const auto error = answer.find("error");
+    if (error == answer.end()) return answer.value("ok", nlohmann::json()) == true;
+    if (error->is_string()) refusals[row] = base::quoted(error->get<std::string>(), 200);
+    return error->is_string();
+  };
+  job.fail = [&](std::size_t row, RowFault fault) { refusals[row] = reason_of(fault); };
+  pool_->run(job);
+  std::string lines;
+  std::size_t num_refused = 0;
+  for (std::size_t row = 0; row < golds.size(); ++row) {
+    if (refusals[row].empty() || ++num_refused > kShownGolds) continue;
+    lines += "\n  " + golds[row].second + ": " + refusals[row];
+  }
+  QRL_REQUIRE(num_refused == 0, kWhere, "ground truths that the program can judge by",
+              std::to_string(num_refused) + " of " + std::to_string(golds.size()) + " refused" +
+                  (num_refused > kShownGolds ? ", the first " + std::to_string(kShownGolds) : "") + ":" + lines);
+}
+
+Verdict CommandVerifier::Session::without_scores(Verdict verdict) const {
+  verdict.verifier_error = true;
+  verdict.dropped = reward_.on_error == config::OnVerifierError::drop;
+  verdict.scores.assign(ready_.scores.size(), verdict.dropped ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+  return verdict;
+}
+
+void CommandVerifier::Session::put(Batch& batch, std::size_t sample, Verdict verdict) {
+  if (verdict.verifier_error) {
+    verdict = without_scores(std::move(verdict));
+    ++batch.num_errors;
+    std::int64_t& count = verdict.reason == "timeout"    ? report.num_timeouts
+                          : verdict.reason == "crashed"  ? report.num_crashes
+                          : verdict.reason == "protocol" ? report.num_protocol
+                                                         : report.num_errors;
+    ++count;
+  }
+  if (num_first_ < kFirstResponses) {
+    ++num_first_;
+    num_first_errors_ += verdict.verifier_error ? 1 : 0;
+  }
+  batch.verdicts[sample] = std::move(verdict);
+}
+
+void CommandVerifier::Session::check_errors(const Batch& batch) {
+  if (!batch.occasion.max_errors || batch.num_errors == 0) return;
+  const bool none_judged = num_first_ == kFirstResponses && num_first_errors_ == kFirstResponses;
+  if (!none_judged && batch.num_errors <= *batch.occasion.max_errors) return;
+  std::map<std::string, std::int64_t> reasons;
+  std::string last;
+  for (const Verdict& verdict : batch.verdicts) {
+    if (!verdict.verifier_error) continue;
+    ++reasons[std::string(verdict.reason)];
+    if (!verdict.detail.empty()) last = verdict.detail;
+  }
+  std::string got = std::to_string(batch.num_errors) + " of " + std::to_string(batch.samples.size()) + " so far (";
+  for (const auto& [reason, count] : reasons)
+    got += (got.ends_with('(') ? "" : ", ") + std::to_string(count) + " " + reason;
+  const std::string& errors = pool_->last_errors();
+  throw base::Error(
+      base::ErrorKind::guard, "reward",
+      none_judged
+          ? "a command that judges one of the first " + std::to_string(kFirstResponses) + " responses"
+          : "at most reward.max_error_fraction = " + std::to_string(reward_.max_error_fraction) + " verifier errors",
+      got + ")" + (last.empty() ? "" : "; the last: " + base::quoted(last, 200)),
+      "qrl-train check reward RECIPE asks the command without training" +
+          (errors.empty() ? "" : "; its last lines on standard error:" + errors));
+}
+
+std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> samples, const Occasion& occasion) {
+  start(nullptr);
+  Batch batch{samples, occasion, std::vector<Verdict>(samples.size()), {}};
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (i == 0 || !is_group_ || samples[i].group != samples[i - 1].group) batch.rows.push_back(i);
+  }
+  batch.rows.push_back(samples.size());
+  std::vector<Verdict> before;
+  if (after_) {
+    std::vector<Sample> plain(samples.begin(), samples.end());
+    for (Sample& sample : plain) {
+      if (sample.gold != nullptr) sample.gold = static_cast<const CommandGold*>(sample.gold)->after.get();
+    }
+    before = after_->judge(plain);
+  }
+  const auto append_sample = [&](std::size_t i, std::string& line) {
+    append_response(samples[i], ready_.wants_tokens, before.empty() ? nullptr : &before[i], line);
+  };
+  PoolJob job;
+  job.num_rows = batch.rows.size() - 1;
+  job.pause = occasion.pause;
+  job.write = [&](std::size_t row, std::uint64_t id, std::string& line) {
+    const std::size_t first = batch.rows[row], end = batch.rows[row + 1];
+    line += "{\"id\":" + std::to_string(id) + ",";
+    if (const auto* gold = static_cast<const CommandGold*>(samples[first].gold)) line += gold->fields + ",";
+    line += "\"step\":" + std::to_string(occasion.step) + ",\"eval\":" + (occasion.is_evaluation ? "true," : "false,");
+    if (is_group_) line += "\"samples\":[{";
+    for (std::size_t i = first; i < end; ++i) {
+      if (i > first) line += "},{";
+      append_sample(i, line);
+    }
+    line += is_group_ ? "}]}\n" : "}\n";
+  };
+  job.accept = [&](std::size_t row, const nlohmann::json& answer) {
+    const std::size_t first = batch.rows[row], size = batch.rows[row + 1] - first;
+    std::vector<Verdict> verdicts;
+    const auto answers = answer.find("answers");
+    const bool is_list = is_group_ && answer.find("error") == answer.end();
+    if (is_list && (answers == answer.end() || !answers->is_array() || answers->size() != size)) return false;
+    for (std::size_t i = 0; i < size; ++i) {
+      auto verdict = read_answer(is_list ? (*answers)[i] : answer, ready_, reward_.correct_at);
+      if (!verdict) return false;
+      verdicts.push_back(*std::move(verdict));
+    }
+    for (std::size_t i = 0; i < size; ++i) put(batch, first + i, std::move(verdicts[i]));
+    check_errors(batch);
+    return true;
+  };
+  job.fail = [&](std::size_t row, RowFault fault) {
+    for (std::size_t i = batch.rows[row]; i < batch.rows[row + 1]; ++i)
+      put(batch, i, Verdict{Outcome::no_answer, reason_of(fault), true});
+    check_errors(batch);
+  };
+  const double begin_s = base::now_s();
+  pool_->run(job);
+  report.seconds += base::now_s() - begin_s;
+  report.num_rows += static_cast<std::int64_t>(job.num_rows);
+  report.num_samples += std::ssize(samples);
+  return std::move(batch.verdicts);
+}
+
+CommandVerifier::CommandVerifier(const config::Recipe& recipe, std::unique_ptr<Verifier> after)
+    : session_(std::make_unique<Session>(recipe, std::move(after))) {}
+
+CommandVerifier::~CommandVerifier() = default;
+
+void CommandVerifier::check_ground_truth(const Question& question, const std::string& where) const {
+  const std::lock_guard guard(session_->lock);
+  if (session_->after() != nullptr) session_->after()->check_ground_truth(question, where);
+  if (session_->start(&question).checks_gold) session_->add_gold(question, where);
+}
+
+void CommandVerifier::finish_checks() const {
+  const std::lock_guard guard(session_->lock);
+  if (session_->after() != nullptr) session_->after()->finish_checks();
+  session_->check_golds();
+}
+
+std::shared_ptr<const types::Gold> CommandVerifier::prepare(const Question& question) const {
+  const std::lock_guard guard(session_->lock);
+  auto gold = std::make_shared<CommandGold>();
+  gold->fields = question_fields(question, session_->start(&question).wants_row);
+  if (session_->after() != nullptr) gold->after = session_->after()->prepare(question);
+  return gold;
+}
+
+std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, const Occasion& occasion) const {
+  const std::lock_guard guard(session_->lock);
+  return session_->judge(samples, occasion);
+}
+
+const std::vector<std::string>& CommandVerifier::score_names() const {
+  const std::lock_guard guard(session_->lock);
+  return session_->start(nullptr).scores;
+}
+
+std::vector<double> CommandVerifier::score_weights(const config::RewardRecipe& /*recipe*/) const {
+  const std::lock_guard guard(session_->lock);
+  session_->start(nullptr);
+  return session_->weights();
+}
+
+std::optional<JudgeReport> CommandVerifier::take_report() const {
+  const std::lock_guard guard(session_->lock);
+  session_->collect();
+  return std::exchange(session_->report, {});
+}
+
+void CommandVerifier::log_to(const std::filesystem::path& file) const {
+  const std::lock_guard guard(session_->lock);
+  session_->log_to(file);
+}
+
+bool CommandVerifier::same_answer(std::string_view one, std::string_view other) const noexcept {
+  return session_->after() != nullptr ? session_->after()->same_answer(one, other) : one == other;
+}
+
+}  // namespace qrl::tasks

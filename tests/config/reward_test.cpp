@@ -1,0 +1,95 @@
+// The keys of who judges: maps, a command and what goes with it, contradictions.
+#include "config/printer.h"
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+
+namespace {
+
+const std::string kCommand = "reward: {verifier: command, command: [python3, judge.py], ";
+
+bool says(const std::string& yaml, const std::string& words) {
+  const std::string line = fault(yaml);
+  INFO(yaml << ": " << line);
+  CHECK(line.find(words) != std::string::npos);
+  return line.find(words) != std::string::npos;
+}
+
+std::string printed(const config::Recipe& recipe, std::string_view key) {
+  return recipe.keys->find(key)->print(recipe);
+}
+
+}  // namespace
+
+TEST_CASE("a map is one value: read whole, replaced whole, printed in one line") {
+  const config::Recipe recipe = read(kCommand + "weights: {format: 0.2, correct: 1}}");
+  CHECK(recipe.reward.weights == std::map<std::string, double>{{"correct", 1}, {"format", 0.2}});
+  CHECK(printed(recipe, "reward.weights") == R"({"correct": 1.0, "format": 0.2})");
+  const config::Recipe changed = read(kCommand + "weights: {format: 0.2}}", {"reward.weights={correct: 2}"});
+  CHECK(changed.reward.weights == std::map<std::string, double>{{"correct", 2}});
+  CHECK(printed(read(kCommand + "weights: {}}"), "reward.weights") == "{}");
+  CHECK(says(kCommand + "weights: [1, 2]}", "map of score names to float, got a list; write a map"));
+  CHECK(says(kCommand + "weights: {a: b}}", "got \"b\" for \"a\""));
+  CHECK(says(kCommand + "weights: {a: .nan}}", "reward.weights"));
+  CHECK(says(kCommand + "weights: {a/b: 1}}", "got \"a/b\"; names have 1 to 64 letters"));
+  CHECK(says(kCommand + "weights: {" + std::string(65, 'a') + ": 1}}", "names have 1 to 64 letters"));
+  CHECK(says(kCommand + "weights: {a: 0, b: 0}}", "a weight other than 0 in reward.weights"));
+}
+
+TEST_CASE("a command runs in the folder of the recipe that names it, unless reward.folder says another") {
+  CHECK(read(kCommand + "}").reward.folder == "/d");
+  CHECK(read(kCommand + "folder: other}").reward.folder == "/d/other");
+  CHECK(read("reward: {folder: other, verifier: command, command: [a]}").reward.folder == "/d/other");
+  const config::LoadedRecipe loaded =
+      config::parse_recipe(train::keys(), kCommand + "}", "r.yaml", "/d", Overrides{}, false);
+  const config::LoadedRecipe again =
+      config::parse_recipe(train::keys(), loaded.resolved_yaml, "config.yaml", "/e", Overrides{}, false);
+  CHECK(again.recipe == loaded.recipe);
+  CHECK(read("trainer: {seed: 1}").reward.folder.empty());
+}
+
+TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its weights beside a command") {
+  CHECK(says("reward: {weights: {correct: 1}}",
+             "the weights of a built-in verifier are reward.correct, reward.wrong, reward.format and reward.partial"));
+  CHECK(says("reward: {timeout_s: 3}", "reward.verifier command beside reward.timeout_s, got countdown"));
+  CHECK(says("reward: {command: [a]}", "reward.verifier command beside reward.command, got countdown"));
+  CHECK(says(kCommand + "correct: 2}", "beside reward.correct, got command; reward.weights has"));
+  CHECK(says(kCommand + "partial: 0.5}", "beside reward.partial, got command"));
+  CHECK(says("reward: {verifier: command}", "reward.command beside the verifier command, got none"));
+  CHECK(says("reward: {verifier: command, command: []}", "reward.command beside the verifier command, got none"));
+  CHECK(says("reward: {verifier: command, command: python3 x.py}", "reward.command: expected list of text"));
+  CHECK(says(kCommand + "after: command}", "a built-in verifier in reward.after"));
+  CHECK(says(kCommand + "after: chess}", "got \"chess\""));
+  CHECK(says(kCommand + "rows: group, in_flight: 2}", "reward.in_flight 1 with reward.rows group, got 2"));
+  CHECK(says(kCommand + "rows: batch}", "sample | group"));
+  CHECK(says(kCommand + "timeout_s: 0}", "float > 0"));
+  CHECK(says(kCommand + "workers: 0}", "auto or integer from 1"));
+  CHECK(says(kCommand + "memory_mb: -1}", "integer"));
+  CHECK(says(kCommand + "on_error: skip}", "drop | wrong"));
+}
+
+TEST_CASE("keys of a verifier have a meaning where reward.by_source names it") {
+  CHECK(faults("reward: {by_source: {gsm8k: math}, profile: boxed}").empty());
+  CHECK(faults("reward: {by_source: {mine: command}, command: [a], weights: {s: 2}, correct: 3}").empty());
+  CHECK(says("reward: {by_source: {mine: command}}", "reward.command beside the verifier command, got none"));
+  CHECK(says("reward: {by_source: {gsm8k: chess}}", "got \"chess\" for \"gsm8k\""));
+  CHECK(printed(read("reward: {by_source: {gsm8k: math}}"), "reward.by_source") == R"({"gsm8k": math})");
+}
+
+TEST_CASE("normalize_then_sum has advantages of its own, and excludes what would change them") {
+  const std::string gdpo = "reward: {aggregation: normalize_then_sum}";
+  CHECK(faults(gdpo).empty());
+  CHECK(says(gdpo + "\nalgorithm: {adv_estimator: rloo}", "algorithm.adv_estimator grpo with reward.aggregation"));
+  CHECK(says(gdpo + "\nalgorithm: {norm_adv_by_std: false}", "algorithm.norm_adv_by_std true with"));
+  CHECK(says("reward: {aggregation: normalize_then_sum, overlong_buffer: {enable: true, len: 8}}",
+             "no reward.overlong_buffer with"));
+}
+
+TEST_CASE("what the work is divided into may change on resume, what is taught only with --allow-change") {
+  const auto of = [](const char* key) { return train::keys().find(key)->on_resume; };
+  for (const char* key : {"reward.workers", "reward.timeout_s", "reward.memory_mb", "reward.in_flight"})
+    CHECK(of(key) == config::OnResume::free);
+  for (const char* key : {"reward.command", "reward.weights", "reward.by_source", "reward.aggregation"})
+    CHECK(of(key) == config::OnResume::allow_change);
+}

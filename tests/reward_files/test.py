@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""qrl_reward.py with reward files in each trainer's style, which print: the answers are what the functions give when called."""
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+HELPER = HERE.parents[1] / "apps/python/qrl_reward.py"
+FIRST = {"prompt": "one?", "ground_truth": "abc", "data_source": "toy",
+         "row": {"prompt": "one?", "answer": "abc", "extra_info": {"gold": "abc"}}}
+
+
+class Program:
+    """A program that judges, spoken to as qrl-train does."""
+
+    def __init__(self, *arguments, first=FIRST, stderr=subprocess.DEVNULL):
+        self.process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=stderr, cwd=HERE, text=True)
+        self.first = first
+        self.next_id = 0
+        self.say({"hello": {"protocol": 1, "task": "reward", "seed": 0, "run": "r", "first": first}})
+        line = self.process.stdout.readline()
+        self.ready = json.loads(line)["ready"] if line else None
+
+    def say(self, message):
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def judge(self, *responses, tokens=None):
+        samples = [{"response": text, "stop": "length" if text == "cut" else "eos", "response_tokens": 3,
+                    "tokens": tokens[i] if tokens else [5, 6, 7]} for i, text in enumerate(responses)]
+        answers = []
+        for group in [samples] if self.ready.get("rows") == "group" else [[sample] for sample in samples]:
+            self.next_id += 1
+            row = {"id": self.next_id, **self.first, "step": 1, "eval": False}
+            if "fields" not in self.ready:
+                del row["row"]
+            is_group = self.ready.get("rows") == "group"
+            self.say({**row, **({"samples": group} if is_group else group[0])})
+            answer = json.loads(self.process.stdout.readline())
+            assert answer["id"] == self.next_id, answer
+            answers += answer["answers"] if is_group and "error" not in answer else [answer]
+        return [answer.get("scores", answer.get("error")) for answer in answers]
+
+    def end(self):
+        self.process.stdin.close()
+        errors = self.process.stderr.read() if self.process.stderr else ""
+        self.process.stdout.close()
+        return self.process.wait(10), errors
+
+
+def adapter(spec, **options):
+    return Program(HELPER, spec, **options)
+
+
+class Adapters(unittest.TestCase):
+    def test_verl(self):
+        program = adapter("verl:verl_style.py:compute_score", stderr=subprocess.PIPE)
+        self.assertEqual(program.ready["scores"], {"score": 1, "acc": 0, "length": 0})
+        self.assertEqual(list(program.ready["scores"])[0], "score")
+        scores = program.judge("abc", "x", "", "later", "raise")
+        self.assertEqual(scores[:4], [{"score": 1.0, "acc": 1.0, "length": 3.0}, {"score": 0.0, "acc": 0.0, "length": 1.0},
+                                      {"score": 0.0, "acc": 0.0, "length": None}, {"score": 0.5, "acc": 1.0, "length": None}])
+        self.assertIn("KeyError", scores[4])
+        program.judge("later")
+        code, errors = program.end()
+        self.assertEqual(code, 0)
+        self.assertEqual(errors.count("'surprise' was not there at the start"), 1)
+        self.assertIn("judging toy {'gold': 'abc'}", errors)
+
+    def test_verl_number(self):
+        program = adapter("verl:verl_style.py:plain")
+        self.assertEqual(program.ready["scores"], {"score": 1})
+        self.assertEqual(program.judge("abc", "x"), [{"score": 1.0}, {"score": 0.0}])
+        program.end()
+
+    def test_trl(self):
+        program = adapter("trl:trl_style.py:length_reward,answer_reward,think_reward,best_of_group")
+        self.assertEqual(program.ready["scores"], {"length_reward": 1, "answer_reward": 1, "think_reward": 1, "best_of_group": 1})
+        self.assertEqual(program.judge("abc", "<think>x</think>"),
+                         [{"length_reward": 0.3, "answer_reward": 1.0, "think_reward": None, "best_of_group": 0.0},
+                          {"length_reward": 1.6, "answer_reward": 0.0, "think_reward": 1.0, "best_of_group": 1.0}])
+        program.end()
+        messages = {**FIRST, "row": {"prompt": [{"role": "user", "content": "one?"}]}}
+        program = adapter("trl:trl_style.py:think_reward", first=messages)
+        self.assertEqual(program.judge("<think></think>abc"), [{"think_reward": 1.0}])
+        program.end()
+
+    def test_openrlhf(self):
+        program = adapter("openrlhf:openrlhf_style.py")
+        self.assertEqual(program.ready["scores"], {"reward": 1, "length": 0, "score": 0})
+        self.assertEqual(program.judge("abc", "xy"), [{"reward": 1.0, "length": 3.0, "score": 1.0}, {"reward": 0.0, "length": 2.0, "score": 0.0}])
+        program.end()
+
+    def test_slime(self):
+        program = adapter("slime:slime_style.py:custom_rm")
+        self.assertEqual(program.ready["scores"], {"score": 1, "cut": 0})
+        self.assertEqual(program.judge("abc", "cut"), [{"score": 1.0, "cut": 0.0}, {"score": 0.0, "cut": 1.0}])
+        program.end()
+
+    def test_http(self):
+        seen = []
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                seen.append(body)
+                answer = json.dumps({"rewards": [float(body["response"] == body["label"])]}).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        program = adapter(f"http:http://127.0.0.1:{server.server_port}/judge")
+        self.assertEqual(program.judge("abc", "x"), [{"score": 1.0}, {"score": 0.0}])
+        self.assertEqual(seen[0]["query"], ["one?abc"])
+        program.end()
+        server.shutdown()
+
+    def test_serve(self):
+        code = ("import sys; sys.path.insert(0, %r)\nfrom qrl_reward import serve\n"
+                "serve(lambda row: {'correct': row['response'] == row['ground_truth']}, scores={'correct': 2})" % str(HELPER.parent))
+        program = Program("-c", code)
+        self.assertEqual(program.ready["scores"], {"correct": 2})
+        self.assertEqual(program.judge("abc", "x"), [{"correct": True}, {"correct": False}])
+        self.assertEqual(program.end()[0], 0)
+
+    def test_faults(self):
+        for spec, words in (("verl:missing.py", "missing.py"), ("verl:verl_style.py:other", "compute_score, plain"),
+                            ("verl", "expected one argument"), ("ray:x.py", "expected one argument"),
+                            ("trl:trl_style.py:answer_reward", "TypeError")):
+            with self.subTest(spec):
+                first = {**FIRST, "row": {}} if "answer_reward" in spec else FIRST
+                program = adapter(spec, first=first, stderr=subprocess.PIPE)
+                self.assertIsNone(program.ready)
+                code, errors = program.end()
+                self.assertNotEqual(code, 0)
+                self.assertIn(words, errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,77 @@
+// Owns what the tests of commands share: programs in Python, recipes that name them, and whether processes are gone.
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "support/catch.h"
+#include "tasks/support.h"
+
+namespace qrl::test {
+
+/// A recipe whose command is a program in Python; `arguments` stand behind its file.
+class CommandRecipe {
+ public:
+  explicit CommandRecipe(const std::string& program, std::vector<std::string> arguments = {}) {
+    std::ofstream(dir_ / "judge.py") << program;
+    recipe = recipe_with("command");
+    recipe.reward.command = {"python3", "judge.py"};
+    for (std::string& argument : arguments) recipe.reward.command.push_back(std::move(argument));
+    recipe.reward.folder = dir_.path().string();
+    recipe.reward.workers = 1;
+  }
+  std::filesystem::path file(const std::string& name) const { return dir_ / name; }
+  std::unique_ptr<tasks::Verifier> make() const { return tasks::make_verifier(recipe); }
+
+  config::Recipe recipe;
+
+ private:
+  TempDir dir_;
+};
+
+/// Verdicts of responses to one question; `text` answers it.
+inline std::vector<tasks::Verdict> judge_all(const tasks::Verifier& verifier, const std::vector<std::string>& responses,
+                                             const tasks::Occasion& occasion = {}) {
+  const auto gold = verifier.prepare({"7", "seven?", "toy"});
+  std::vector<tasks::Sample> samples;
+  for (const std::string& response : responses) samples.push_back({response, gold.get()});
+  return verifier.judge(samples, occasion);
+}
+
+/// Whether a process runs; one that nobody collected does not.
+inline bool runs(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
+}
+
+/// Whether the processes whose numbers a file holds, one a line, are gone within `seconds`.
+inline bool are_gone(const std::filesystem::path& pids, double seconds) {
+  for (int i = 0; i <= static_cast<int>(seconds * 50); ++i) {
+    std::ifstream in(pids);
+    bool gone = true;
+    for (pid_t pid = 0; in >> pid;) gone = gone && !runs(pid);
+    if (gone) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+/// The message and exit code of the error that `body` throws; "" and 0 when it throws none.
+template <class Body>
+std::pair<std::string, int> error_of(const Body& body) {
+  try {
+    body();
+  } catch (const base::Error& error) {
+    return {error.what(), error.exit_code()};
+  }
+  return {"", 0};
+}
+
+}  // namespace qrl::test

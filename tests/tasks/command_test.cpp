@@ -1,0 +1,298 @@
+// What a command is told and what is made of its answers.
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "support/files.h"
+#include "tasks/command/error_log.h"
+#include "tasks/command_support.h"
+
+using namespace qrl;
+using Catch::Contains;
+using test::CommandRecipe;
+
+namespace {
+
+/// A program that answers each row by `answer`, a Python expression of `row`; `ready` is its ready line.
+std::string program(const std::string& ready, const std::string& answer) {
+  return R"(
+import json, os, random, sys, time
+hello = json.loads(sys.stdin.readline())["hello"]
+def say(message): sys.stdout.write(json.dumps(message) + "\n"); sys.stdout.flush()
+say({"ready": )" +
+         ready + R"(})
+for line in sys.stdin:
+    with open("rows", "a") as rows: rows.write(line)
+    row = json.loads(line)
+    gold = row.get("gold")
+    say({"id": (gold or row)["id"], **()" +
+         answer + R"()})
+)";
+}
+
+const char* const kOne = R"({"scores": ["s"]})";
+
+std::vector<nlohmann::json> rows_of(const CommandRecipe& command) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream in(command.file("rows"));
+  for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+std::string refusal(const CommandRecipe& command) {
+  const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"x"}); });
+  CHECK((text.empty() || code == 2));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, response, and what asks") {
+  const CommandRecipe command(program(R"({"scores": ["s"], "fields": ["row", "tokens"]})", R"({"score": 0.5})"));
+  const auto verifier = command.make();
+  const auto gold =
+      verifier->prepare({"[1,2]", "how \"many\"?\n", "toy", "[1, 2]", R"({"answer":[1,2],"level":"hard"})"});
+  const std::string bytes = "a\xff\n\"b\"";
+  const std::vector<types::TokenId> tokens = {5, 0, 7};
+  const tasks::Sample sample{bytes, gold.get(), 0, types::StopReason::length, tokens};
+  const auto verdicts = verifier->judge(std::span(&sample, 1), {.step = 4, .is_evaluation = true});
+  CHECK(verdicts.front().scores == std::vector<double>{0.5});
+  CHECK(verdicts.front().outcome == tasks::Outcome::wrong);
+  REQUIRE(rows_of(command).size() == 1);
+  nlohmann::json row = rows_of(command).front();
+  row.erase("id");
+  CHECK(row == nlohmann::json::parse(R"({"prompt": "how \"many\"?\n", "ground_truth": [1, 2], "data_source": "toy",
+      "row": {"answer": [1, 2], "level": "hard"}, "response": "a\ufffd\n\"b\"", "step": 4, "eval": true,
+      "stop": "length", "response_tokens": 3, "tokens": [5, 0, 7]})"));
+}
+
+TEST_CASE("a worker is told of the first row before it is ready, and of no other field unless it asks") {
+  const CommandRecipe command(R"(
+import json, sys
+hello = json.loads(sys.stdin.readline())["hello"]
+open("hello", "w").write(json.dumps(hello))
+print('{"ready": {"scores": ["s"]}}', flush=True)
+for line in sys.stdin:
+    assert "row" not in json.loads(line)
+    print(json.dumps({"id": json.loads(line)["id"], "score": 1}), flush=True)
+)");
+  const auto verifier = command.make();
+  verifier->check_ground_truth({"7", "seven?", "toy", "7", R"({"answer":7})"}, "f:1");
+  CHECK(test::judge_all(*verifier, {"x"}).front().outcome == tasks::Outcome::correct);
+  const auto hello = nlohmann::json::parse(test::read_file(command.file("hello")));
+  CHECK(hello.at("protocol") == 1);
+  CHECK(hello.at("seed") == 0);
+  CHECK(hello.at("first") == nlohmann::json::parse(R"({"prompt": "seven?", "ground_truth": 7, "data_source": "toy",
+      "row": {"answer": 7}})"));
+}
+
+TEST_CASE("scores have the names, the order and the weights of the ready line; reward.weights changes weights") {
+  CommandRecipe command(
+      program(R"({"scores": {"z": 1, "format": 0.5, "length": 0}})",
+              R"({"scores": {"format": True, "z": 0.25, "length": None}, "reason": "so", "extracted": "7"})"));
+  const auto verifier = command.make();
+  const tasks::Verdict verdict = test::judge_all(*verifier, {"x"}).front();
+  CHECK(verifier->score_names() == std::vector<std::string>{"z", "format", "length"});
+  CHECK(verifier->score_weights(command.recipe.reward) == std::vector<double>{1, 0.5, 0});
+  CHECK(verdict.scores[0] == 0.25);
+  CHECK(verdict.scores[1] == 1);
+  CHECK(std::isnan(verdict.scores[2]));
+  CHECK(verdict.outcome == tasks::Outcome::wrong);  // the first score is below 1
+  CHECK(verdict.detail == "so");
+  CHECK(verdict.extracted == "7");
+  command.recipe.reward.weights = {{"length", -2}, {"z", 3}};
+  command.recipe.reward.correct_at = 0.25;
+  const auto changed = command.make();
+  CHECK(changed->score_weights(command.recipe.reward) == std::vector<double>{3, 0.5, -2});
+  CHECK(test::judge_all(*changed, {"x"}).front().outcome == tasks::Outcome::correct);
+}
+
+TEST_CASE("an answer's outcome counts, whatever its scores") {
+  const CommandRecipe command(program(kOne, R"({"score": 1, "outcome": row["response"]})"));
+  const auto verdicts = test::judge_all(*command.make(), {"correct", "wrong", "no_answer", "maybe"});
+  CHECK(verdicts[0].outcome == tasks::Outcome::correct);
+  CHECK(verdicts[1].outcome == tasks::Outcome::wrong);
+  CHECK(verdicts[2].outcome == tasks::Outcome::no_answer);
+  CHECK_FALSE(verdicts[2].verifier_error);
+  CHECK(verdicts[3].reason == "protocol");
+}
+
+TEST_CASE("a command with rows group has all of a group's responses at once, in order") {
+  for (const bool asks : {true, false}) {
+    CommandRecipe command(program(asks ? R"({"scores": ["s"], "rows": "group"})" : kOne,
+                                  R"({"answers": [{"score": i + len(row["samples"]) / 10}
+                                     for i, sample in enumerate(row["samples"])]})"));
+    if (!asks) command.recipe.reward.rows = config::RewardRows::group;
+    const auto verifier = command.make();
+    const auto gold = verifier->prepare({"7"});
+    std::vector<tasks::Sample> samples;
+    for (const std::int64_t group : {0, 0, 0, 1, 1}) samples.push_back({"x", gold.get(), group});
+    const auto verdicts = verifier->judge(samples);
+    const double want[] = {0.3, 1.3, 2.3, 0.2, 1.2};
+    for (std::size_t i = 0; i < 5; ++i) CHECK(verdicts[i].scores == std::vector<double>{want[i]});
+    CHECK(rows_of(command).size() == 2);
+  }
+  const CommandRecipe short_of_one(program(R"({"scores": ["s"], "rows": "group"})", R"({"answers": [{"score": 1}]})"));
+  const auto verdicts = test::judge_all(*short_of_one.make(), {"x", "y"});
+  CHECK(verdicts[0].reason == "protocol");
+  CHECK(verdicts[1].reason == "protocol");
+}
+
+TEST_CASE("verdicts are the same whatever the number of workers, rows in flight and the order of answers") {
+  std::vector<std::string> responses;
+  for (int i = 0; i < 200; ++i) responses.push_back(std::to_string(i));
+  const std::string answer = R"({"score": int(row["response"]) / 7, "extracted": row["response"]})";
+  std::vector<double> first;
+  for (const auto& [workers, in_flight] : {std::pair{1, 1}, std::pair{3, 1}, std::pair{2, 5}}) {
+    CommandRecipe command(program(kOne, answer));
+    command.recipe.reward.workers = workers;
+    command.recipe.reward.in_flight = in_flight;
+    std::vector<double> scores;
+    for (const tasks::Verdict& verdict : test::judge_all(*command.make(), responses))
+      scores.push_back(verdict.scores.front());
+    if (first.empty()) first = scores;
+    CHECK(scores == first);
+    CHECK(scores[70] == 10);
+  }
+}
+
+TEST_CASE("answers may come in any order within what is in flight") {
+  CommandRecipe command(R"(
+import json, sys
+sys.stdin.readline()
+print('{"ready": {"scores": ["s"]}}', flush=True)
+held = []
+for line in sys.stdin:
+    held.append(json.loads(line))
+    if len(held) == 4:
+        for row in reversed(held):
+            print(json.dumps({"id": row["id"], "score": int(row["response"])}))
+        sys.stdout.flush()
+        held = []
+)");
+  command.recipe.reward.in_flight = 4;
+  const auto verdicts = test::judge_all(*command.make(), {"0", "1", "2", "3", "4", "5", "6", "7"});
+  for (std::size_t i = 0; i < 8; ++i) CHECK(verdicts[i].scores.front() == static_cast<double>(i));
+}
+
+TEST_CASE("a built-in verifier's verdict is in each row with reward.after, which checks golds, too") {
+  CommandRecipe command(
+      program(kOne, R"({"score": row["verdict"]["score"] + 0.5, "extracted": row["verdict"]["extracted"]})"));
+  command.recipe.reward.after = "math";
+  const auto verifier = command.make();
+  const auto gold = verifier->prepare({"1/2"});
+  const tasks::Sample samples[] = {{"\\boxed{0.5}", gold.get()}, {"\\boxed{3}", gold.get()}};
+  const auto verdicts = verifier->judge(samples);
+  CHECK(verdicts[0].scores.front() == 1.5);
+  CHECK(verdicts[1].scores.front() == 0.5);
+  CHECK(rows_of(command)[1].at("verdict").at("outcome") == "wrong");
+  CHECK(verifier->same_answer("\\frac12", "0.5"));
+  CHECK_THROWS_WITH(verifier->check_ground_truth({"{\"numbers\":[3,4],\"target\":7}"}, "f:2"), Contains("f:2"));
+}
+
+TEST_CASE("a command that checks golds has them all, and every one that it refuses is named") {
+  const CommandRecipe command(program(R"({"scores": ["s"], "checks_gold": True})",
+                                      R"({"ok": True} if gold["ground_truth"] != "bad" else {"error": "no tests"})"));
+  const auto verifier = command.make();
+  for (int i = 1; i <= 60; ++i) verifier->check_ground_truth({i % 2 == 0 ? "bad" : "good"}, "f:" + std::to_string(i));
+  const auto [text, code] = test::error_of([&] { verifier->finish_checks(); });
+  CHECK(code == 2);
+  CHECK_THAT(text, Contains("30 of 60 refused, the first 20") && Contains("f:2: \"no tests\"") && Contains("f:40: ") &&
+                       !Contains("f:42: "));
+  CHECK_NOTHROW(verifier->finish_checks());
+}
+
+TEST_CASE("a ready line that says what cannot be is refused by name") {
+  const auto said = [](const std::string& ready) { return refusal(CommandRecipe(program(ready, R"({"score": 1})"))); };
+  CHECK_THAT(said(R"({})"), Contains("a list of 1 to 64 names"));
+  CHECK_THAT(said(R"({"scores": []})"), Contains("a list of 1 to 64 names"));
+  CHECK_THAT(said(R"({"scores": ["a/b"]})"), Contains("names of scores of 1 to 64 letters") && Contains("a/b"));
+  CHECK_THAT(said(R"({"scores": ["x" * 65]})"), Contains("names of scores of 1 to 64 letters"));
+  CHECK_THAT(said(R"({"scores": ["a", "b", "a"]})"), Contains("\"a\" twice"));
+  CHECK_THAT(said(R"({"scores": {"a": "1"}})"), Contains("a number as the weight of \"a\""));
+  CHECK_THAT(said(R"({"scores": {"a": 0}})"), Contains("a score with a weight other than 0"));
+  CHECK_THAT(said(R"({"scores": ["a"], "fields": ["logits"]})"), Contains("row or tokens"));
+  CHECK_THAT(said(R"({"scores": ["a"], "rows": "batch"})"), Contains("sample or group"));
+  CHECK_THAT(said(R"({"scores": ["a"], "checks_gold": 1})"), Contains("checks_gold"));
+}
+
+TEST_CASE("what a recipe says against the command is refused by name") {
+  CommandRecipe command(program(kOne, R"({"score": 1})"));
+  command.recipe.reward.weights = {{"correct", 1}};
+  CHECK_THAT(refusal(command), Contains("reward.weights: expected names among the command's scores: s, got correct"));
+  command.recipe.reward.weights = {{"s", 0}};
+  CHECK_THAT(refusal(command), Contains("weight other than 0"));
+  CommandRecipe groups(program(R"({"scores": ["s"], "rows": "group"})", R"({"answers": []})"));
+  groups.recipe.reward.in_flight = 2;
+  CHECK_THAT(refusal(groups), Contains("reward.in_flight"));
+  const auto of_command = [&](const std::string& word) {
+    command.recipe.reward.command = {word};
+    return test::error_of([&] { (void)command.make(); }).first;
+  };
+  CHECK_THAT(of_command("no_such_program"), Contains("reward.command") && Contains("not in PATH"));
+  CHECK_THAT(of_command("./missing.sh"), Contains("missing.sh") && Contains("cannot be executed"));
+  CHECK_THAT(of_command("./judge.py"), Contains("cannot be executed"));  // it has no permission to
+  command.recipe.reward.command = {"python3", "missing.py"};
+  CHECK_THAT(refusal(command), Contains("missing.py") && Contains("ended with exit code 2"));
+}
+
+TEST_CASE("data sources have verifiers of their own, whose scores stand side by side") {
+  CommandRecipe command(program(R"({"scores": {"correct": 2}})", R"({"score": 0.5})"));
+  command.recipe.reward.verifier = "math";
+  command.recipe.reward.by_source = {{"mytask", "command"}};
+  command.recipe.reward.correct = 5;
+  const auto verifier = command.make();
+  CHECK_THROWS_WITH(verifier->check_ground_truth({"{\"numbers\":[3,4]}", "", "gsm8k"}, "f:3"), Contains("f:3"));
+  CHECK_NOTHROW(verifier->check_ground_truth({"{\"numbers\":[3,4]}", "", "mytask"}, "f:4"));
+  const auto sum = verifier->prepare({"12", "", "gsm8k"}), own = verifier->prepare({"12", "", "mytask"});
+  const tasks::Sample samples[] = {{"\\boxed{12}", sum.get()}, {"12", own.get()}, {"\\boxed{13}", sum.get()}};
+  const auto verdicts = verifier->judge(samples);
+  CHECK(verifier->score_names() == std::vector<std::string>{"correct", "wrong", "format", "partial", "correct"});
+  CHECK(verifier->score_weights(command.recipe.reward) == std::vector<double>{5, 0, 0, 0, 2});
+  CHECK(verdicts[0].scores[0] == 1);
+  CHECK(std::isnan(verdicts[0].scores[4]));
+  CHECK(std::isnan(verdicts[1].scores[0]));
+  CHECK(verdicts[1].scores[4] == 0.5);
+  CHECK(verdicts[2].outcome == tasks::Outcome::wrong);
+  CHECK_FALSE(verifier->is_rule());
+  command.recipe.reward.by_source = {{"grids", "sudoku"}};
+  const auto rules = command.make();
+  CHECK(rules->is_rule());
+  CHECK(rules->score_names().size() == 4);
+}
+
+TEST_CASE("the log of standard error keeps its newest lines") {
+  const test::TempDir dir;
+  tasks::ErrorLog log(1000);
+  for (int i = 0; i < 30; ++i) log.add("before " + std::to_string(i) + "\n");
+  log.open(dir / "reward.log");
+  CHECK(test::read_file(dir / "reward.log").ends_with("before 29\n"));
+  for (int i = 0; i < 500; ++i) log.add("line " + std::to_string(i) + "\n");
+  const std::string text = test::read_file(dir / "reward.log");
+  CHECK(text.size() <= 1000);
+  CHECK(text.starts_with("line "));
+  CHECK(text.ends_with("line 499\n"));
+}
+
+TEST_CASE("8,192 rows of 2 KB are judged by two workers") {
+  CommandRecipe command(R"(
+import json, sys
+sys.stdin.readline()
+out = sys.stdout
+out.write('{"ready": {"scores": ["s"]}}\n'); out.flush()
+for line in sys.stdin:
+    row = json.loads(line)
+    out.write('{"id": %d, "score": %d}\n' % (row["id"], len(row["response"]))); out.flush()
+)");
+  command.recipe.reward.workers = 2;
+  const auto verifier = command.make();
+  (void)test::judge_all(*verifier, std::vector<std::string>(2, "x"));
+  const std::vector<std::string> responses(8192, std::string(2000, 'x'));
+  const double begin_s = base::now_s();
+  const auto verdicts = test::judge_all(*verifier, responses);
+  const double seconds = base::now_s() - begin_s;
+  CHECK(verdicts.back().scores.front() == 2000);
+  std::printf("8,192 rows of 2 KB, two workers: %.2f s\n", seconds);
+  CHECK(seconds < 15);  // 1.5 on an idle machine, which a test cannot ask for
+}

@@ -1,0 +1,246 @@
+// Runs whose rewards come from a program: the same bits as the built-in verifier's, stops and kills while it judges,
+// errors.
+#include <signal.h>
+
+#include <fstream>
+
+#include "support/catch.h"
+#include "tasks/command_support.h"
+#include "train/support.h"
+
+using namespace qrl;
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kProgram = std::string(QRL_BINARY_DIR) + "/qrl-train ";
+
+/// Settings with which some responses of the tiny model are right, some wrong and most in form.
+const std::string kTelling =
+    "--set sft.steps=120 --set sft.save_freq=120 --set sft.batch_size=16 --set data.max_response_length=96 --set "
+    "trainer.total_training_steps=3 ";
+const std::string kCopy =
+    "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," QRL_SOURCE_DIR
+    "/recipes/rewards/countdown.py] --set 'reward.weights={correct: 1, format: 0.25}' ";
+
+/// Countdown's copy, which writes its number to a file, and takes 0.3 s a row while a file "slow" is beside it.
+constexpr const char* kSlow = R"(
+import os, sys, time
+sys.path.insert(0, QRL_REWARDS)
+here = os.path.dirname(os.path.abspath(__file__))
+with open(os.path.join(here, "pids"), "a") as pids: print(os.getpid(), file=pids)
+import qrl_reward
+serve = qrl_reward.serve
+def slowed(function, scores):
+    def judge(row):
+        if row["step"] == 2 and os.path.exists(os.path.join(here, "slow")):
+            open(os.path.join(here, "judging"), "a").write(".")
+            time.sleep(0.3)
+        return function(row)
+    serve(judge, scores)
+qrl_reward.serve = slowed
+import countdown
+)";
+
+struct SlowReward {
+  SlowReward() {
+    std::string program = kSlow;
+    program.replace(program.find("QRL_REWARDS"), 11, "\"" QRL_SOURCE_DIR "/recipes/rewards\"");
+    std::ofstream(dir / "judge.py") << program;
+  }
+  std::string arguments() const {
+    return "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," +
+           (dir / "judge.py").string() + "] ";
+  }
+  test::TempDir dir;
+};
+
+/// Metric rows without the names that only one of the two verifiers has.
+std::vector<nlohmann::json> common_rows(const fs::path& run) {
+  std::vector<nlohmann::json> rows = test::stable_rows(run / "metrics.jsonl");
+  for (nlohmann::json& row : rows) {
+    for (auto item = row.begin(); item != row.end();) {
+      const std::string& name = item.key();
+      const bool is_outcome = name == "reward/correct_fraction" || name == "reward/wrong_fraction" ||
+                              name == "reward/no_answer_fraction" || name == "reward/verifier_error_fraction";
+      const bool is_own = (name.starts_with("reward/") && !is_outcome) || name.ends_with("/error_fraction");
+      item = is_own ? row.erase(item) : std::next(item);
+    }
+  }
+  return rows;
+}
+
+void check_same_bits(const fs::path& built_in, const fs::path& command) {
+  CHECK(common_rows(built_in) == common_rows(command));
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    INFO(name);
+    const fs::path file = fs::path("checkpoints/step_3") / name;
+    const bool same = test::read_file(built_in / file) == test::read_file(command / file);
+    CHECK(same);
+  }
+}
+
+void run(const fs::path& folder, const std::string& arguments, const std::string& launcher = "") {
+  const test::Outcome outcome = test::run_command(test::tiny_command(folder, arguments, launcher));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("countdown judged by a program comes to the bits of the built-in verifier, on one rank and on two") {
+  const test::TempDir dir;
+  for (const char* seed : {"0", "1", "2"}) {
+    const std::string settings = kTelling + "--set trainer.seed=" + seed + " ";
+    const fs::path rule = dir / (std::string("rule") + seed), command = dir / (std::string("command") + seed);
+    run(rule, settings + "--set reward.format=0.25");
+    const std::string same_start = settings + "--set sft.from=" + (rule / "checkpoints/sft_120").string() + " ";
+    run(command, same_start + kCopy);
+    check_same_bits(rule, command);
+    double spread = 0;
+    for (const auto& row : test::stable_rows(command / "metrics.jsonl")) {
+      if (!row.contains("critic/score/std")) continue;
+      spread += row.at("critic/score/std").get<double>();
+      CHECK(row.at("reward/correct/mean") == row.at("reward/correct_fraction"));
+      CHECK(row.at("reward/format/mean") == row.at("reward/wrong_fraction"));
+      CHECK(row.at("reward/timeout_fraction") == 0);
+    }
+    CHECK(spread > 0);
+    const std::string launcher = test::mpirun(2);
+    if (launcher.empty() || std::string(seed) != "0") continue;
+    run(dir / "rule_on_two", same_start + "--set reward.format=0.25", launcher);
+    run(dir / "command_on_two", same_start + kCopy, launcher);
+    check_same_bits(dir / "rule_on_two", dir / "command_on_two");
+  }
+}
+
+TEST_CASE("SIGTERM while a program judges: exit 75 at once, the same bits after resuming") {
+  const SlowReward reward;
+  run(reward.dir / "whole", reward.arguments());
+  std::ofstream(reward.dir / "slow") << "";
+  const pid_t pid = test::start_command(test::tiny_command(reward.dir / "run", reward.arguments()), reward.dir / "log");
+  REQUIRE(test::wait_for_file(reward.dir / "judging", pid));
+  kill(pid, SIGTERM);
+  const time_t start_s = time(nullptr);
+  const int exit_code = test::wait_for(pid);
+  INFO(test::read_file(reward.dir / "log"));
+  CHECK(exit_code == 75);
+  CHECK(time(nullptr) - start_s < 5);
+  CHECK(test::are_gone(reward.dir / "pids", 2));
+  fs::remove(reward.dir / "slow");
+  run(reward.dir / "run", reward.arguments());
+  CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
+}
+
+TEST_CASE("kill -9 while a program judges: nothing is left of it 2 s later, the same bits after resuming") {
+  const SlowReward reward;
+  run(reward.dir / "whole", reward.arguments());
+  std::ofstream(reward.dir / "slow") << "";
+  const pid_t pid = test::start_command(test::tiny_command(reward.dir / "run", reward.arguments()), reward.dir / "log");
+  REQUIRE(test::wait_for_file(reward.dir / "judging", pid));
+  kill(pid, SIGKILL);
+  CHECK(test::wait_for(pid) == 128 + SIGKILL);
+  CHECK(test::are_gone(reward.dir / "pids", 2));
+  fs::remove(reward.dir / "slow");
+  run(reward.dir / "run", reward.arguments());
+  CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
+}
+
+TEST_CASE("responses that a program cannot judge are left out, and too many of them end the run with exit code 3") {
+  const test::TempDir dir;
+  std::ofstream(dir / "judge.py") << R"(
+from qrl_reward import serve
+def judge(row):
+    print("judging", row["id"])
+    if len(row["response"]) % 3 == 0: raise ValueError("no thirds")
+    return {"s": len(row["response"]) % 2, "log": None}
+serve(judge, scores={"s": 1, "log": 0})
+)";
+  const std::string arguments = "--set reward.verifier=command --set reward.command=[python3," +
+                                (dir / "judge.py").string() + "] --set trainer.total_training_steps=2 ";
+  run(dir / "run", arguments + "--set reward.max_error_fraction=1 --set reward.aggregation=normalize_then_sum");
+  const auto row = test::stable_rows(dir / "run/metrics.jsonl").back();
+  const double errors = row.at("reward/error_fraction");
+  CHECK((errors > 0 && errors < 1));
+  CHECK(row.at("reward/verifier_error_fraction") == errors);
+  CHECK(row.at("critic/score/max") == 1);
+  CHECK(row.at("val/countdown/error_fraction") > 0);
+  CHECK(row.at("reward/log/mean").is_null());
+  CHECK_THAT(test::read_file(dir / "run/reward.log"), Contains("judging 1\n") && Contains("no thirds"));
+  std::ifstream rollouts(dir / "run/rollouts/step_2.jsonl");
+  std::size_t num_dropped = 0;
+  for (std::string line; std::getline(rollouts, line);) {
+    const auto sample = nlohmann::json::parse(line);
+    if (!sample.contains("dropped")) continue;
+    ++num_dropped;
+    CHECK(sample.at("reason") == "ValueError: no thirds");
+    CHECK(sample.at("advantage") == 0);
+  }
+  CHECK(static_cast<double>(num_dropped) / 16 == errors);
+  const test::Outcome ended = test::run_command(
+      test::tiny_command(dir / "ended", arguments + "--set reward.max_error_fraction=0.01 --set eval.freq=0"));
+  INFO(ended.output);
+  CHECK(ended.exit_code == 3);
+  CHECK_THAT(ended.output, Contains("reward.max_error_fraction") && Contains("no thirds"));
+}
+
+TEST_CASE("judge --recipe and check reward ask a recipe's program") {
+  const test::TempDir dir;
+  std::ofstream(dir / "judge.py") << R"(
+import os, sys
+from qrl_reward import serve
+count = [0]
+def judge(row):
+    count[0] += 1
+    changing = sys.argv[1] == "changing" and count[0] or 0
+    return {"right": row["response"] == row["ground_truth"], "length": len(row["response"]) + changing}
+serve(judge, scores={"right": 1, "length": 0.5})
+)";
+  const auto recipe = [&](const std::string& how) {
+    const fs::path file = dir / (how + ".yaml");
+    std::ofstream(file) << "include: " QRL_SOURCE_DIR "/tests/train/tiny.yaml\n"
+                        << "reward: {verifier: command, command: [python3, judge.py, " << how << "]}\n";
+    return file.string();
+  };
+  std::ofstream(dir / "rows.jsonl") << R"({"response": "7", "ground_truth": "7", "prompt": "seven?"})"
+                                       "\n"
+                                    << R"({"response": "12", "ground_truth": "7"})"
+                                       "\n";
+  const std::string rows = (dir / "rows.jsonl").string();
+  const test::Outcome judged = test::run_command(kProgram + "judge --recipe " + recipe("steady") + " < " + rows);
+  CHECK(judged.output ==
+        R"({"score":1.5,"outcome":"correct","reason":"correct","extracted":"","scores":{"right":1.0,"length":1.0}})"
+        "\n"
+        R"({"score":1.0,"outcome":"wrong","reason":"wrong","extracted":"","scores":{"right":0.0,"length":2.0}})"
+        "\n");
+  const test::Outcome steady = test::run_command(kProgram + "check reward " + recipe("steady"));
+  INFO(steady.output);
+  CHECK(steady.exit_code == 0);
+  CHECK_THAT(steady.output, Contains("right (weight 1), length (weight 0.5)") &&
+                                Contains("ground truth       64       64") && Contains("rows/s") &&
+                                Contains("ms (p99)"));
+  const test::Outcome changing = test::run_command(kProgram + "check reward " + recipe("changing") + " --file " + rows);
+  INFO(changing.output);
+  CHECK(changing.exit_code == 2);
+  CHECK_THAT(changing.output,
+             Contains("2 of 2 rows with others") && Contains("rows.jsonl:1, response: right 1, length 2; then"));
+  CHECK(test::run_command(kProgram + "judge --recipe " + recipe("steady") + " --verifier math < " + rows).exit_code ==
+        2);
+  CHECK(test::run_command(kProgram + "judge < " + rows).exit_code == 2);
+  const test::Outcome rule = test::run_command(kProgram +
+                                               "judge --recipe " QRL_SOURCE_DIR
+                                               "/tests/train/tiny.yaml --set "
+                                               "reward.verifier=math < " +
+                                               rows);
+  CHECK_THAT(rule.output, Contains(R"("scores":{"correct":1.0,"wrong":0.0,"format":0.0,"partial":0.0})"));
+}
+
+TEST_CASE("a program that does not start ends a run with exit code 2 and its last words") {
+  const test::TempDir dir;
+  const test::Outcome outcome = test::run_command(test::tiny_command(
+      dir / "run", "--set reward.verifier=command --set 'reward.command=[python3, -m, qrl_reward, \"verl:none.py\"]'"));
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 2);
+  CHECK_THAT(outcome.output, Contains("reward.command") && Contains("expected a Python file, got 'none.py'"));
+}
