@@ -59,6 +59,8 @@ std::vector<std::string> accepted_keys(const std::string& name) {
                                    "rollout.temperature",
                                    "rollout.top_p",
                                    "rollout.top_k",
+                                   "lora.rank",
+                                   "lora.target_modules",
                                    "trainer.threads",
                                    "trainer.device"};
   if (name != "learner") keys.insert(keys.end(), decode.begin(), decode.end());

@@ -3,12 +3,18 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "commands.h"
+#include "config/reader.h"
 #include "decoder/forced.h"
+#include "model/peft.h"
 #include "state/file.h"
 #include "state/safetensors.h"
+#include "train/catalog.h"
 #include "train/checkpoint.h"
+#include "train/formats.h"
+#include "train/merge.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -16,7 +22,8 @@ namespace qrl::app {
 namespace {
 
 struct ExportArguments {
-  std::string checkpoint, out, dtype, logits;
+  std::string checkpoint, out, dtype, logits, onto;
+  bool merge = false;
 };
 
 /// Reads the folder back and writes our fp32 logits on fixed random sequences, for another program to compare:
@@ -61,6 +68,69 @@ void check_outputs(const ExportArguments& arguments) {
   require_new_file(arguments.logits, "--logits");
 }
 
+/// What only a model, or only a merge of adapters, can do.
+void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
+  const bool has_adapters = policy.adapter.has_value();
+  QRL_REQUIRE(has_adapters || !arguments.merge, "--merge", "a checkpoint of adapters", "one of all weights",
+              "leave --merge out: it is a model already");
+  QRL_REQUIRE(arguments.merge || arguments.onto.empty(), "--onto", "--merge beside it", "none", "add --merge");
+  const bool writes_adapters = has_adapters && !arguments.merge;
+  QRL_REQUIRE(!writes_adapters || arguments.dtype.empty(), "--dtype", "--merge beside it for a checkpoint of adapters",
+              "none", "adapters are written in float32");
+  QRL_REQUIRE(!writes_adapters || arguments.logits.empty(), "--logits",
+              "--merge beside it for a checkpoint of adapters", "none", "logits are a whole model's");
+}
+
+/// The base that the learner multiplied by, unless the user says which.
+std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
+  const bool is_checkpoint = train::is_checkpoint(arguments.checkpoint);
+  QRL_REQUIRE(is_checkpoint || arguments.onto != "quantized", "--onto", "original for a PEFT folder", "quantized",
+              "no recipe says how its base was quantized");
+  if (!is_checkpoint || arguments.onto == "original") return std::nullopt;
+  const std::string file = arguments.checkpoint + "/recipe.yaml";
+  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false).recipe;
+  const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
+  if (arguments.onto.empty() && reads_original) return std::nullopt;
+  return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
+}
+
+void report(const train::MergeErrors& errors) {
+  std::printf("merged updates as they are stored: relative error %.3g on average, %.3g at most%s%s%s\n", errors.mean(),
+              errors.worst, errors.worst_layer.empty() ? "" : " (", errors.worst_layer.c_str(),
+              errors.worst_layer.empty() ? "" : ")");
+  constexpr double kLarge = 0.1;
+  if (errors.worst > kLarge) {
+    base::log_warning(
+        "rounding loses part of the merged update (a relative error above 0.1): --dtype float32 keeps it, "
+        "and so does the PEFT folder that export writes without --merge");
+  }
+}
+
+/// Half a model is no model: where `write` throws, the folder, which was new or empty, becomes empty again.
+template <class Write>
+void write_folder(const std::string& dir, const Write& write) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  QRL_REQUIRE(!error, dir, "a folder that can be made", error.message(), "choose another --out");
+  try {
+    write();
+  } catch (...) {
+    for (const auto& entry : std::filesystem::directory_iterator(dir, error)) std::filesystem::remove_all(entry, error);
+    throw;
+  }
+}
+
+void export_adapters(const ExportArguments& arguments, const train::Policy& policy) {
+  const train::PolicyAdapter& adapter = *policy.adapter;
+  write_folder(arguments.out, [&] {
+    const model::Weights weights = model::read_adapters(policy.config, adapter.lora, adapter.adapters);
+    model::save_peft(arguments.out, policy.config, adapter.lora, adapter.base_path, model::views(weights));
+    policy.tokenizer.save(arguments.out);
+  });
+  std::printf("wrote %s (adapter_config.json, adapter_model.safetensors, tokenizer.json; its base is %s)\n",
+              arguments.out.c_str(), adapter.base_path.c_str());
+}
+
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train export");
   check_outputs(arguments);
@@ -69,18 +139,16 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
     policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
   if (!arguments.dtype.empty())
     policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
-  std::error_code error;
-  std::filesystem::create_directories(arguments.out, error);
-  QRL_REQUIRE(!error, arguments.out, "a folder that can be made", error.message(), "choose another --out");
-  try {
+  check_kind(arguments, policy);
+  if (policy.adapter && !arguments.merge) return export_adapters(arguments, policy);
+  train::MergeErrors errors;
+  if (policy.adapter) policy.weights = train::merged(policy, base_of_merge(arguments, policy), errors);
+  write_folder(arguments.out, [&] {
     const model::Weights weights = model::read_weights(policy.config, policy.weights);
     model::save_hf(arguments.out, policy.config, model::views(weights));
     policy.tokenizer.save(arguments.out);
-  } catch (...) {  // half a model is no model: the folder, which was new or empty, becomes empty again
-    for (const auto& entry : std::filesystem::directory_iterator(arguments.out, error))
-      std::filesystem::remove_all(entry, error);
-    throw;
-  }
+  });
+  if (policy.adapter) report(errors);
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
@@ -95,12 +163,22 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
 
 void add_export(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* command = app.add_subcommand("export", "write a checkpoint as a Hugging Face folder");
+  CLI::App* command =
+      app.add_subcommand("export", "write a checkpoint as a Hugging Face folder, or one of adapters as a PEFT folder");
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
   command->add_option("--out", arguments->out, "folder to write")->required()->check(not_empty())->type_name("DIR");
   command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->type_name("float32|bfloat16");
+  command->add_flag(
+      "--merge", arguments->merge,
+      "of a checkpoint of adapters: write the model that they make of their base, instead of a PEFT folder");
+  command
+      ->add_option(
+          "--onto", arguments->onto,
+          "with --merge: onto the base as it was quantized, or as it was; default: what the learner multiplied")
+      ->check(CLI::IsMember({"quantized", "original"}))
+      ->type_name("quantized|original");
   command
       ->add_option(
           "--logits", arguments->logits,

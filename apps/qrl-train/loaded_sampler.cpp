@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "train/adapters.h"
 #include "train/checkpoint.h"
 #include "train/formats.h"
 #include "train/prompts.h"
@@ -13,11 +15,26 @@ train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpo
   return checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint);
 }
 
+namespace {
+
+/// The recipe's sampler with the adapters that the policy has, whatever the recipe trains.
+config::Recipe with_adapters_of(const train::Policy& policy, const config::Recipe& recipe) {
+  config::Recipe adapted = recipe;
+  adapted.lora = policy.adapter ? train::lora_recipe(policy.adapter->lora) : config::LoraRecipe{};
+  QRL_REQUIRE(!policy.adapter || !config::samples_on_gpu(recipe), "rollout.device", "cpu for a policy of adapters",
+              "cuda", "the GPU's decoder has no adapters: export --merge makes a model without");
+  return adapted;
+}
+
+}  // namespace
+
 LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
     : policy(std::move(loaded)),
       checkpoint(from),
-      sampler(policy.config, recipe, world, longest_prompt_tokens, {}, &policy.tokenizer) {
+      sampler(policy.config, with_adapters_of(policy, recipe), world, longest_prompt_tokens, {}, &policy.tokenizer) {
+  QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "none for a policy of adapters",
+              recipe.quant.profile, "add --set quant.rollout.profile=null");
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
   // The run's own goes with its weights, but is of int8 values alone.
   if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
@@ -45,7 +62,14 @@ void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier&
   }
   if (lacks_profile) quantizer.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
   sampler.snapshot.use_profile(quantizer.profile);
-  sampler.snapshot.publish(policy.weights, 0);
+  if (policy.adapter) {
+    const train::PolicyAdapter& adapter = *policy.adapter;
+    sampler.snapshot.publish(adapter.base, 0);
+    sampler.snapshot.publish_adapters(model::views(model::read_adapters(policy.config, adapter.lora, adapter.adapters)),
+                                      0);
+  } else {
+    sampler.snapshot.publish(policy.weights, 0);
+  }
   train::load_published(sampler, calibration, recipe.quant, quantizer);
 }
 

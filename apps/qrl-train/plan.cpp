@@ -12,6 +12,7 @@
 #include "config/hub.h"
 #include "data/dataset_folder.h"
 #include "tasks/verifier.h"
+#include "train/adapters.h"
 #include "train/best_checkpoint.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
@@ -224,6 +225,7 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   train::require_positions(loaded, config);
   (void)train::learner_options(recipe);
   model::check_formats(config, train::snapshot_formats(recipe.quant));
+  model::check_lora(config, train::lora_config(recipe.lora));
   const std::vector<std::string> absent = absent_files(recipe);
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone

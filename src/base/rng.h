@@ -18,7 +18,8 @@ enum class RandomPurpose : std::uint32_t {
   test,
   calibration,
   probe,
-  sft_shuffle
+  sft_shuffle,
+  adapter_init
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on

@@ -5,6 +5,7 @@
 
 #include "config/choice_keys.h"
 #include "config/key_types.h"
+#include "config/lora_keys.h"
 #include "config/resume_keys.h"
 #include "config/reward_keys.h"
 #include "config/selection_keys.h"
@@ -510,6 +511,7 @@ List declare(const Catalog& catalog) {
   add_correction(list, catalog);
   add_gap_limit(list);
   add_sft(list, catalog.generators);
+  add_lora(list);
   add_reward(list, catalog.verifiers);
   add_actor(list);
   add_eval(list);

@@ -36,6 +36,8 @@ enum class LossAggMode : std::uint8_t {
   seq_mean_token_sum_norm,
 };
 enum class QueryFormat : std::uint8_t { automatic, fp8_e4m3 };
+enum class LoraSft : std::uint8_t { automatic, full, adapters };  ///< automatic: full for a new model
+enum class LoraPublish : std::uint8_t { adapter, merge };
 enum class OnExhausted : std::uint8_t { error, train_partial };
 enum class RsLevel : std::uint8_t { none, token, seq_sum, seq_mean, seq_max };
 enum class RsStat : std::uint8_t { k1, k2, k3 };
@@ -246,6 +248,19 @@ struct OverlongBufferRecipe {
   friend bool operator==(const OverlongBufferRecipe&, const OverlongBufferRecipe&) = default;
 };
 
+/// Low-rank adapters on a base that is not trained.
+struct LoraRecipe {
+  std::int64_t rank = 0;  ///< 0: all weights are trained
+  double alpha = 32;
+  bool rslora = false;
+  std::vector<std::string> target_modules;  ///< empty: all-linear
+  bool train_norms = false;
+  std::string path;  ///< PEFT folder to begin with
+  LoraSft sft = LoraSft::automatic;
+  LoraPublish publish = LoraPublish::adapter;
+  friend bool operator==(const LoraRecipe&, const LoraRecipe&) = default;
+};
+
 struct RewardRecipe {
   std::string verifier;  ///< a word of Catalog::verifiers
   double correct = 1, wrong = 0, format = 0, partial = 0;
@@ -324,6 +339,7 @@ struct Recipe {
   AlgorithmRecipe algorithm;
   CorrectionRecipe rollout_correction;
   SftRecipe sft;
+  LoraRecipe lora;
   RewardRecipe reward;
   ActorRecipe actor;
   OptimRecipe optim;
@@ -335,6 +351,12 @@ struct Recipe {
 
 /// Whether a run begins with a cold start; how many updates that has follows from the rows where sft.epochs is set.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
+inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
+/// Whether the cold start trains the adapters, too, and not all weights before there are any.
+inline bool cold_start_trains_adapters(const Recipe& recipe) {
+  const bool automatic = recipe.lora.sft == LoraSft::automatic && !recipe.model.path.empty();
+  return trains_adapters(recipe) && (automatic || recipe.lora.sft == LoraSft::adapters);
+}
 inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == TrainDevice::cuda; }
 inline bool samples_on_gpu(const Recipe& recipe) {
   const RolloutDevice device = recipe.rollout.device;

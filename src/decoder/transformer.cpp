@@ -50,10 +50,15 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width) {
   if (snapshot.has_exempt_layers()) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
+  if (snapshot.lora().enabled()) plain = ops::Activations(snapshot.adapter_format(), kBlockRows, width);
 }
 
 ops::Activations& Transformer::Encoded::for_layer(const ops::PackedLinear& layer) {
   return layer.format == common.format ? common : exempt;
+}
+
+ops::Activations* Transformer::Encoded::beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter) {
+  return adapter.empty() || !quant::spec(layer.format).has_activation_scales() ? nullptr : &plain;
 }
 
 Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
@@ -65,7 +70,12 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       context(DType::f32, {kBlockRows, snapshot.config().q_size()}),
       halves(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
       sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
-      summaries(kLogitRows) {}
+      summaries(kLogitRows) {
+  if (!snapshot.lora().enabled()) return;
+  constexpr std::size_t kMostModules = 3;  // of a matrix: q, k and v
+  branch = Buffer(DType::f32, {kBlockRows, snapshot.config().hidden_size});
+  products = model::AdapterProducts(snapshot.adapter_format(), kBlockRows, kMostModules, snapshot.lora().rank);
+}
 
 void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
   if (logits.empty() || logits.shape()[1] < num_columns) logits = Buffer(DType::f32, {kLogitRows, num_columns});
@@ -112,6 +122,27 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   }
 }
 
+void Transformer::linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight,
+                         const model::MatrixAdapter& adapter, Range rows, Workspace& scratch, float* y) {
+  const ops::Activations& own = x.for_layer(weight);
+  ops::linear(team, own, weight, rows, false, y);
+  if (adapter.empty()) return;
+  const ops::Activations* plain = x.beside(weight, adapter);
+  model::add_adapter(team, adapter, plain != nullptr ? *plain : own, rows, scratch.products, y);
+}
+
+void Transformer::add_linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight,
+                             const model::MatrixAdapter& adapter, const LayerRows& in, Workspace& scratch) const {
+  if (adapter.empty()) return ops::linear(team, x.for_layer(weight), weight, in.rows, true, in.x_ND);
+  // Base and adapter first, then the sum: the order in which the learner has them.
+  auto* branch = scratch.branch.as<float>();
+  linear(team, x, weight, adapter, in.rows, scratch, branch);
+  team.barrier();
+  const Range mine = team.slice(in.rows.size() * weight.out);
+  const std::int64_t first = in.rows.begin * weight.out;
+  for (std::int64_t i = first + mine.begin; i < first + mine.end; ++i) in.x_ND[i] += branch[i];
+}
+
 void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& scratch) const {
   const model::ModelConfig& config = snapshot_.config();
   const model::LayerSnapshot& layer = snapshot_.layer(in.layer_idx);
@@ -123,11 +154,12 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   ops::Activations& before = scratch.normed.for_layer(layer.qkv);
   ops::Activations& attended = scratch.attended.for_layer(layer.o);
 
-  ops::rms_norm(team, in.x_ND, layer.input_norm_D.as<float>(), eps, in.rows, before);
+  ops::rms_norm(team, in.x_ND, layer.input_norm_D.as<float>(), eps, in.rows, before,
+                scratch.normed.beside(layer.qkv, layer.adapters.qkv));
   team.barrier();
   if (in.observed != nullptr)
     ObservedInputs::note(before, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].qkv);
-  ops::linear(team, before, layer.qkv, in.rows, false, qkv);
+  linear(team, scratch.normed, layer.qkv, layer.adapters.qkv, in.rows, scratch, qkv);
   team.barrier();
   ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), in.where, in.rows, in.pages, qkv);
   team.barrier();
@@ -141,8 +173,10 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   ops::paged_attention(team, heads_, in.where, in.rows, pages, qkv, context);
   team.barrier();
   ops::quantize(team, context, in.rows, attended);
+  if (ops::Activations* plain = scratch.attended.beside(layer.o, layer.adapters.o); plain != nullptr)
+    ops::quantize(team, context, in.rows, *plain);
   team.barrier();
-  ops::linear(team, attended, layer.o, in.rows, true, in.x_ND);
+  add_linear(team, scratch.attended, layer.o, layer.adapters.o, in, scratch);
   team.barrier();
 }
 
@@ -152,15 +186,16 @@ void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch)
   ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
   ops::Activations& gated = scratch.gated.for_layer(layer.down);
 
-  ops::rms_norm(team, in.x_ND, layer.post_norm_D.as<float>(), snapshot_.config().rms_norm_eps, in.rows, after);
+  ops::rms_norm(team, in.x_ND, layer.post_norm_D.as<float>(), snapshot_.config().rms_norm_eps, in.rows, after,
+                scratch.normed.beside(layer.gate_up, layer.adapters.gate_up));
   team.barrier();
   if (in.observed != nullptr)
     ObservedInputs::note(after, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].gate_up);
-  ops::linear(team, after, layer.gate_up, in.rows, false, halves);
+  linear(team, scratch.normed, layer.gate_up, layer.adapters.gate_up, in.rows, scratch, halves);
   team.barrier();
-  ops::swiglu(team, halves, in.rows, gated);
+  ops::swiglu(team, halves, in.rows, gated, scratch.gated.beside(layer.down, layer.adapters.down));
   team.barrier();
-  ops::linear(team, gated, layer.down, in.rows, true, in.x_ND);
+  add_linear(team, scratch.gated, layer.down, layer.adapters.down, in, scratch);
   team.barrier();
 }
 

@@ -53,11 +53,15 @@ struct LayerOutputs {
 /// row depend on its sequence's tokens alone: not on the team, the plan's other rows, pages or chunks.
 class Transformer {
  public:
-  /// What enters a linear layer, in the layer's format: the snapshot's, or bf16 where a layer is exempt.
+  /// What enters a linear layer, in the layer's format: the snapshot's, or bf16 where a layer is exempt. Its adapter
+  /// reads the same where those are its own values, else `plain`.
   struct Encoded {
     Encoded(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
+    /// What is to be written beside for_layer(layer), or null.
+    ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
     ops::Activations common, exempt;  ///< exempt: empty when no layer is
+    ops::Activations plain;           ///< in adapters' format; empty without adapters
   };
 
   /// Scratch of one team. Rows go through a layer in blocks, so that all between a layer's input and output stays in
@@ -67,6 +71,8 @@ class Transformer {
     Encoded normed, attended, gated;
     ops::Activations final_normed;
     base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    base::Buffer branch;                     ///< fp32 [kBlockRows, D] before it joins the residual stream; of adapters
+    model::AdapterProducts products;         ///< of adapters
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, what make_room_for_logits made
     std::vector<ops::RowSummary> summaries;  ///< kLogitRows
@@ -111,6 +117,12 @@ class Transformer {
   };
   /// Each adds its branch to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
+  /// y = x · Wᵀ and its adapter's part.
+  static void linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
+                     base::Range rows, Workspace& scratch, float* y);
+  /// The residual stream += that.
+  void add_linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
+                  const LayerRows& in, Workspace& scratch) const;
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
 
   const model::Snapshot& snapshot_;

@@ -23,7 +23,7 @@ TensorList differentiable(const TensorList& inputs, const TensorList& outputs, B
 /// A weight as the forward pass reads it, and where its gradient accumulates.
 struct Weight {
   Tensor value;     ///< the fp32 master; matmuls round it to bf16 as they read it where they compute in bf16
-  Tensor gradient;  ///< fp32, same shape
+  Tensor gradient;  ///< fp32, same shape; undefined: the weight is not trained
   bool defined() const { return value.defined(); }
 };
 

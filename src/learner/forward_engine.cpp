@@ -30,10 +30,11 @@ class FusedEngine final : public ForwardEngine {
   }
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
-    const PolicyWeights& policy = parameters.policy();
+    const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
     const auto ops = std::make_shared<const FusedOps>(task.rows, config(), numerics(), snapshot);
     return target_log_probs(hidden_states(policy, ops, forward_options(task)), policy.lm_head,
-                            snapshot != nullptr ? snapshot->lm_head() : policy.head, task.targets, is_bitwise());
+                            snapshot != nullptr ? snapshot->lm_head() : parameters.policy().head, task.targets,
+                            is_bitwise());
   }
 
   bool reads_in_place(const std::string& /*tensor*/) const override { return reads_snapshot(); }

@@ -27,6 +27,7 @@ struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
   std::function<void(std::size_t layer)> layer_done;  ///< ForwardOptions::layer_done
+  const PolicyWeights* policy = nullptr;              ///< null: the parameters' own
 };
 
 class ForwardEngine {

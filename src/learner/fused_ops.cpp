@@ -1,5 +1,6 @@
 #include "learner/fused_ops.h"
 
+#include "learner/adapter.h"
 #include "learner/quantized.h"
 
 namespace qrl::learner {
@@ -22,6 +23,7 @@ Normed FusedOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
 }
 
 Tensor FusedOps::linear(const Linear& linear, const Recomputable& x) const {
+  if (!linear.adapter.empty()) return adapted_linear(linear, x, numerics());
   if (linear.quantized == nullptr) return learner::linear(x.value, linear.weight, x.recompute);
   return quantized_linear(x.value, linear.weight,
                           {linear.quantized, numerics().low_bit(), numerics().compute, numerics().backward});
@@ -37,6 +39,7 @@ Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::
 
 Tensor FusedOps::fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const {
   if (!numerics().low_bit() || torch::GradMode::is_enabled()) return {};
+  if (!first.adapter.empty() || !second.adapter.empty()) return {};
   return quantized_mlp(x, *first.quantized, *second.quantized);
 }
 

@@ -24,7 +24,7 @@ class FusedOps final : public Ops {
   Tensor linear(const Linear& linear, const Recomputable& x) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
-  /// With low_bit and without a backward pass that would need what lies between.
+  /// With low_bit, without adapters and without a backward pass that would need what lies between.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
 
  private:

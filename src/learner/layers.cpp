@@ -78,6 +78,7 @@ Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out) {
 }
 
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient) {
+  if (!gradient.defined()) return;
   ops::matmul({type_of(d_y), d_y.size(1), x.size(1), d_y.size(0), operand(d_y, true), operand(x), mixed(gradient),
                x.size(1), true});
 }
@@ -89,6 +90,7 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);
   const Tensor x_ND = torch::embedding(values_VD, tokens_N).to(compute).to(torch::kFloat32);
   return differentiable({leaf}, {x_ND}, [&rows, table_VD](const TensorList& d) {
+    if (!table_VD.gradient.defined()) return TensorList(1);
     const Tensor d_ND = d[0].contiguous();
     ops::embedding_backward(rows.tokens.data(), rows.num_rows(), d_ND.size(1), floats(d_ND), floats(table_VD.gradient));
     return TensorList(1);

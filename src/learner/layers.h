@@ -92,7 +92,7 @@ Recomputable swiglu(const Tensor& halves_N2F);
 /// weight of any.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out);
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out);
-/// gradient += d_yᵀ · x, fp32; d_y in the dtype of the matmul, x of any.
+/// gradient += d_yᵀ · x, fp32; d_y in the dtype of the matmul, x of any. Nothing where there is no gradient.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

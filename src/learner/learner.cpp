@@ -19,6 +19,7 @@
 #include "learner/packed_rows.h"
 #include "learner/parameters.h"
 #include "learner/policy_loss.h"
+#include "learner/reference.h"
 #include "learner/schedule.h"
 #include "learner/statistics.h"
 #include "learner/torch.h"
@@ -39,11 +40,32 @@ ParameterOptions parameter_options(const LearnerOptions& options, const ForwardE
   ParameterOptions how = engine.parameters();
   how.trainable = options.trainable;
   how.muon = options.optim.name == config::OptimName::muon;
+  how.lora = options.lora;
   if (options.shard_optimizer && options.trainable) {
     how.rank = world.rank();
     how.shards = world.size();
   }
   return how;
+}
+
+/// Masters as a learner begins with them.
+model::WeightSource first_masters(const model::ModelConfig& config, const model::WeightSource& initial,
+                                  const LearnerOptions& options) {
+  if (!options.lora.enabled()) return initial;
+  QRL_INVARIANT(options.optim.name == config::OptimName::adamw && !options.shard_optimizer, "adapters",
+                "AdamW on every rank", "another optimizer, or shards");
+  model::check_lora(config, options.lora);
+  const bool is_given = options.lora_initial.has_value();
+  const model::WeightSource adapters =
+      is_given ? *options.lora_initial : model::new_adapters(config, options.lora, options.lora_seed);
+  return model::WeightSource(
+      [initial, adapters, is_given, lora = options.lora](const model::WeightSpec& spec, float* to) {
+        const bool is_trained =
+            model::is_lora_name(spec.name) || (lora.train_norms && spec.kind == model::WeightKind::norm);
+        // New adapters begin with the base's gains.
+        if (is_trained && (is_given || model::is_lora_name(spec.name))) adapters.read(spec, to);
+        else initial.read(spec, to);
+      });
 }
 
 /// The promise of a bitwise learner.
@@ -67,8 +89,9 @@ struct Learner::State {
       : config(config_in),
         options(options_in),
         world(world_in),
+        base(initial),
         engine(std::move(engine_in)),
-        parameters(config, initial, parameter_options(options, *engine, world)),
+        parameters(config, first_masters(config, initial, options), parameter_options(options, *engine, world)),
         ranks(ranks_on(parameters.device(), world)),
         sums(parameters, *ranks),
         packer(config, options.logprob_chunk_tokens) {
@@ -82,11 +105,13 @@ struct Learner::State {
   bool holds_present_weights() const { return published != nullptr && published->version() == published_version; }
   /// Log-probs and entropies of the targets, differentiable unless autograd is off. rows and targets must outlive the
   /// backward pass. is_last: of the mini-batch's micro-batches.
-  TargetScores score(const PackedRows& rows, const TargetRows& targets, bool is_last);
+  TargetScores score(const PackedRows& rows, const TargetRows& targets, bool is_last,
+                     const PolicyWeights* policy = nullptr);
 
   model::ModelConfig config;
   LearnerOptions options;
   dist::Collectives& world;
+  model::WeightSource base;  // of adapters
   std::unique_ptr<ForwardEngine> engine;
   Parameters parameters;
   std::unique_ptr<RankTensors> ranks;
@@ -95,6 +120,10 @@ struct Learner::State {
   std::int64_t num_updates = 0;
   const model::Snapshot* published = nullptr;  // null: not since the masters last changed
   std::int64_t published_version = -1;
+  bool keeps_reference = false;
+  std::optional<model::WeightSource> reference_start;
+  std::unique_ptr<ReferencePolicy> reference;
+  const model::Snapshot* has_base = nullptr;  // the snapshot that `base` was published into
   Statistics statistics;
   bool loss_is_finite = true;
 };
@@ -108,11 +137,12 @@ void Learner::State::restart(std::int64_t updates) {
   parameters.refresh(*ranks);
 }
 
-TargetScores Learner::State::score(const PackedRows& rows, const TargetRows& targets, bool is_last) {
+TargetScores Learner::State::score(const PackedRows& rows, const TargetRows& targets, bool is_last,
+                                   const PolicyWeights* policy) {
   const bool reads_snapshot = engine->reads_snapshot();
   QRL_INVARIANT(!reads_snapshot || holds_present_weights(), "learner", "a published snapshot of the present weights",
                 "one of other weights, or none", "publish after each update");
-  ForwardTask task{rows, targets, {}};
+  ForwardTask task{rows, targets, {}, policy};
   if (is_last) task.layer_done = sums.from_backward();
   return engine->score(parameters, reads_snapshot ? published : nullptr, task);
 }
@@ -139,13 +169,37 @@ Learner::~Learner() {
 }
 
 TokenScores Learner::score(const types::MicroBatch& batch, const ops::SampleParams& sample_params) {
+  return score_by(nullptr, batch, sample_params);
+}
+
+void Learner::keep_reference(const std::optional<model::WeightSource>& start) {
+  state_->keeps_reference = true;
+  state_->reference_start = start;
+  state_->reference.reset();
+}
+
+bool Learner::has_reference() const { return state_->keeps_reference; }
+
+TokenScores Learner::score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params) {
+  State& state = *state_;
+  QRL_INVARIANT(state.keeps_reference, "learner", "a reference", "none");
+  if (state.reference == nullptr) {  // by now a snapshot has been published, whose formats it takes
+    const torch::NoGradGuard no_grad;
+    state.reference = std::make_unique<ReferencePolicy>(state.config, state.options.lora, state.parameters, state.base,
+                                                        state.reference_start);
+  }
+  return score_by(&state.reference->policy(), batch, sample_params);
+}
+
+TokenScores Learner::score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
+                              const ops::SampleParams& sample_params) {
   const base::ThreadsInScope threads(state_->options.num_threads);
   const torch::NoGradGuard no_grad;
   const PackedRows rows = state_->packer.rows(batch);
   const TargetRows targets = state_->packer.targets(batch, sample_params);
   TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
   if (targets.rows.empty()) return scores;
-  const TargetScores counted_scores = state_->score(rows, targets, false);
+  const TargetScores counted_scores = state_->score(rows, targets, false, policy);
   for (std::size_t i = 0; i < targets.rows.size(); ++i) {
     const auto at = static_cast<std::size_t>(targets.rows[i]);
     scores.logprobs[at] = counted_scores.log_probs_M.data_ptr<float>()[i];
@@ -236,12 +290,25 @@ model::WeightViews Learner::masters() const { return state_->parameters.named_ma
 model::WeightViews Learner::masters_in_place() const { return state_->parameters.masters_in_place(); }
 model::WeightViews Learner::optimizer_state_in_place() const { return state_->parameters.moments_in_place(); }
 state::StagedRead Learner::staged_read() const { return state_->parameters.staged_read(); }
-base::Buffer Learner::master(const std::string& name) const { return state_->parameters.master(name); }
+base::Buffer Learner::master(const std::string& name) const {
+  if (!has_adapters()) return state_->parameters.master(name);
+  for (const model::WeightSpec& spec : model::weight_specs(state_->config)) {
+    if (spec.name != name) continue;
+    base::Buffer values(base::DType::f32, spec.shape);
+    state_->base.read(spec, values.as<float>());
+    return values;
+  }
+  return {};
+}
+
+bool Learner::has_adapters() const { return state_->options.lora.enabled(); }
+const model::LoraConfig& Learner::lora() const { return state_->options.lora; }
 
 model::WeightSource Learner::all_masters() const {
-  return model::WeightSource([state = state_.get()](const model::WeightSpec& spec, float* to) {
+  const model::WeightSource own([state = state_.get()](const model::WeightSpec& spec, float* to) {
     state->parameters.read_master(spec, to, state->world);
   });
+  return has_adapters() ? model::merged_weights(state_->config, state_->base, lora(), own) : own;
 }
 
 model::WeightViews Learner::optimizer_state() const { return state_->parameters.named_moments(); }
@@ -267,6 +334,7 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   const base::ThreadsInScope threads(state_->options.num_threads);
   const torch::NoGradGuard no_grad;
   Parameters& parameters = state_->parameters;
+  if (has_adapters()) return publish_adapters(snapshot, version);
   bool stays_there = device != nullptr && device->holds(snapshot) && parameters.torch_ops();
   if (is_sharded()) stays_there = !state_->world.any(!stays_there);  // all go the same way
   if (stays_there) {
@@ -281,6 +349,21 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   state_->engine->read(parameters, snapshot, device, stays_there);
   state_->published = &snapshot;
   state_->published_version = version;
+}
+
+void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version) {
+  State& state = *state_;
+  if (!snapshot.lora().enabled()) {
+    QRL_INVARIANT(!state.engine->reads_snapshot(), "publish", "a snapshot with adapters", "one without");
+    snapshot.publish(all_masters(), version);
+  } else {
+    if (state.has_base != &snapshot) snapshot.publish(state.base, version);
+    state.has_base = &snapshot;
+    snapshot.publish_adapters(state.parameters.masters_in_place(), version);
+  }
+  state.engine->read(state.parameters, snapshot, nullptr, false);
+  state.published = &snapshot;
+  state.published_version = version;
 }
 
 void Learner::apply_uaq(float scale) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,6 +90,11 @@ struct LearnerOptions {
   /// ZeRO stage 1: of masters and moments each rank keeps the tensors that are its own, the same bits. Not of a learner
   /// that is not trainable, and nothing to do for one rank.
   bool shard_optimizer = false;
+  /// Not of rank 0: low-rank adapters are all that is trained (model/adapter.h), on the CPU, by AdamW, not sharded.
+  /// Masters, moments and gradients are then theirs alone.
+  model::LoraConfig lora = {};
+  std::uint64_t lora_seed = 0;                           ///< of new adapters (model::new_adapters)
+  std::optional<model::WeightSource> lora_initial = {};  ///< adapter_specs' tensors to begin with instead
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   config::OptimRecipe optim;
@@ -116,14 +122,16 @@ struct TokenScores {
   std::vector<float> entropy;
 };
 
-class ForwardEngine;  // forward_engine.h
+class ForwardEngine;   // forward_engine.h
+struct PolicyWeights;  // policy_weights.h
 
 /// A policy being trained. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and
 /// makes the same calls in the same order. One thread calls. All that comes in and goes out is in host memory.
 class Learner {
  public:
-  /// Has `initial` written into the masters, tensor by tensor. Temperature scales logits in every log-prob it computes:
-  /// the distribution really sampled from.
+  /// Has `initial` written into the masters, tensor by tensor. With options.lora it is the base, which is read again
+  /// when a snapshot is to have it: what it reads must outlive the learner. Temperature scales logits in every log-prob
+  /// it computes: the distribution really sampled from.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
   /// The same with an engine of the caller's (forward_engine.h) instead of the one that options.device chooses.
@@ -135,6 +143,13 @@ class Learner {
 
   /// Log-probs of the targets under the present weights, no gradient.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
+
+  /// With options.lora: has score_reference be of the adapters that training began with. `start`: adapter_specs'
+  /// tensors, which must stay readable; none: new ones, which add nothing.
+  void keep_reference(const std::optional<model::WeightSource>& start);
+  bool has_reference() const;
+  /// `score` of the base with those adapters: the reference of a KL term without a second model.
+  TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
   /// Gradients accumulate in fp32. is_last: none follows before `update`, so that sums over ranks begin while the
@@ -155,6 +170,8 @@ class Learner {
   /// Whether ranks share masters and moments out: then each tensor's are of one rank alone, and what is marked as
   /// collective is to be called by all.
   bool is_sharded() const;
+  bool has_adapters() const;
+  const model::LoraConfig& lora() const;  ///< of rank 0 without
   /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life.
   /// From a GPU they are copies as of this call, of all of them, which stay: the next one writes them anew. So are
   /// moments and gradients. For tests; a checkpoint takes the next three.
@@ -163,9 +180,10 @@ class Learner {
   model::WeightViews masters_in_place() const;
   model::WeightViews optimizer_state_in_place() const;
   state::StagedRead staged_read() const;
-  /// This rank's fp32 master of that name; empty where it is another rank's.
+  /// This rank's fp32 master of that name, or with adapters the base's weight; empty where it is another rank's.
   base::Buffer master(const std::string& name) const;
-  /// Everybody's masters, read by all ranks in the same order. Collective when sharded.
+  /// Everybody's masters, read by all ranks in the same order; with adapters merged into the base (merged_weights).
+  /// Collective when sharded.
   model::WeightSource all_masters() const;
   /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
   /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
@@ -180,12 +198,13 @@ class Learner {
   /// to), and sets the update count. Collective when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
-  /// Quantizes the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
-  /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time. `device`
-  /// (or null): where on this learner's device the snapshot's weights are kept, too. Once they are there (holds) they
-  /// are rewritten there alone, from the masters in place (DeviceWriter), and dequantized there for fake_quant. With
-  /// low_bit on a device it is a must, and lives as long as the snapshot: the forward pass reads the weights there, and
-  /// has them brought there if need be.
+  /// Quantizes the masters into `snapshot`. With options.lora, if the snapshot has adapters: the base once, from then
+  /// on A and B alone; if it has none, the merged weights each time. With fake_quant and low_bit the learner reads it
+  /// from now on: it must live as long, and nobody else may publish into it. Collective when sharded: then takes one
+  /// tensor at a time. `device` (or null): where on this learner's device the snapshot's weights are kept, too. Once
+  /// they are there (holds) they are rewritten there alone, from the masters in place (DeviceWriter), and dequantized
+  /// there for fake_quant. With low_bit on a device it is a must, and lives as long as the snapshot: the forward pass
+  /// reads the weights there, and has them brought there if need be.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// QuRL's update-aware quantization (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
@@ -208,6 +227,9 @@ class Learner {
 
  private:
   struct State;
+  TokenScores score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
+                       const ops::SampleParams& sample_params);
+  void publish_adapters(model::Snapshot& snapshot, std::int64_t version);
   std::unique_ptr<State> state_;
 };
 

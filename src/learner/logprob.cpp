@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/threads.h"
+#include "ops/matmul.h"
 #include "ops/training.h"
 
 namespace qrl::learner {
@@ -56,6 +57,33 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
+/// d_logits · lm_head in the type of d_logits, by the values that the kernels read: some tokens' at a time, since the
+/// whole table in rows would be one more copy of it. Sums of a block's products are added in fp32.
+Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
+  constexpr std::int64_t kTokens = 2048;
+  const std::int64_t num_rows = d_logits_MV.size(0);
+  const Tensor sums_MD = torch::zeros({num_rows, head.in});
+  const Tensor rows_TD = torch::empty({std::min(kTokens, head.out), head.in});
+  const bool is_bf16 = d_logits_MV.scalar_type() == torch::kBFloat16;
+  for (std::int64_t first = 0; first < head.out; first += kTokens) {
+    const std::int64_t count = std::min(kTokens, head.out - first);
+    base::parallel_for(count, 16, [&](base::Range range) {
+      ops::unpack_rows(head, first + range.begin, range.size(), rows_TD.data_ptr<float>() + range.begin * head.in);
+    });
+    const auto* left = static_cast<const std::byte*>(d_logits_MV.data_ptr()) + first * d_logits_MV.element_size();
+    ops::matmul({is_bf16 ? ops::MatmulType::bf16 : ops::MatmulType::f32,
+                 num_rows,
+                 head.in,
+                 count,
+                 {{const_cast<std::byte*>(left), is_bf16}, d_logits_MV.size(1)},
+                 {{rows_TD.data_ptr<float>(), false}, head.in},
+                 {sums_MD.data_ptr<float>(), false},
+                 head.in,
+                 true});
+  }
+  return sums_MD.to(d_logits_MV.scalar_type());
+}
+
 Tensor floats_or_zeros(const Tensor& gradient, std::int64_t count) {
   return gradient.defined() ? gradient.contiguous() : torch::zeros({count});
 }
@@ -98,7 +126,9 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
                                      at(d_entropy),
                                      {d_logits_MV.data_ptr(), d_logits_MV.scalar_type() == torch::kBFloat16}});
       accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD, lm_head.gradient);
-      d_hidden_ND.index_copy_(0, chunk.rows, times(d_logits_MV, lm_head.value, d_logits_MV.scalar_type()));
+      const Tensor d_hidden_MD = lm_head.defined() ? times(d_logits_MV, lm_head.value, d_logits_MV.scalar_type())
+                                                   : times_head(d_logits_MV, head);
+      d_hidden_ND.index_copy_(0, chunk.rows, d_hidden_MD);
     });
     return TensorList{d_hidden_ND};
   };

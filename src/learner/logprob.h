@@ -22,7 +22,8 @@ struct TargetScores {
 };
 
 /// Logits are ops::linear's, from hidden states quantized for `head` (lm_head as the kernels read it); log-softmax is
-/// fp32. The backward pass recomputes the logits chunk by chunk and goes through lm_head.value. With `as_sampled` the
+/// fp32. The backward pass recomputes the logits chunk by chunk and goes through lm_head.value, or, where that
+/// is undefined, through the values of `head`. With `as_sampled` the
 /// log-probs are ops::logprob's, the sampler's own bits. `head` and `targets` must outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, bool as_sampled = false);

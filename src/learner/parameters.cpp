@@ -74,8 +74,10 @@ void copy_views(const model::WeightViews& from, const model::WeightViews& to, co
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
                        const ParameterOptions& options)
     : config_(config), options_(options) {
+  QRL_INVARIANT(!has_adapters() || (!is_sharded() && !options.torch_ops), "parameters",
+                "adapters on one rank's CPU memory", "adapters elsewhere");
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
-  place(model::weight_specs(config));
+  place(has_adapters() ? model::adapter_specs(config, options.lora) : model::weight_specs(config));
   share_out();
   make_segments();
   for (const Placement& placement : placements_) {
@@ -85,7 +87,10 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
     initial.read(placement.spec, values.data_ptr<float>());
     if (!to.is_cpu()) to.copy_(values);
   }
-  bind_policy();
+  bind_policy(initial);
+  if (!has_adapters()) return;
+  if (options.packs_head) pack_head();
+  policy_.lm_head = {};  // the packed one is all that is read of it
 }
 
 bool Parameters::has_copies() const {
@@ -100,12 +105,13 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
   for (const model::WeightSpec& spec : specs) placements_.push_back({spec});
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
-  std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
-    const auto key = [](const model::WeightSpec& spec) {
-      return std::tuple(rank_of_kind(spec), layer_of(spec.name), rank_in_group(spec.name));
-    };
-    return key(a->spec) < key(b->spec);
-  });
+  if (!has_adapters())  // their specs are in order
+    std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
+      const auto key = [](const model::WeightSpec& spec) {
+        return std::tuple(rank_of_kind(spec), layer_of(spec.name), rank_in_group(spec.name));
+      };
+      return key(a->spec) < key(b->spec);
+    });
   std::int64_t next = 0;
   for (Placement* placement : order) {
     placement->offset = next;
@@ -228,13 +234,60 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   return {slice(segment->values, segment->begin), slice(gradients_, 0)};
 }
 
-void Parameters::bind_policy() {
+Weight Parameters::frozen(const std::vector<std::string>& names, const model::WeightSource& base) const {
+  std::vector<model::WeightSpec> parts;
+  for (const model::WeightSpec& spec : model::weight_specs(config_)) {
+    if (std::find(names.begin(), names.end(), spec.name) != names.end()) parts.push_back(spec);
+  }
+  QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
+  const bool is_table = rank_of_kind(parts.front()) == 1;
+  if (is_matrix(parts.front()) && !options_.reads_layers) return {};  // tables too are then the snapshot's
+  std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
+  shape[0] = 0;
+  for (const model::WeightSpec& spec : parts) shape[0] += spec.shape[0];
+  const torch::ScalarType dtype = !is_matrix(parts.front()) ? torch::kFloat32
+                                  : is_table                ? policy_.lm_head_dtype
+                                                            : options_.compute;
+  const Tensor values = torch::empty(shape, torch::TensorOptions().dtype(dtype));
+  std::int64_t first = 0;
+  for (const model::WeightSpec& spec : parts) {
+    const Tensor part = torch::empty(std::vector<std::int64_t>(spec.shape.dims().begin(), spec.shape.dims().end()));
+    base.read(spec, part.data_ptr<float>());
+    values.narrow(0, first, spec.shape[0]).copy_(part);
+    first += spec.shape[0];
+  }
+  return {values, {}};
+}
+
+LinearAdapter Parameters::bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const {
+  LinearAdapter adapter;
+  adapter.scale = options_.lora.scale();
+  std::vector<std::string> all_a;
+  std::int64_t first = 0;
+  for (const model::BlockModule& part : matrix.modules) {
+    const std::string module = prefix + std::string(part.name);
+    if (options_.lora.targets(module)) {
+      all_a.push_back(model::lora_a_name(module));
+      adapter.parts.push_back({weight({model::lora_b_name(module)}), first});
+    }
+    first += part.rows;
+  }
+  if (!all_a.empty()) adapter.a = weight(all_a);
+  return adapter;
+}
+
+void Parameters::bind_policy(const model::WeightSource& base) {
   const model::ModelConfig& config = config_;
+  const auto weight = [&](const std::vector<std::string>& names) {
+    const bool is_trained = std::ranges::any_of(
+        placements_, [&](const Placement& placement) { return placement.spec.name == names.front(); });
+    return is_trained ? this->weight(names) : frozen(names, base);
+  };
   policy_.embedding = weight({"model.embed_tokens.weight"});
   policy_.final_norm = weight({"model.norm.weight"});
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const bool f32_lm_head = policy_.lm_head_dtype == torch::kFloat32;
-  policy_.lm_head = weight({lm_head});
+  policy_.lm_head = config.tie_word_embeddings ? policy_.embedding : weight({lm_head});
   if (options_.packs_head) {
     policy_.head = ops::make_packed_linear(f32_lm_head ? quant::Format::f32 : quant::Format::bf16, config.vocab_size,
                                            config.hidden_size, false);
@@ -256,6 +309,7 @@ void Parameters::bind_policy() {
           of(bound).name = model::snapshot_layer_prefix(idx) + std::string(matrix.name);
           of(bound).weight = weight(weights);
           if (matrix.has_bias) of(bound).bias = weight(biases);
+          if (has_adapters()) of(bound).adapter = bind_adapter(layer, matrix);
         });
     policy_.layers.push_back(bound);
   }
@@ -290,14 +344,16 @@ void Parameters::begin_refresh(const GradientRange& range, RankTensors& ranks) {
 
 void Parameters::end_refresh(RankTensors& ranks) {
   if (is_sharded()) ranks.end_copies();
-  if (options_.packs_head) pack_head();
+  if (options_.packs_head && !has_adapters()) pack_head();
 }
 
 void Parameters::bind_quantized(const model::Snapshot& snapshot) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const model::LayerSnapshot& from = snapshot.layer_form(static_cast<std::int64_t>(idx));
-    model::visit_matrices(
-        config_, [&](const model::BlockMatrix&, const auto& of) { of(policy_.layers[idx]).quantized = &of(from); });
+    model::visit_matrices(config_, [&](const model::BlockMatrix&, const auto& of) {
+      of(policy_.layers[idx]).quantized = &of(from);
+      of(policy_.layers[idx]).adapter.packed = &of(from.adapters);
+    });
   }
 }
 

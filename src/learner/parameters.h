@@ -44,6 +44,9 @@ struct ParameterOptions {
   bool f32_lm_head = false;  ///< lm_head meets hidden states in fp32 whatever `compute`
   bool packs_head = true;    ///< logits are of PolicyWeights::head
   bool muon = false;         ///< the layers' matrices have a first moment alone
+  /// Not of rank 0: what is trained are model::adapter_specs alone; all other weights are read once, in the dtype that
+  /// computes with them, and those that a snapshot has not at all. Neither sharded nor with torch_ops.
+  model::LoraConfig lora = {};
   /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners),
   /// and the forward pass reads copies of all, matrices in the dtype that its matmuls round them to anyway.
   int rank = 0, shards = 1;
@@ -62,7 +65,8 @@ struct ParameterOptions {
 /// Gradients are of all tensors; masters and moments of those that this rank keeps, all of them unless sharded.
 class Parameters {
  public:
-  /// Has `initial` written into the masters, each tensor in its place. Call `refresh` before the first forward pass.
+  /// Has `initial` written into the masters, each tensor in its place; with adapters it has theirs and the base's. Call
+  /// `refresh` before the first forward pass.
   Parameters(const model::ModelConfig& config, const model::WeightSource& initial, const ParameterOptions& options);
 
   const PolicyWeights& policy() const { return policy_; }
@@ -86,6 +90,7 @@ class Parameters {
   }
   const Tensor& gradients() const { return gradients_; }
   bool is_muons(const Placement& placement) const;
+  bool has_adapters() const { return options_.lora.enabled(); }
   /// What AdamW updates here of these gradients' tensors, in as few segments as there can be.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
   /// A layer's matrices, all that is no layer's matrix, and both: of one that is not trainable, too.
@@ -176,7 +181,10 @@ class Parameters {
   std::vector<std::size_t> in_order() const;  ///< placements_ by offset
   const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
-  void bind_policy();
+  /// A weight that is not trained, or nothing where nothing reads it.
+  Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base) const;
+  void bind_policy(const model::WeightSource& base);
+  LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;
   void pack_head();
 
   model::ModelConfig config_;

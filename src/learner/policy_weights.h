@@ -6,18 +6,36 @@
 #include <vector>
 
 #include "learner/layers.h"
+#include "model/adapter.h"
 #include "model/block.h"
 #include "ops/linear.h"
 
 namespace qrl::learner {
 
+/// The low-rank adapter of a linear layer (model/adapter.h): what is trained of it. Empty: the layer has none.
+struct LinearAdapter {
+  /// Of one module of the matrix.
+  struct Part {
+    Weight b;                       ///< [out of the module, rank]
+    std::int64_t first_output = 0;  ///< in the matrix's output
+  };
+  Weight a;  ///< those of its parts, one behind the other: [parts · rank, in]
+  std::vector<Part> parts;
+  double scale = 1;
+  const model::MatrixAdapter* packed = nullptr;  ///< as Linear::quantized
+
+  bool empty() const { return parts.empty(); }
+  std::int64_t rank() const { return parts.front().b.value.size(1); }
+};
+
 /// A linear layer. Every matmul of a layer takes one.
 struct Linear {
-  Weight weight, bias;  ///< bias: undefined in models without
+  Weight weight, bias;  ///< bias: undefined in models without; weight: where nothing reads it
   std::string name;     ///< a snapshot's: "layers.0.qkv"
   /// The published snapshot's form of it, for its format and shape, and for its values where the snapshot holds them
   /// in host memory. Null: the forward pass reads `weight` alone.
   const ops::PackedLinear* quantized = nullptr;
+  LinearAdapter adapter;
 };
 
 /// One transformer block's weights. Gains that the model lacks are undefined.
@@ -29,7 +47,7 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< the embedding itself when tied
+  Weight lm_head;          ///< the embedding itself when tied; undefined beside adapters, where `head` is all
   ops::PackedLinear head;  ///< lm_head as the kernels read it, in lm_head_dtype; empty unless asked for
   torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states it meets
 };

@@ -159,6 +159,13 @@ void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const
   by_blocks(num_outputs, multiply, kFp8BlockRows);
 }
 
+/// What the backward pass of this layer multiplies: quantized values where the layer has the format that is asked for.
+LearnerBackward backward_of(const Quantized& quantized) {
+  const quant::Format format = quantized.packed->format;
+  const bool has_format = quantized.backward == LearnerBackward::int8 ? format == quant::Format::int8 : format == kFp8;
+  return has_format ? quantized.backward : LearnerBackward::model_dtype;
+}
+
 Tensor bias_of(const ops::PackedLinear& packed) {
   return torch::from_blob(packed.bias.as<float>(), {packed.out}, torch::kFloat32);
 }
@@ -176,38 +183,63 @@ Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType typ
                      [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
-Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized) {
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, const AdapterPass& with) {
   const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
-  const auto input = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
   Tensor y;
   if (quantized.multiplies_quantized) y = torch::empty({num_rows, packed.out});
+  const auto add_adapter = [&](base::Team& alone, base::Range rows) {
+    if (with.adapter == nullptr) return;
+    if (with.plain != nullptr) ops::quantize(alone, x.data_ptr<float>(), rows, *with.plain);
+    const ops::Activations& entering = with.plain != nullptr ? *with.plain : input;
+    model::add_adapter(alone, *with.adapter, entering, rows, *with.products, y.data_ptr<float>());
+  };
   by_blocks(num_rows, [&] {
     return [&](base::Team& alone, base::Range rows) {
-      ops::quantize(alone, x.data_ptr<float>(), rows, *input);
-      if (y.defined()) ops::linear(alone, *input, packed, rows, false, y.data_ptr<float>());
+      ops::quantize(alone, x.data_ptr<float>(), rows, input);
+      if (!y.defined()) return;
+      ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
+      add_adapter(alone, rows);
     };
   });
   if (!quantized.multiplies_quantized) {
-    y = times_transposed(dequantized_input(*input, quantized.compute), dequantized_weight(packed, quantized.compute),
+    y = times_transposed(dequantized_input(input, quantized.compute), dequantized_weight(packed, quantized.compute),
                          torch::kFloat32);
     if (!packed.bias.empty()) y += bias_of(packed);
+    if (with.adapter != nullptr) by_blocks(num_rows, [&] { return add_adapter; });
+  }
+  return y;
+}
+
+Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized) {
+  switch (backward_of(quantized)) {
+    case LearnerBackward::int8:
+      return int8_input_gradient(d_y.contiguous(), *quantized.packed);
+    case LearnerBackward::fp8_e4m3:
+      return fp8_input_gradient(d_y.contiguous(), *quantized.packed);
+    case LearnerBackward::model_dtype:
+      break;
+  }
+  return times(d_y.to(quantized.compute).contiguous(), dequantized_weight(*quantized.packed, quantized.compute),
+               torch::kFloat32);
+}
+
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized) {
+  const auto input = std::make_shared<ops::Activations>(quantized.packed->format, x.size(0), quantized.packed->in);
+  const Tensor y = quantized_output(x, quantized, *input);
+  if (!master.gradient.defined()) {
+    return differentiable({x}, {y}, [quantized](const TensorList& d) {
+      return TensorList{quantized_input_gradient(d[0], quantized)};
+    })[0];
   }
   return differentiable({x}, {y}, [input, master, quantized](const TensorList& d) {
-    const quant::Format format = quantized.packed->format;
-    if (quantized.backward == LearnerBackward::int8 && format == quant::Format::int8) {
-      const Tensor exact_d_y = d[0].contiguous();
-      add_int8_weight_gradient(exact_d_y, *input, master.gradient);
-      return TensorList{int8_input_gradient(exact_d_y, *quantized.packed)};
-    }
-    if (quantized.backward == LearnerBackward::fp8_e4m3 && format == kFp8) {
-      const Tensor exact_d_y = d[0].contiguous();
-      add_fp8_weight_gradient(exact_d_y, *input, master.gradient);
-      return TensorList{fp8_input_gradient(exact_d_y, *quantized.packed)};
-    }
-    const Tensor d_y = d[0].to(quantized.compute).contiguous();
-    accumulate_weight_gradient(d_y, dequantized_input(*input, quantized.compute), master.gradient);
-    return TensorList{times(d_y, dequantized_weight(*quantized.packed, quantized.compute), torch::kFloat32)};
+    const LearnerBackward backward = backward_of(quantized);
+    const bool is_exact = backward != LearnerBackward::model_dtype;
+    const Tensor d_y = (is_exact ? d[0] : d[0].to(quantized.compute)).contiguous();
+    if (backward == LearnerBackward::int8) add_int8_weight_gradient(d_y, *input, master.gradient);
+    else if (backward == LearnerBackward::fp8_e4m3) add_fp8_weight_gradient(d_y, *input, master.gradient);
+    else accumulate_weight_gradient(d_y, dequantized_input(*input, quantized.compute), master.gradient);
+    return TensorList{quantized_input_gradient(d_y, quantized)};
   })[0];
 }
 

@@ -43,6 +43,19 @@ struct Quantized {
 /// holds a NaN or infinity the scale NaN, which all that it meets becomes.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized);
 
+/// What an adapter adds to a quantized layer's output, and what it leaves: its input and its products A·x, of all rows.
+struct AdapterPass {
+  const model::MatrixAdapter* adapter = nullptr;
+  ops::Activations* plain = nullptr;  ///< x in the adapter's format; null: the layer's own input has its values
+  model::AdapterProducts* products = nullptr;
+};
+/// quantized_linear's forward pass alone, with the adapter's part where there is one. Leaves X̂ in `input`, of the
+/// packed format for all rows. No gradient.
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input,
+                        const AdapterPass& with = {});
+/// dX = dY·Ŵ of quantized_linear's backward pass, fp32 [N, in]; d_y [N, out] of any dtype.
+Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized);
+
 /// second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. low_bit's matmuls and bits; no
 /// gradient. Nothing between exists for more than a block of rows a thread.
 Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second);

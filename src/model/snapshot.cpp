@@ -104,7 +104,8 @@ void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
 }
 
 Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
-    : config_(config), format_(formats.linear) {
+    : config_(config), format_(formats.linear), lora_(formats.lora) {
+  check_lora(config, lora_);
   const Format wide = wide_format(format_);
   const std::int64_t width = config.hidden_size;
   FormatChooser formats_of(formats);
@@ -122,6 +123,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
                                            &matrices_);
           if (matrix.modules.size() > 1)
             for (const BlockModule& module : matrix.modules) packed.tensors.push_back(module.rows);
+          of(layer.adapters) = make_matrix_adapter(lora_, layer_prefix(idx), matrix, wide);
         });
   }
   formats_of.check_patterns();
@@ -225,6 +227,39 @@ void Snapshot::publish(const WeightSource& source, std::int64_t version) {
   writer.finish();
 }
 
+void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t version) {
+  QRL_INVARIANT(version >= 0 && version_ >= 0 && !is_elsewhere_, "publish", "a base that was published before",
+                "version " + std::to_string(version_));
+  for (const WeightSpec& spec : adapter_specs(config_, lora_)) (void)find_view(adapters, spec);
+  version_ = -1;
+  const auto store_gain = [&](const std::string& weight, const base::Buffer& to) -> std::string {
+    if (!lora_.train_norms) return {};
+    const auto values = values_of(adapters.find(weight)->second);
+    std::copy(values.begin(), values.end(), to.as<float>());
+    return all_finite(values) ? "" : weight;
+  };
+  std::vector<std::string> broken(layers_.size() + 1);
+  base::parallel_for(config_.num_hidden_layers, 1, [&](base::Range range) {
+    for (std::int64_t idx = range.begin; idx < range.end; ++idx) {
+      const auto at = static_cast<std::size_t>(idx);
+      const auto note = [&](const std::string& weight) {
+        if (!weight.empty()) broken[at] = weight;
+      };
+      visit_block(
+          config_,
+          [&](const BlockGain& gain, const auto& of) {
+            note(store_gain(layer_prefix(idx) + std::string(gain.module) + ".weight", of(layers_[at])));
+          },
+          [&](const BlockMatrix&, const auto& of) { note(pack_adapter(lora_, adapters, of(layers_[at].adapters))); });
+    }
+  });
+  broken.back() = store_gain("model.norm.weight", final_norm_D_);
+  for (const std::string& weight : broken) {
+    if (!weight.empty()) fail_broken("publish: " + weight, version);
+  }
+  version_ = version;
+}
+
 Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version)
     : snapshot_(snapshot), device_(device), version_(version), specs_(weight_specs(snapshot.config_)) {
   QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
@@ -266,6 +301,8 @@ void fail_broken(const std::string& where, std::int64_t version) {
   throw base::Error(base::ErrorKind::guard, where, "finite weights", "a NaN or an infinity, which training made",
                     "go on from an earlier checkpoint with a lower learning rate");
 }
+
+Format Snapshot::adapter_format() const { return wide_format(format_); }
 
 bool Snapshot::has_exempt_layers() const {
   return std::ranges::any_of(layers_, [this](const LayerSnapshot& layer) {

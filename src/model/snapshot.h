@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/buffer.h"
+#include "model/adapter.h"
 #include "model/block.h"
 #include "model/config.h"
 #include "model/int8_profile.h"
@@ -27,10 +29,13 @@ struct SnapshotFormats {
   /// or its last part ("down_proj"). "lm_head" and "embed_tokens", which are never low-bit, may be among them.
   std::vector<std::string> ignore;
   bool f32_lm_head = false;  ///< else bf16, or fp32 when `linear` is
+  LoraConfig lora = {};      ///< adapters beside the matrices
 };
 
 /// One transformer block, ready for the kernels: gains in fp32, matrices packed. Gains that the model lacks are empty.
-struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {};
+struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
+  Block<std::monostate, MatrixAdapter> adapters;  ///< empty where a matrix has none
+};
 
 /// One of a snapshot's tensors, for people.
 struct SnapshotTensor {
@@ -74,8 +79,12 @@ class Snapshot {
   /// The same of weights that are not in memory: takes one tensor's fp32 values at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
-  /// The same in a device's memory alone: from then on the tensors here are of no version, and asking for them is an
-  /// internal error until the next publish of the other kind.
+  /// Rewrites adapters (and, with train_norms, gains) alone: adapter_specs' tensors, fp32 by name. The base, which an
+  /// earlier publish of either of the above wrote, stays as it is. A weight that is not finite ends in fail_broken.
+  void publish_adapters(const WeightViews& adapters, std::int64_t version);
+
+  /// The same as publish in a device's memory alone: from then on the tensors here are of no version, and asking for
+  /// them is an internal error until the next publish of the other kind.
   class DeviceWriter {
    public:
     /// `device` holds this snapshot's weights; both must outlive this.
@@ -98,6 +107,9 @@ class Snapshot {
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
   bool has_exempt_layers() const;
+  const LoraConfig& lora() const { return lora_; }
+  /// Of A and B, and of what enters them: bf16, or fp32 when the linear layers are.
+  quant::Format adapter_format() const;
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
   /// bf16, or fp32 when the format is.
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
@@ -132,6 +144,7 @@ class Snapshot {
 
   ModelConfig config_;
   quant::Format format_;
+  LoraConfig lora_;
   std::int64_t version_ = -1;
   bool is_elsewhere_ = false;  ///< on a device alone
   std::shared_ptr<const Int8Profile> profile_;

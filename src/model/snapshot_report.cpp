@@ -29,6 +29,9 @@ SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) 
   return {std::move(name), std::move(what), linear.panels.view().data, false};
 }
 
+/// "q_proj" of "model.layers.0.self_attn.q_proj".
+std::string last_name(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
 SnapshotTensor plain_tensor(std::string name, const base::Buffer& buffer, bool is_gain) {
   return {std::move(name), std::string(base::name(buffer.view().dtype)) + " " + buffer.shape().to_string(),
           buffer.view().data, is_gain};
@@ -41,7 +44,12 @@ std::size_t Snapshot::num_bytes() const {
   for (const LayerSnapshot& layer : layers_) {
     visit_block(
         config_, [&](const BlockGain&, const auto& of) { total += of(layer).num_bytes(); },
-        [&](const BlockMatrix&, const auto& of) { total += packed_bytes(of(layer)); });
+        [&](const BlockMatrix&, const auto& of) {
+          total += packed_bytes(of(layer));
+          const MatrixAdapter& adapter = of(layer.adapters);
+          if (!adapter.empty()) total += packed_bytes(adapter.a);
+          for (const MatrixAdapter::Part& part : adapter.parts) total += packed_bytes(part.b);
+        });
   }
   return total;
 }
@@ -57,7 +65,12 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
           all.push_back(plain_tensor(prefix + std::string(gain.name), of(layer), true));
         },
         [&](const BlockMatrix& matrix, const auto& of) {
-          all.push_back(packed_tensor(prefix + std::string(matrix.name), of(layer)));
+          const std::string name = prefix + std::string(matrix.name);
+          all.push_back(packed_tensor(name, of(layer)));
+          if (of(layer.adapters).empty()) return;
+          all.push_back(packed_tensor(name + ".lora_A", of(layer.adapters).a));
+          for (const MatrixAdapter::Part& part : of(layer.adapters).parts)
+            all.push_back(packed_tensor(prefix + last_name(part.module) + ".lora_B", part.b));
         });
   }
   all.push_back(plain_tensor("norm", final_norm_D_, true));

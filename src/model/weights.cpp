@@ -228,11 +228,6 @@ Json generation_config_of(const ModelConfig& config) {
   return generation;
 }
 
-void write_config(const fs::path& dir, const ModelConfig& config) {
-  write_text(dir / "config.json", config_json(config));
-  write_text(dir / "generation_config.json", generation_config_of(config).dump(2) + "\n");
-}
-
 bool is_plain_shard_name(std::string_view name) {
   return name.ends_with(".safetensors") && !name.starts_with('.') && name.find('/') == std::string_view::npos &&
          std::none_of(name.begin(), name.end(),
@@ -311,6 +306,11 @@ HfModel open_hf(const fs::path& dir) {
   require_tensors(*files, config, state::shown(dir));
   require_no_extra(*files, config);
   return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_weight(*files, spec, to); })};
+}
+
+void write_config(const fs::path& dir, const ModelConfig& config) {
+  write_text(dir / "config.json", config_json(config));
+  write_text(dir / "generation_config.json", generation_config_of(config).dump(2) + "\n");
 }
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights, std::uint64_t max_shard_bytes,

@@ -69,6 +69,9 @@ inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
+/// The files that save_hf writes beside the tensors.
+void write_config(const std::filesystem::path& dir, const ModelConfig& config);
+
 /// A folder that several write: each its shard, model-<number>-of-<count>.safetensors (number from 1) with `weights` in
 /// weight_specs' order, in `config.dtype`; a file only where there are any. Then one of them the files that save_hf
 /// writes besides and the index of what lies there, an internal error where a tensor has no shard.

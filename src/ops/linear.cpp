@@ -361,12 +361,17 @@ void dispatch(Format format, const LinearTask& task) {
   }
 }
 
+/// Whether activations of the one format are those of the other.
+bool same_values(Format a, Format b) {
+  return a == b || (spec(a).activations == spec(b).activations && !spec(a).has_activation_scales());
+}
+
 /// Rows times the member's share of panels [panels.begin, panels.end); y: where column 0 of row rows.begin is or would
 /// be.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
               LinearTask task) {
   check_range(rows, x.max_rows(), "linear");
-  QRL_INVARIANT(x.format == weight.format && x.width == weight.in, "linear",
+  QRL_INVARIANT(same_values(x.format, weight.format) && x.width == weight.in, "linear",
                 std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
                 std::string(name(x.format)) + " of width " + std::to_string(x.width));
   const base::Range mine = team.slice(panels.size());
@@ -400,9 +405,14 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
 
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y) {
+  linear_into(team, x, weight, rows, accumulate, y, weight.out);
+}
+
+void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
+                 float* y, std::int64_t y_stride) {
   LinearTask task;
-  task.y = y + rows.begin * weight.out;
-  task.y_stride = weight.out;
+  task.y = y + rows.begin * y_stride;
+  task.y_stride = y_stride;
   task.accumulate = accumulate;
   multiply(team, x, weight, rows, {0, ceil_div(weight.out, kPanelColumns)}, task);
 }

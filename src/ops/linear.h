@@ -89,6 +89,10 @@ void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
+/// The same into some columns of a wider y: `y` is row 0's first of them, from row to row are y_stride floats.
+void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
+                 float* y, std::int64_t y_stride);
+
 /// The same for a range of columns that begins at a multiple of kPanelColumns: y is [*, columns.size()], its first row
 /// rows.begin's. No column's bits depend on the others.
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,

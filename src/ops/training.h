@@ -36,8 +36,8 @@ struct AddRmsNormBackward {
   const float* d_sum = nullptr;  ///< null: zero
   float* dx = nullptr;
   MixedArray dy;              ///< data null: not wanted
-  float* d_gain = nullptr;    ///< [width], added to
-  float* d_y_bias = nullptr;  ///< [width], added to; null: y has no bias
+  float* d_gain = nullptr;    ///< [width], added to; null: not wanted
+  float* d_y_bias = nullptr;  ///< [width], added to; null: y has no bias, or it is not wanted
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
@@ -59,7 +59,7 @@ struct QkvTransform {
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms);
 
 /// d_in [rows, C] from d_out [rows, C] fp32 (rounding to bf16 passes gradients through); d_bias [C] and the gains'
-/// gradients [E] are added to, each null when its parameter is.
+/// gradients [E] are added to, each null when its parameter is or where it is not wanted.
 struct QkvGradients {
   const float* d_out = nullptr;
   MixedArray d_in;

@@ -51,17 +51,19 @@ void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tok
   }
 }
 
-void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out) {
+void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
+              Activations* also) {
   check_rows(rows, out, "rms_norm");
   const base::Range mine = share(team, rows);
   float* normed = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
     kernels().rms_norm(x_ND + row * out.width, gain_D, eps, out.width, normed);
     quantize_row(normed, row, out);
+    if (also != nullptr) quantize_row(normed, row, *also);
   }
 }
 
-void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out) {
+void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also) {
   check_rows(rows, out, "swiglu");
   const base::Range mine = share(team, rows);
   float* product = scratch(out.width);
@@ -69,6 +71,7 @@ void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activat
     const float* gate = halves_N2F + row * 2 * out.width;
     kernels().swiglu(gate, gate + out.width, out.width, product);
     quantize_row(product, row, out);
+    if (also != nullptr) quantize_row(product, row, *also);
   }
 }
 

@@ -16,11 +16,12 @@ namespace qrl::ops {
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
 /// out = quantize(x · gain / sqrt(mean(x²) + eps)); mean in fp32 in a fixed order. x: [*, width] fp32, width =
-/// out.width.
-void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out);
+/// out.width. `also`, if there is one, gets the same values in its format.
+void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
+              Activations* also = nullptr);
 
-/// out = quantize(silu(gate) · up); halves: [*, 2F] fp32, gate first; F = out.width.
-void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out);
+/// out = quantize(silu(gate) · up); halves: [*, 2F] fp32, gate first; F = out.width. `also` as above.
+void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also = nullptr);
 
 /// Cosines and sines of position · theta^(−2i/E), i in [0, E/2), computed in fp64, stored fp32:
 /// table [max_positions, E]: E/2 cosines then E/2 sines.

@@ -75,6 +75,9 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   if (reference_ != nullptr) {
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
     micro.reference_logprobs = reference_->score(micro, sampled_from).logprobs;
+  } else if (learner_.has_reference()) {
+    const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
+    micro.reference_logprobs = learner_.score_reference(micro, sampled_from).logprobs;
   }
   if (setup_.teacher != nullptr) {
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);

@@ -19,7 +19,8 @@ struct MiniBatch {
 
 class BatchBuilder {
  public:
-  /// `reference`: the frozen initial policy, null unless algorithm.kl_loss_coef is set. `loss`: the run's. All
+  /// `reference`: the frozen initial policy, null unless algorithm.kl_loss_coef is set, or where
+  /// the learner itself has it. `loss`: the run's. All
   /// arguments outlive it.
   BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);

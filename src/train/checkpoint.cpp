@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "base/log.h"
+#include "model/peft.h"
 #include "model/weights.h"
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/safetensors.h"
+#include "train/adapters.h"
 #include "train/shared_commit.h"
 
 namespace qrl::train {
@@ -28,6 +30,7 @@ constexpr const char* kOptimizerStem = "optimizer";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kInputs = "inputs";
 constexpr const char* kBest = "best";
+constexpr const char* kBase = "base";
 constexpr const char* kUnfinishedRow = "unfinished_row";
 
 void write_text(const fs::path& file, const std::string& text) {
@@ -54,6 +57,7 @@ nlohmann::ordered_json to_json(const RunState& s, const CheckpointContext& conte
                    {"held_out_prompts", context.inputs.held_out_prompts}};
   if (!context.inputs.sft_rows.empty()) json[kInputs]["sft_rows"] = context.inputs.sft_rows;
   if (s.best_step >= 0) json[kBest] = {{"step", s.best_step}, {"score", s.best_score}};
+  if (context.base != nullptr) json[kBase] = {{"path", context.base->path}, {"weights", context.base->hash}};
   if (s.evaluation_due) json[kUnfinishedRow] = context.unfinished_row;
   return json;
 }
@@ -98,6 +102,11 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
     state::write_safetensors(dir / file, moments, {{"format", "qrl-train optimizer"}}, staged);
   };
   const model::ModelConfig config = masters_config(context.config);
+  if (learner.has_adapters()) {
+    model::write_config(dir, config);
+    model::save_peft(dir, config, learner.lora(), context.base->path, learner.masters_in_place());
+    return write_moments(std::string(kOptimizerStem) + ".safetensors");
+  }
   if (!learner.is_sharded()) {
     model::save_hf(dir, config, learner.masters_in_place(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
@@ -126,8 +135,8 @@ void write_neighbors(const fs::path& dir, const RunState& state, const learner::
 /// A folder's weights, and its moments from whichever of its optimizer files has them.
 class StoredLearner {
  public:
-  explicit StoredLearner(const fs::path& checkpoint) : where_(checkpoint.string()), model_(model::open_hf(checkpoint)) {
-    for (const model::WeightSpec& spec : model::weight_specs(model_.config)) specs_.emplace(spec.name, spec);
+  explicit StoredLearner(const fs::path& checkpoint)
+      : where_(checkpoint.string()), masters_(open_masters(checkpoint, specs_)) {
     for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) {
       const std::string file = entry.path().filename().string();
       if (file.starts_with(kOptimizerStem) && file.ends_with(".safetensors")) moments_.emplace_back(entry.path());
@@ -139,7 +148,7 @@ class StoredLearner {
     };
     if (const auto spec = specs_.find(name); spec != specs_.end()) {
       require_same(spec->second.shape);
-      return model_.weights.read(spec->second, to.as<float>());
+      return masters_.read(spec->second, to.as<float>());
     }
     for (const state::SafetensorsFile& file : moments_) {
       const auto found = file.tensors().find(name);
@@ -151,9 +160,26 @@ class StoredLearner {
   }
 
  private:
+  using Specs = std::map<std::string, model::WeightSpec>;
+  /// All weights, or the adapters where these are what was trained.
+  static model::WeightSource open_masters(const fs::path& checkpoint, Specs& specs) {
+    const auto note = [&specs](const std::vector<model::WeightSpec>& all) {
+      for (const model::WeightSpec& spec : all) specs.emplace(spec.name, spec);
+    };
+    if (model::is_peft(checkpoint)) {
+      const model::ModelConfig config = model::read_config(checkpoint / "config.json");
+      const model::PeftAdapter adapter = model::open_peft(checkpoint, config);
+      note(model::adapter_specs(config, adapter.lora));
+      return adapter.adapters;
+    }
+    const model::HfModel hf = model::open_hf(checkpoint);
+    note(model::weight_specs(hf.config));
+    return hf.weights;
+  }
+
   std::string where_;
-  model::HfModel model_;
-  std::map<std::string, model::WeightSpec> specs_;
+  Specs specs_;
+  model::WeightSource masters_;
   std::vector<state::SafetensorsFile> moments_;
 };
 
@@ -282,6 +308,11 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   loaded.world_size = nlohmann::json::parse(state::folder_facts(checkpoint)).at("world_size").get<int>();
   loaded.config.dtype = at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;
   return loaded;
+}
+
+std::string checkpoint_base_hash(const fs::path& checkpoint) {
+  const auto json = nlohmann::json::parse(state::read_text(checkpoint / kStateFile, kMaxText_bytes));
+  return json.contains(kBase) ? json.at(kBase).at("weights").get<std::string>() : std::string();
 }
 
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,

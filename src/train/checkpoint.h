@@ -32,6 +32,8 @@ struct RunState {
   bool evaluation_due = false;  ///< stopped before `step` was evaluated: its row is unfinished
 };
 
+struct AdapterBase;  // train/adapters.h
+
 /// What stays fixed over a run and goes into every checkpoint beside the state.
 struct CheckpointContext {
   const model::ModelConfig& config;  ///< dtype: what an export will be in
@@ -41,10 +43,12 @@ struct CheckpointContext {
   dist::Collectives& world;
   const learner::Metrics& unfinished_row;  ///< of state.step, with state.evaluation_due
   const QuantizerState& quantizer;
+  const AdapterBase* base = nullptr;  ///< of a learner with adapters
 };
 
 /// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
-/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantizers keep. The
+/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantizers keep. Of a
+/// learner with adapters a PEFT folder takes the place of the HF folder, and state.json has the hash of their base. The
 /// first rank writes; of a sharded learner each rank its shard (model-00001-of-0000N.safetensors, with the index that
 /// such a folder has, and optimizer-00001-of-0000N.safetensors). All ranks return when it is committed, or throw when
 /// any of them failed.
@@ -81,6 +85,8 @@ struct LoadedState {
   learner::Metrics unfinished_row;  ///< with state.evaluation_due
   int world_size = 1;               ///< ranks of the run that wrote it
 };
+/// The hash of the weights that a checkpoint's adapters were trained on; empty for one without adapters.
+std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Reads state.json, recipe.yaml and the config of a checkpoint after verifying every byte; throws an input error that
 /// names what is damaged.
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);

@@ -22,9 +22,9 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
   state_.sft_metrics_bytes = sft_metrics_.sync();
   const RunFolder* folder = setup_.folder;
   const std::filesystem::path dir = folder != nullptr ? folder->checkpoints() : std::filesystem::path();
-  save_checkpoint(
-      dir, state_, learner,
-      {setup_.policy.config, setup_.policy.tokenizer, setup_.resolved_recipe, setup_.inputs, world, row, quantizer_});
+  save_checkpoint(dir, state_, learner,
+                  {setup_.policy.config, setup_.policy.tokenizer, setup_.resolved_recipe, setup_.inputs, world, row,
+                   quantizer_, learner.has_adapters() ? setup_.base : nullptr});
   const config::Recipe& recipe = setup_.recipe;
   if (folder != nullptr) prune_checkpoints(dir, recipe.trainer.max_ckpt_to_keep, recipe.sft.steps, state_.best_step);
 }

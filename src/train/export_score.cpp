@@ -70,6 +70,8 @@ nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const l
 
 std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner) {
   const std::vector<PromptSet>& held_out = setup.held_out;
+  // The policy of adapters was scored as it is exported, and a model in fp32 may be more than the machine holds.
+  if (learner.has_adapters()) return {};
   if (held_out.empty() || setup.recipe.eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;
   if (setup.folder != nullptr) json = read_scores(setup, step);

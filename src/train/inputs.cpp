@@ -109,7 +109,9 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
   // Later weights come from the checkpoint, and a cold start's reference does, too.
-  const bool weights_count = recipe.algorithm.kl_loss_coef != 0 && !config::has_cold_start(recipe.sft);
+  const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
+  const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
+  const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));
   Inputs mine{hash_of(policy, weights_count), hash_of(std::span(&prompts, 1)), hash_of(held_out),
               hash_of(sft_rows.train)};
   if (world.size() > 1) {

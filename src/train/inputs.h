@@ -13,7 +13,7 @@ namespace qrl::train {
 
 /// Hashes of contents (state/hash.h). Equal ones: the run reads the same.
 struct Inputs {
-  std::string model;          ///< its config; with a KL reference that is the initial model, the weights, too
+  std::string model;          ///< its config; the weights, too, where they are a KL reference or the base of adapters
   std::string train_prompts;  ///< tokens, ground truths and sources, in order
   std::string held_out_prompts;
   std::string sft_rows = {};  ///< of sft.train_files: tokens and what is learned, in order; "": no files

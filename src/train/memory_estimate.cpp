@@ -9,6 +9,7 @@
 #include "model/block.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
+#include "train/adapters.h"
 #include "train/formats.h"
 #include "train/session.h"
 
@@ -52,6 +53,28 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
   return bytes + padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * head;
 }
 
+/// What a sampler and a learner with adapters have instead of all weights' masters: A and B packed, and what a learner
+/// whose forward pass does not read the snapshot keeps of the base.
+double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelConfig& config) {
+  const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
+  double bytes = 0;
+  for (const WeightSpec& spec : model::adapter_specs(config, formats.lora))
+    bytes += static_cast<double>(spec.shape.numel()) * wide;
+  return bytes;
+}
+
+double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
+  double bytes = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) {
+    const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
+    const bool is_kept = is_small || (!reads_snapshot && spec.kind != WeightKind::lm_head);
+    if (is_kept) bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : dtype);
+  }
+  return bytes;
+}
+
 /// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed.
 /// A quantized forward is fp32 between its matmuls, and keeps their inputs quantized, its pages' keys and values. On a
@@ -83,6 +106,9 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
+  // Adapters keep the one input that is not recomputed, attention's output, in their own format.
+  if (config::trains_adapters(recipe))
+    return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
 }
 
@@ -124,11 +150,20 @@ double logit_arrays_on_gpu(const config::Recipe& recipe) {
   return f32 ? 1 : 1.5;
 }
 
+double largest_tensor_bytes(const model::ModelConfig& config) {
+  double largest = 0;
+  for (const WeightSpec& spec : model::weight_specs(config))
+    largest = std::max(largest, static_cast<double>(spec.shape.numel()) * kF32);
+  return largest;
+}
+
 /// What masters, gradients and moments take on the rank that keeps most.
 std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const bool muon = recipe.optim.name == config::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
-  const std::vector<WeightSpec> specs = model::weight_specs(config);
+  const model::LoraConfig lora = lora_config(recipe.lora);
+  const std::vector<WeightSpec> specs =
+      lora.enabled() ? model::adapter_specs(config, lora) : model::weight_specs(config);
   const std::vector<int> owners = learner::shard_owners(specs, muon, num_shards);
   struct Share {
     double masters = 0, moments = 0;
@@ -159,6 +194,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   std::vector<MemoryPart> parts = {{"master weights", most.masters, true, on_gpu},
                                    {"gradients", all, true, on_gpu},
                                    {"optimizer moments", most.moments, true, on_gpu}};
+  if (lora.enabled()) parts.push_back({"the base to compute with", frozen_bytes(recipe, config)});
   if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
     parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
@@ -226,7 +262,9 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
   if (packs_head) parts.push_back({"packed lm_head", head});
   const double reference = all * kF32 + (learns_on_gpu ? (bf16 ? all * kBf16 : 0) : head);
-  if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", reference, true, learns_on_gpu});
+  const bool has_adapters = config::trains_adapters(recipe);
+  if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
+    parts.push_back({"reference model", reference, true, learns_on_gpu});
 
   if (!recipe.algorithm.teacher.path.empty()) add_teacher(recipe, parts);
 
@@ -248,6 +286,11 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,
                    learns_on_gpu, kLearning});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
+  if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
+  // The base is quantized once, tensor by tensor, before there are activations and pages.
+  const double learning = tokens * kept + arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
+  if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
+    parts.push_back({"a tensor to be quantized", beyond});
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          kv_format(recipe.quant), recipe.rollout.page_size);

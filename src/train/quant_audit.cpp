@@ -41,7 +41,8 @@ std::string audit_summary(const std::vector<std::string>& audit) {
   std::int64_t same = 0;
   for (const std::string& line : audit) {
     const std::size_t colon = line.find(": sampler ") + 10;
-    if (line.starts_with("layers.")) ++kinds[line.substr(colon, line.find(" [", colon) - colon)];
+    const bool is_layer = line.starts_with("layers.") && line.find(".lora_") > colon;
+    if (is_layer) ++kinds[line.substr(colon, line.find(" [", colon) - colon)];
     same += line.ends_with(kSame) ? 1 : 0;
   }
   std::string summary = "linear layers of the sampler:";

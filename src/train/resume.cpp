@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "config/keys.h"
+#include "model/peft.h"
 
 namespace qrl::train {
 
@@ -173,10 +174,20 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
   QRL_REQUIRE(state.cold_start && state.step == 0, checkpoint.string(), "a finished cold start for sft.from",
               "a checkpoint of step " + std::to_string(state.step),
               "name a RUN/checkpoints/sft_N; model.path starts from the weights of any checkpoint");
+  const bool by_adapters = config::cold_start_trains_adapters(recipe);
+  QRL_REQUIRE(model::is_peft(checkpoint) == by_adapters, checkpoint.string(),
+              by_adapters ? "a cold start that trained adapters" : "a cold start that trained all weights",
+              "one that trained " + std::string(by_adapters ? "all weights" : "adapters"),
+              "set lora.sft to what it was made with, or delete sft.from");
   const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
   std::vector<config::KeyChange> changes = config::changes_among(kColdStartKeys, before, recipe);
   drop_derived_steps(recipe, changes);
   add_other_rows(saved, before, recipe, inputs, changes);
+  if (by_adapters) {
+    static constexpr std::string_view kAdapters[] = {"lora."};
+    const auto of_adapters = config::changes_among(kAdapters, before, recipe);
+    changes.insert(changes.end(), of_adapters.begin(), of_adapters.end());
+  }
   QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
               "set them to what the cold start was made with, or delete sft.from");
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "a cold start of this recipe's model",
@@ -205,18 +216,22 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
-void provide_reference(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
+/// The finished cold start: reference of a KL term, or base of adapters.
+void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
+  const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
+  const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
+  const std::string restore = "the " + what + " is read from it: restore it from a copy";
   const fs::path home = folder.checkpoints() / cold_start_name(recipe);
   const fs::path beside = fs::canonical(checkpoint).parent_path() / cold_start_name(recipe);
   if (!fs::exists(home) && fs::exists(beside)) {
-    require_sound_checkpoint(beside, "the reference of algorithm.kl_loss_coef is read from it: restore it from a copy");
+    require_sound_checkpoint(beside, restore);
     copy_checkpoint(beside, home);
-    base::log_info("copied " + beside.string() + ", the reference of algorithm.kl_loss_coef, to " + home.string());
+    base::log_info("copied " + beside.string() + ", the " + what + ", to " + home.string());
     return;
   }
-  QRL_REQUIRE(fs::exists(home), beside.string(), "the finished cold start, reference of algorithm.kl_loss_coef", "none",
+  QRL_REQUIRE(fs::exists(home), beside.string(), "the finished cold start, " + what, "none",
               "put it beside the checkpoint that is given, where the run that made both has it");
-  require_sound_checkpoint(home, "the reference of algorithm.kl_loss_coef is read from it: restore it from a copy");
+  require_sound_checkpoint(home, restore);
 }
 
 /// Checks a checkpoint against what this run is to be; the changes it goes on with.
@@ -263,7 +278,9 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   point.unfinished_row = saved.unfinished_row;
   const bool cold_start_done =
       recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);
-  if (recipe.algorithm.kl_loss_coef != 0 && cold_start_done) provide_reference(*point.checkpoint, recipe, folder);
+  const bool is_read = recipe.algorithm.kl_loss_coef != 0 ||
+                       (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
+  if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
   const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!goes_on_here || is_shared_cold_start) {
     if (!goes_on_here) folder.set_aside_earlier_rows();  // once nothing refuses the run any more

@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "learner/cuda_library.h"
+#include "model/peft.h"
 #include "ops/isa.h"
 #include "report/sessions.h"
+#include "train/adapters.h"
 #include "train/best_checkpoint.h"
 #include "train/cold_start.h"
 #include "train/evaluate.h"
@@ -61,7 +63,8 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
       (fs::exists(folder.sft_metrics_file()) ? "sft_metrics.jsonl  " : "") + "rollouts/  checkpoints/  log.txt");
   if (checkpoint) {
     say("  model: " + checkpoint->string());
-    say(std::string("  as a Hugging Face folder: ") + program_invocation_name + " export " + checkpoint->string() +
+    const char* kind = config::trains_adapters(recipe) ? "PEFT" : "Hugging Face";
+    say(std::string("  as a ") + kind + " folder: " + program_invocation_name + " export " + checkpoint->string() +
         " --out DIR");
   } else {
     say("  no checkpoint: the recipe asks for no step");
@@ -123,10 +126,18 @@ void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_met
   setup.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
+/// The adapters that RL begins with, where they are not new ones: the cold start's, or those of lora.path.
+std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const fs::path& cold_start) {
+  const config::Recipe& recipe = setup.recipe;
+  if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
+    return model::open_peft(cold_start, setup.policy.config).adapters;
+  return given_adapters(recipe, setup.policy.config);
+}
+
 /// The frozen policy that a KL loss is against: the cold start's end, or the model itself.
 std::unique_ptr<learner::Learner> make_reference(const RunSetup& setup, const RunState& state,
                                                  const fs::path& cold_start) {
-  if (setup.recipe.algorithm.kl_loss_coef == 0) return nullptr;
+  if (setup.recipe.algorithm.kl_loss_coef == 0 || config::trains_adapters(setup.recipe)) return nullptr;
   learner::LearnerOptions options = learner_options(setup.recipe);
   options.trainable = false;
   options.numerics.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
@@ -234,8 +245,17 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
   const config::Recipe& recipe = setup.recipe;
   const Policy& policy = setup.policy;
   dist::Collectives& world = setup.world;
-  learner::Learner learner(policy.config, policy.weights, learner_options(recipe), world);
-  if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
+  const bool has_adapters = config::trains_adapters(recipe);
+  learner::LearnerOptions options = learner_options(recipe);
+  options.lora_initial = given_adapters(recipe, policy.config);
+  learner::Learner learner(policy.config, has_adapters ? *setup.base->weights : policy.weights, options, world);
+  // A cold start of all weights is the base of adapters that are still new.
+  const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
+  if (point.checkpoint && !are_new) {
+    if (has_adapters) require_same_base(*point.checkpoint, *setup.base, world);
+    restore_learner(*point.checkpoint, state, learner, world);
+  }
+  if (has_adapters && recipe.algorithm.kl_loss_coef != 0) learner.keep_reference(first_adapters(setup, cold_start));
   const std::unique_ptr<learner::Learner> reference = make_reference(setup, state, cold_start);
   begin_rl(recipe, state, learner);
   if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
@@ -273,6 +293,8 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   Policy policy = make_policy(recipe);
   require_positions(loaded, policy.config);
   model::check_formats(policy.config, snapshot_formats(recipe.quant));
+  model::check_lora(policy.config, lora_config(recipe.lora));
+  (void)given_adapters(recipe, policy.config);
   (void)read_profile_file(recipe, policy.config);  // a wrong one shows before the cold start
   const auto verifier = tasks::make_verifier(recipe);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
@@ -301,12 +323,13 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   QuantizerState quantizer;
   const bool has_teacher = !recipe.algorithm.teacher.path.empty() && part != RunPart::cold_start_only;
   const std::unique_ptr<Teacher> teacher = has_teacher ? std::make_unique<Teacher>(recipe, policy, world) : nullptr;
+  AdapterBase base;
   const RunSetup setup{recipe,       loaded.resolved_yaml,
                        inputs,       world,
                        policy,       *verifier,
                        prompts,      held_out,
                        folder.get(), teacher ? &teacher->learner() : nullptr,
-                       &sft_rows};
+                       &sft_rows,    &base};
   Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
@@ -314,6 +337,8 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
     (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 
   const fs::path cold_start = shared_cold_start(recipe, world);
+  const bool begins_with_base = recipe.sft.steps == 0 || config::cold_start_trains_adapters(recipe);
+  if (config::trains_adapters(recipe) && begins_with_base) base = find_base(recipe, policy, cold_start);
   if (!cold_start_done) {
     run_cold_start(setup, state, sft_metrics, checkpointer, point.checkpoint);
     point.checkpoint = cold_start;
@@ -324,6 +349,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
     return;
   }
 
+  if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, policy, cold_start);
   train_policy(setup, state, point, checkpointer, quantizer, metrics, cold_start, goes_on);
 }
 

@@ -7,6 +7,7 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "tasks/verifier.h"
+#include "train/adapters.h"
 #include "train/inputs.h"
 #include "train/prompts.h"
 #include "train/run_folder.h"
@@ -32,6 +33,7 @@ struct RunSetup {
   const RunFolder* folder;              ///< null on all ranks but the first
   learner::Learner* teacher = nullptr;  ///< of algorithm.teacher; null without one
   const SftRows* sft_rows = nullptr;    ///< of sft.train_files; null or empty: there are none
+  const AdapterBase* base = nullptr;    ///< of a run that trains adapters, complete once the cold start is done
 };
 
 }  // namespace qrl::train

@@ -11,8 +11,10 @@
 #include "config/hub.h"
 #include "learner/cuda_library.h"
 #include "learner/libraries.h"
+#include "model/peft.h"
 #include "ops/peak_rates.h"
 #include "state/file.h"
+#include "train/adapters.h"
 #include "train/checkpoint.h"
 #include "train/decoder_fit.h"
 #include "train/signals.h"
@@ -135,6 +137,15 @@ data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelC
   return tokenizer;
 }
 
+namespace {
+
+Policy load_hf_policy(const fs::path& dir) {
+  const model::HfModel hf = model::open_hf(dir);
+  return {hf.config, hf.weights, data::Tokenizer::load(dir)};
+}
+
+}  // namespace
+
 Policy make_policy(const config::Recipe& recipe) {
   if (!recipe.model.path.empty()) return load_policy(config::model_folder(recipe.model.path));
   const model::ModelConfig config = model_config(recipe);
@@ -146,16 +157,21 @@ Policy load_policy(const std::filesystem::path& dir) {
   QRL_REQUIRE(!std::filesystem::is_directory(dir / "checkpoints"), state::shown(dir),
               "a checkpoint or a model's folder", "a run's folder",
               "name one of those in " + state::shown(dir / "checkpoints"));
-  const model::HfModel hf = model::open_hf(dir);
-  Policy policy{hf.config, hf.weights, data::Tokenizer::load(dir)};
+  Policy policy = model::is_peft(dir) ? load_adapted_policy(dir) : load_hf_policy(dir);
   check_fit(policy.tokenizer, policy.config, dir.string());
   return policy;
+}
+
+model::SnapshotFormats sampler_formats(const config::Recipe& recipe) {
+  model::SnapshotFormats formats = snapshot_formats(recipe.quant);
+  if (recipe.lora.publish == config::LoraPublish::adapter) formats.lora = lora_config(recipe.lora);
+  return formats;
 }
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
                  std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens,
                  const data::Tokenizer* tokenizer)
-    : snapshot(config, snapshot_formats(recipe.quant)),
+    : snapshot(config, sampler_formats(recipe)),
       decoder(config, fitting(config, with_texts(tokenizer, decoder_options(recipe, world, longest_prompt_tokens,
                                                                             logit_tile_tokens)))) {}
 
@@ -240,6 +256,8 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
   options.shard_optimizer = recipe.trainer.zero_stage > 0;
   options.optim = recipe.optim;
+  options.lora = lora_config(recipe.lora);
+  options.lora_seed = recipe.trainer.seed;
   options.total_updates = updates_per_step(recipe) * recipe.trainer.total_training_steps;
   return options;
 }

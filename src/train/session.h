@@ -25,11 +25,19 @@ void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 /// Threads for work that one rank does while the others wait: those of all its machine's ranks together.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
+/// The parts of a policy that are adapters on a base.
+struct PolicyAdapter {
+  model::LoraConfig lora;
+  model::WeightSource base, adapters;
+  std::string base_path;
+};
+
 /// A model with its tokenizer.
 struct Policy {
   model::ModelConfig config;
-  model::WeightSource weights;
+  model::WeightSource weights;  ///< merged, in fp32, where there are adapters
   data::Tokenizer tokenizer;
+  std::optional<PolicyAdapter> adapter = {};
 };
 
 /// The shapes of model.path or model.init, its tokenizer: what of a policy takes no memory to speak of.
@@ -39,7 +47,7 @@ data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelC
 /// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
 /// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
-/// The policy of a checkpoint (verified) or HF folder.
+/// The policy of a checkpoint (verified), or of an HF folder or one of PEFT's.
 Policy load_policy(const std::filesystem::path& dir);
 
 /// The sampler's side: a snapshot and the decoder that reads it (train/quantizer.h's load_published, after each publish
@@ -54,6 +62,9 @@ struct Sampler {
   model::Snapshot snapshot;
   decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };
+/// What the recipe's sampler holds: snapshot_formats, with adapters unless lora.publish merges them.
+model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
+
 /// Prompts to calibrate on: a few of the set, chosen by the seed and how many prompts were drawn so far.
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken);

@@ -86,6 +86,12 @@ std::string learner_text(const config::LoadedRecipe& loaded) {
          ", on " + (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
 }
 
+std::string adapters_text(const config::LoadedRecipe& loaded) {
+  return "rank " + shown_setting(loaded, "lora.rank") + option(loaded, "alpha", "lora.alpha") +
+         (loaded.recipe.lora.rslora ? " (rslora)" : "") + option(loaded, "on", "lora.target_modules") +
+         (loaded.recipe.lora.train_norms ? ", norms" : "") + option(loaded, "published as", "lora.publish");
+}
+
 std::string optimizer_text(const config::LoadedRecipe& loaded) {
   const std::int64_t updates = updates_per_step(loaded.recipe);
   const std::string warm_up = loaded.recipe.optim.lr_warmup_ratio
@@ -142,6 +148,7 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
                           (recipe.quant.queries == config::QueryFormat::fp8_e4m3 ? ", fp8_e4m3 queries" : "") +
                           ", on " + (config::samples_on_gpu(recipe) ? "cuda" : "cpu")));
   lines.push_back(line("learner", learner_text(loaded)));
+  if (config::trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));
   lines.push_back(line("verifier", verifier_text(loaded)));
   lines.push_back(line("sampling", sampling_text(loaded)));

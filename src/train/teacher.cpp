@@ -32,6 +32,7 @@ learner::LearnerOptions options_of(const config::Recipe& recipe) {
   learner::LearnerOptions options = learner_options(recipe);
   options.trainable = false;
   options.shard_optimizer = false;
+  options.lora = {};
   options.numerics.forward = forward_of(recipe);
   options.numerics.backward = config::LearnerBackward::model_dtype;
   options.numerics.bitwise = false;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "decoder/fixtures.h"
+#include "model/peft.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
 #include "support/catch.h"
@@ -48,6 +49,40 @@ TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instru
         }
         INFO("first bad at row " << first_bad / static_cast<std::size_t>(hf.config.vocab_size));
         CHECK(first_bad == got.size());
+      }
+    });
+  }
+}
+
+TEST_CASE("logits with adapters are those of PEFT, on every instruction set") {
+  constexpr double kBound = 2e-5;  // fp32 sums in another order
+  const std::pair<const char*, const char*> goldens[] = {{"peft_qwen2_r4", "hf_qwen2"},
+                                                         {"peft_qwen3_r16_rslora", "hf_qwen3"},
+                                                         {"peft_llama_r1", "hf_llama"},
+                                                         {"peft_qwen3_norms", "hf_qwen3"}};
+  for (const auto& [name, base_name] : goldens) {
+    const auto dir = qrl::test::shipped_data() / "golden" / name;
+    const model::HfModel base = model::open_hf(qrl::test::shipped_data() / "golden" / base_name);
+    const model::PeftAdapter adapter = model::open_peft(dir, base.config);
+    model::SnapshotFormats formats(quant::Format::f32);
+    formats.lora = adapter.lora;
+    model::Snapshot snapshot(base.config, formats);
+    snapshot.publish(base.weights, 0);
+    snapshot.publish_adapters(model::views(model::read_adapters(base.config, adapter.lora, adapter.adapters)), 1);
+    const state::SafetensorsFile golden(dir / "golden.safetensors");
+    on_every_isa([&](ops::Isa isa) {
+      for (const char* sequence : {"0", "1"}) {
+        CAPTURE(name, ops::name(isa), sequence);
+        const base::Buffer want = golden.read_f32(std::string("logits.") + sequence);
+        const std::vector<float> got =
+            forced_logits(snapshot, tokens_of(golden, std::string("input_ids.") + sequence), {.num_threads = 2});
+        REQUIRE(static_cast<std::int64_t>(got.size()) == want.shape().numel());
+        double worst = 0;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const double difference = std::abs(static_cast<double>(got[i]) - want.as<float>()[i]);
+          if (!(difference <= worst)) worst = difference;
+        }
+        CHECK(worst <= kBound);
       }
     });
   }

@@ -43,6 +43,7 @@ void kill_and_compare(const std::string& settings, int num_kills, std::mt19937& 
 TEST_CASE("killed at random moments and resumed, a run leaves the bits of one never stopped") {
   std::mt19937 random(20261121);
   kill_and_compare("", long_tests() ? 750 : 4, random);
+  kill_and_compare("--set lora.rank=4 --set quant.learner.forward=low_bit", long_tests() ? 50 : 2, random);
   if (!long_tests()) return;
   // 50 cuts for each way of computing, 1,000 with those above.
   for (const char* settings :

@@ -137,7 +137,9 @@ nlohmann::json held_out_figures(const nlohmann::json& row) {
 }
 
 std::string difference(const fs::path& a, const fs::path& b) {
-  for (const char* name : {"model.safetensors", "optimizer.safetensors", "config.json", "tokenizer.json"}) {
+  const bool adapters = fs::exists(a / "checkpoints/step_4/adapter_model.safetensors");
+  for (const char* name : {adapters ? "adapter_model.safetensors" : "model.safetensors", "optimizer.safetensors",
+                           "config.json", "tokenizer.json"}) {
     const fs::path file = fs::path("checkpoints") / "step_4" / name;
     const std::string left = qrl::test::read_file(a / file);
     if (left.empty() || left != qrl::test::read_file(b / file)) return file.string();

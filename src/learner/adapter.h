@@ -1,0 +1,18 @@
+// Owns the forward and backward pass of a linear layer with a low-rank adapter on a base that is not trained. Knows no
+// model.
+#pragma once
+
+#include "learner/forward_ops.h"
+
+namespace qrl::learner {
+
+/// The layer's output, x·Wᵀ as the numerics have it, plus scale·B·(A·x) in fp32 before it is rounded. Where the forward
+/// pass reads a snapshot this is the decoder's op with its bits (model::add_adapter), else A, scale·B and A·x are
+/// rounded to x's dtype.
+///
+/// Backward, at the operands that the forward pass rounded, straight through the rounding, matmuls of `compute` with
+/// fp32 sums: dB = scale·dYᵀ·(A·x); with U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A.
+/// No gradient of W.
+Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics);
+
+}  // namespace qrl::learner

@@ -1,0 +1,215 @@
+#include "model/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+namespace qrl::model {
+
+namespace {
+
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+
+bool fits(const std::string& module, const std::string& target) {
+  return module == target || module.ends_with("." + target);
+}
+
+/// Calls visit(layer's prefix, matrix) for every matrix of the model.
+template <class Visit>
+void for_each_matrix(const ModelConfig& config, const Visit& visit) {
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string prefix = layer_prefix(layer);
+    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) { visit(prefix, matrix); });
+  }
+}
+
+}  // namespace
+
+double LoraConfig::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rslora ? std::sqrt(r) : r);
+}
+
+bool LoraConfig::targets(const std::string& module) const {
+  if (!enabled()) return false;
+  return target_modules.empty() ||
+         std::ranges::any_of(target_modules, [&](const std::string& target) { return fits(module, target); });
+}
+
+void check_lora(const ModelConfig& config, const LoraConfig& lora) {
+  if (!lora.enabled()) return;
+  std::vector<bool> used(lora.target_modules.size(), false);
+  for_each_matrix(config, [&](const std::string& prefix, const BlockMatrix& matrix) {
+    for (const BlockModule& part : matrix.modules) {
+      const std::string module = prefix + std::string(part.name);
+      for (std::size_t i = 0; i < used.size(); ++i) used[i] = used[i] || fits(module, lora.target_modules[i]);
+      if (!lora.targets(module)) continue;
+      const std::int64_t side = std::min(part.rows, matrix.in);
+      QRL_REQUIRE(lora.rank <= side, "lora.rank",
+                  "at most " + std::to_string(side) + ", the smaller side of " + module + " [" +
+                      std::to_string(part.rows) + ", " + std::to_string(matrix.in) + "]",
+                  std::to_string(lora.rank), "set a lower one, or leave that module out of lora.target_modules");
+    }
+  });
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    QRL_REQUIRE(used[i], "lora.target_modules", "modules of the model's layers",
+                base::quoted(lora.target_modules[i]) + ", which is none",
+                "they are named q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+  }
+}
+
+std::string lora_a_name(const std::string& module) { return module + std::string(kA); }
+std::string lora_b_name(const std::string& module) { return module + std::string(kB); }
+bool is_lora_name(const std::string& weight) { return weight.ends_with(kA) || weight.ends_with(kB); }
+
+std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfig& lora) {
+  std::vector<WeightSpec> specs;
+  if (!lora.enabled()) return specs;
+  for_each_matrix(config, [&](const std::string& prefix, const BlockMatrix& matrix) {
+    for (const BlockModule& part : matrix.modules) {
+      const std::string module = prefix + std::string(part.name);
+      if (lora.targets(module)) specs.push_back({lora_a_name(module), {lora.rank, matrix.in}, WeightKind::linear});
+    }
+    for (const BlockModule& part : matrix.modules) {
+      const std::string module = prefix + std::string(part.name);
+      if (lora.targets(module)) specs.push_back({lora_b_name(module), {part.rows, lora.rank}, WeightKind::linear});
+    }
+  });
+  if (!lora.train_norms) return specs;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    if (spec.kind == WeightKind::norm) specs.push_back(spec);
+  }
+  return specs;
+}
+
+WeightSource new_adapters(const ModelConfig& config, const LoraConfig& lora, std::uint64_t seed) {
+  std::map<std::string, std::uint32_t> indices;
+  for (const WeightSpec& spec : adapter_specs(config, lora))
+    indices.emplace(spec.name, static_cast<std::uint32_t>(indices.size()));
+  const base::RandomField field(seed, base::RandomPurpose::adapter_init);
+  return WeightSource([indices = std::move(indices), field](const WeightSpec& spec, float* to) {
+    const auto found = indices.find(spec.name);
+    QRL_INVARIANT(found != indices.end() && is_lora_name(spec.name), "adapters", "a tensor of the adapters", spec.name);
+    const std::int64_t count = spec.shape.numel();
+    if (spec.name.ends_with(kB)) return std::fill_n(to, count, 0.0F), void();
+    const double bound = 1 / std::sqrt(static_cast<double>(spec.shape[1]));
+    base::parallel_for((count + 3) / 4, 1024, [&](base::Range blocks) {
+      for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+        const auto words =
+            field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), found->second, 0});
+        for (std::int64_t i = 0; i < std::min<std::int64_t>(4, count - 4 * block); ++i) {
+          const double uniform = words[static_cast<std::size_t>(i)] * 0x1p-32;
+          to[4 * block + i] = static_cast<float>(bound * (2 * uniform - 1));
+        }
+      }
+    });
+  });
+}
+
+Weights read_adapters(const ModelConfig& config, const LoraConfig& lora, const WeightSource& source) {
+  Weights weights;
+  for (const WeightSpec& spec : adapter_specs(config, lora)) {
+    base::Buffer values(base::DType::f32, spec.shape);
+    source.read(spec, values.as<float>());
+    weights.emplace(spec.name, std::move(values));
+  }
+  return weights;
+}
+
+void add_product(const float* b, const float* a, base::Range rows, std::int64_t rank, std::int64_t in, double scale,
+                 float* weight) {
+  std::vector<float> sums(static_cast<std::size_t>(in));
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    std::fill(sums.begin(), sums.end(), 0.0F);
+    for (std::int64_t r = 0; r < rank; ++r) {
+      const float factor = b[row * rank + r];
+      const float* from = a + r * in;
+      for (std::int64_t k = 0; k < in; ++k) sums[static_cast<std::size_t>(k)] += factor * from[k];
+    }
+    float* to = weight + row * in;
+    for (std::int64_t k = 0; k < in; ++k) to[k] += static_cast<float>(scale) * sums[static_cast<std::size_t>(k)];
+  }
+}
+
+WeightSource merged_weights(const ModelConfig& config, const WeightSource& base, const LoraConfig& lora,
+                            const WeightSource& adapters) {
+  std::map<std::string, WeightSpec> trained;
+  for (const WeightSpec& spec : adapter_specs(config, lora)) trained.emplace(spec.name, spec);
+  return WeightSource([base, lora, adapters, trained = std::move(trained)](const WeightSpec& spec, float* to) {
+    if (const auto gain = trained.find(spec.name); gain != trained.end()) return adapters.read(gain->second, to);
+    base.read(spec, to);
+    constexpr std::string_view kWeight = ".weight";
+    if (spec.kind != WeightKind::linear) return;
+    const std::string module = spec.name.substr(0, spec.name.size() - kWeight.size());
+    const auto a = trained.find(lora_a_name(module)), b = trained.find(lora_b_name(module));
+    if (a == trained.end()) return;
+    const base::Buffer a_values(base::DType::f32, a->second.shape), b_values(base::DType::f32, b->second.shape);
+    adapters.read(a->second, a_values.as<float>());
+    adapters.read(b->second, b_values.as<float>());
+    base::parallel_for(spec.shape[0], 16, [&](base::Range rows) {
+      add_product(b_values.as<float>(), a_values.as<float>(), rows, lora.rank, spec.shape[1], lora.scale(), to);
+    });
+  });
+}
+
+MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
+                                  quant::Format format) {
+  MatrixAdapter adapter;
+  adapter.out = matrix.out();
+  std::int64_t first = 0;
+  for (const BlockModule& part : matrix.modules) {
+    const std::string module = prefix + std::string(part.name);
+    if (lora.targets(module))
+      adapter.parts.push_back({module, first, ops::make_packed_linear(format, part.rows, lora.rank, false)});
+    first += part.rows;
+  }
+  if (adapter.empty()) return adapter;
+  const auto num_parts = static_cast<std::int64_t>(adapter.parts.size());
+  adapter.a = ops::make_packed_linear(format, num_parts * lora.rank, matrix.in, false);
+  return adapter;
+}
+
+std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter) {
+  base::Team alone = base::Team::solo();
+  const std::vector<float> scales(static_cast<std::size_t>(lora.rank), static_cast<float>(lora.scale()));
+  std::string broken;
+  std::int64_t first_row = 0;
+  for (MatrixAdapter::Part& part : adapter.parts) {
+    const std::string a = lora_a_name(part.module), b = lora_b_name(part.module);
+    if (!ops::pack_rows(alone, values.at(a).as<float>(), lora.rank, first_row, adapter.a)) broken = a;
+    if (!ops::pack_rows(alone, values.at(b).as<float>(), part.b.out, 0, part.b, {scales.data()})) broken = b;
+    first_row += lora.rank;
+  }
+  return broken;
+}
+
+AdapterProducts::AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank)
+    : sums(base::DType::f32, {max_rows, static_cast<std::int64_t>(num_parts) * rank}) {
+  for (std::size_t i = 0; i < num_parts; ++i) parts.emplace_back(format, max_rows, rank);
+}
+
+void add_adapter(base::Team& team, const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
+                 AdapterProducts& products, float* y) {
+  const base::Range share = team.slice(rows.size());
+  const base::Range mine{rows.begin + share.begin, rows.begin + share.end};
+  base::Team alone = base::Team::solo();
+  // A is small: members share the rows, so that nobody waits before the products are rounded.
+  auto* sums = products.sums.as<float>();
+  const std::int64_t rank = adapter.rank(), stride = adapter.a.out;
+  ops::linear(alone, x, adapter.a, mine, false, sums);
+  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+    for (std::int64_t row = mine.begin; row < mine.end; ++row)
+      ops::quantize_row(sums + row * stride + static_cast<std::int64_t>(i) * rank, row, products.parts[i]);
+  }
+  team.barrier();
+  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+    const MatrixAdapter::Part& part = adapter.parts[i];
+    ops::linear_into(team, products.parts[i], part.b, rows, true, y + part.first_output, adapter.out);
+  }
+}
+
+}  // namespace qrl::model

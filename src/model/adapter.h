@@ -1,0 +1,102 @@
+// Owns low-rank adapters (LoRA, Hu et al. 2021): which linear layers have one, the names and shapes of A and B, and how
+// the kernels read and apply them. Knows nothing of training or of files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/threads.h"
+#include "model/block.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "ops/linear.h"
+
+namespace qrl::model {
+
+/// W' = W + scale()·B·A for each module that is targeted: A is [rank, in], B [out, rank].
+struct LoraConfig {
+  std::int64_t rank = 0;  ///< 0: no adapters
+  double alpha = 32;
+  bool rslora = false;
+  /// Modules by PEFT's rule: a whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj"). Empty: all linear
+  /// layers of all blocks.
+  std::vector<std::string> target_modules;
+  bool train_norms = false;  ///< the gains of all norms are trained with them
+
+  bool enabled() const { return rank > 0; }
+  double scale() const;  ///< alpha / rank, or alpha / √rank with rslora
+  bool targets(const std::string& module) const;
+  friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
+};
+
+/// An input error for a target that fits no linear layer of this model, and for a rank above a matrix's smaller side.
+void check_lora(const ModelConfig& config, const LoraConfig& lora);
+
+/// "model.layers.0.mlp.up_proj" + ".lora_A.weight".
+std::string lora_a_name(const std::string& module);
+std::string lora_b_name(const std::string& module);
+bool is_lora_name(const std::string& weight);
+
+/// What is trained, in one fixed order: layer by layer, of each matrix the A of its modules and then the B; with
+/// train_norms the gains behind all of them. Nothing without adapters.
+std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfig& lora);
+
+/// PEFT's start: A uniform within ±1/√in (kaiming_uniform, a = √5), B zero. Every element depends on (seed, tensor's
+/// index, element) alone. Gains are not its own: an internal error.
+WeightSource new_adapters(const ModelConfig& config, const LoraConfig& lora, std::uint64_t seed);
+
+/// All of a source's adapter_specs in memory.
+Weights read_adapters(const ModelConfig& config, const LoraConfig& lora, const WeightSource& source);
+
+/// `base` with its linear layers' W + scale()·B·A and its trained gains, in fp32 (products and sums too), a tensor at a
+/// time. `adapters` has adapter_specs' tensors.
+WeightSource merged_weights(const ModelConfig& config, const WeightSource& base, const LoraConfig& lora,
+                            const WeightSource& adapters);
+
+/// Adds scale·B·A to W, all fp32 row-major: [out, in], [out, rank], [rank, in].
+void add_product(const float* b, const float* a, base::Range rows, std::int64_t rank, std::int64_t in, double scale,
+                 float* weight);
+
+/// The adapters of one matrix as the kernels read them: bf16, or fp32 where the snapshot is. Empty: it has none.
+struct MatrixAdapter {
+  /// Of one module: some columns of the matrix's output.
+  struct Part {
+    std::string module;             ///< "model.layers.0.self_attn.q_proj"
+    std::int64_t first_output = 0;  ///< in the matrix's output
+    ops::PackedLinear b;            ///< scale·B
+  };
+  ops::PackedLinear a;  ///< the A of its parts, one behind the other
+  std::vector<Part> parts;
+
+  bool empty() const { return parts.empty(); }
+  std::int64_t rank() const { return parts.front().b.in; }
+  std::int64_t out = 0;  ///< of the matrix
+};
+
+/// Makes one with zeros, which adds nothing. `format`: bf16 or f32.
+MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
+                                  quant::Format format);
+
+/// Packs A and scale·B, fp32 by name, by the calling thread alone. Returns the name of one that is not finite, or
+/// nothing.
+std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
+
+/// A·x of some rows, which add_adapter makes and B reads.
+struct AdapterProducts {
+  AdapterProducts() = default;
+  /// For adapters of up to `num_parts` modules.
+  AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank);
+  std::vector<ops::Activations> parts;  ///< [max_rows, rank] each
+  base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
+};
+
+/// y[row, :] += scale·B·(A·x[row, :]) for rows [rows.begin, rows.end): A·x in fp32 sums, rounded to the adapter's
+/// format; B's fp32 sum is added to y, fp32 [*, out]. x: rows in a format whose values are the adapter's (bf16 or
+/// fp32). All of a team call it; it has one barrier inside, behind which all must have written their y. No row's bits
+/// depend on the team or on other rows.
+void add_adapter(base::Team& team, const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
+                 AdapterProducts& products, float* y);
+
+}  // namespace qrl::model

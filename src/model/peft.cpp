@@ -1,0 +1,233 @@
+#include "model/peft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "state/file.h"
+#include "state/folder.h"
+#include "state/json.h"
+#include "state/safetensors.h"
+
+namespace qrl::model {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kWeightsFile = "adapter_model.safetensors";
+constexpr const char* kPrefix = "base_model.model.";
+constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
+
+/// Keys whose values must be PEFT's neutral ones: anything else changes what the adapter computes. null is always one.
+struct Neutral {
+  const char* key;
+  Json value;
+  const char* what;
+};
+const std::vector<Neutral>& neutrals() {
+  static const std::vector<Neutral>& all = *new std::vector<Neutral>{
+      {"use_dora", false, "magnitudes beside the directions"},
+      {"use_qalora", false, "grouped inputs"},
+      {"bias", "none", "trained biases"},
+      {"lora_bias", false, "biases of B"},
+      {"fan_in_fan_out", false, "transposed weights"},
+      {"rank_pattern", Json::object(), "ranks of single modules"},
+      {"alpha_pattern", Json::object(), "scales of single modules"},
+      {"target_parameters", Json::array(), "adapters of parameters that are no linear layer's"},
+      {"trainable_token_indices", Json::array(), "trained rows of the embedding"},
+      {"exclude_modules", Json::array(), "excluded modules"},
+      {"layers_to_transform", Json::array(), "adapters of some layers"},
+      {"layer_replication", Json::array(), "repeated layers"},
+      {"alora_invocation_tokens", Json::array(), "adapters that tokens switch on"},
+      {"megatron_config", Json::object(), "parallel layers"},
+      {"loftq_config", Json::object(), "quantized bases of other kinds"},
+      {"arrow_config", Json::object(), "routed adapters"},
+      {"corda_config", Json::object(), "other starts"},
+      {"eva_config", Json::object(), "other starts"},
+      {"lora_ga_config", Json::object(), "other starts"},
+      {"kasa_config", Json::object(), "other adapters"},
+      {"monteclora_config", Json::object(), "other adapters"},
+      {"velora_config", Json::object(), "other adapters"},
+      {"use_bdlora", false, "other adapters"},
+  };
+  return all;
+}
+
+/// A start that changes the base: such an adapter does not belong to the weights of the checkpoint that it names.
+bool moves_base(const Json& start) {
+  static constexpr std::string_view kHarmless[] = {"gaussian", "kaiming", "orthogonal"};
+  if (!start.is_string()) return false;
+  return std::ranges::find(kHarmless, start.get_ref<const std::string&>()) == std::end(kHarmless);
+}
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(const fs::path& file)
+      : where_(state::shown(file)), root_(state::parse_json(state::read_text(file, kMaxConfig_bytes), where_)) {
+    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", base::quoted(root_.dump()));
+  }
+  /// Null where the key is absent.
+  Json at(const std::string& key) const { return root_.value(key, Json()); }
+  void require(bool holds, const std::string& key, const std::string& expected, const std::string& advice = {}) const {
+    QRL_REQUIRE(holds, where_ + ": " + key, expected, base::quoted(at(key).dump()), advice);
+  }
+
+ private:
+  std::string where_;
+  Json root_;
+};
+
+std::vector<std::string> read_targets(const ConfigReader& reader) {
+  const Json targets = reader.at("target_modules");
+  if (targets.is_string()) {
+    reader.require(targets == "all-linear", "target_modules", "a list of modules, or all-linear",
+                   "a regular expression is not read: write the list");
+    return {};
+  }
+  const bool is_list = targets.is_array() && !targets.empty() &&
+                       std::ranges::all_of(targets, [](const Json& one) { return one.is_string(); });
+  reader.require(is_list, "target_modules", "a list of modules, or all-linear");
+  return targets.get<std::vector<std::string>>();
+}
+
+/// The ends of the names of all norms of this model.
+std::set<std::string> norm_names(const ModelConfig& config) {
+  std::set<std::string> names;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    if (spec.kind != WeightKind::norm) continue;
+    const std::string module = spec.name.substr(0, spec.name.rfind('.'));
+    names.insert(module.substr(module.rfind('.') + 1));
+  }
+  return names;
+}
+
+LoraConfig read_lora(const ConfigReader& reader, const ModelConfig& config) {
+  reader.require(reader.at("peft_type") == "LORA", "peft_type", "LORA");
+  for (const Neutral& neutral : neutrals()) {
+    const Json value = reader.at(neutral.key);
+    reader.require(value.is_null() || value == neutral.value, neutral.key, neutral.value.dump(),
+                   std::string(neutral.what) + " are not supported: merge the adapter with PEFT");
+  }
+  reader.require(!moves_base(reader.at("init_lora_weights")), "init_lora_weights", "true or false",
+                 "that start changes the base's weights, so the adapter does not belong to the model as it is");
+  constexpr std::int64_t kDefault = 8;  // PEFT's, of both
+  const Json rank = reader.at("r"), alpha = reader.at("lora_alpha"), rslora = reader.at("use_rslora"),
+             norms = reader.at("modules_to_save");
+  LoraConfig lora;
+  reader.require(rank.is_null() || (rank.is_number_integer() && rank >= 1), "r", "an integer of 1 or more");
+  reader.require(alpha.is_null() || (alpha.is_number() && alpha > 0), "lora_alpha", "a number above 0");
+  reader.require(rslora.is_null() || rslora.is_boolean(), "use_rslora", "true or false");
+  lora.rank = rank.is_null() ? kDefault : rank.get<std::int64_t>();
+  lora.alpha = alpha.is_null() ? static_cast<double>(kDefault) : alpha.get<double>();
+  lora.rslora = !rslora.is_null() && rslora.get<bool>();
+  lora.target_modules = read_targets(reader);
+  lora.train_norms = !norms.is_null() && !norms.empty();
+  if (lora.train_norms) {
+    std::set<std::string> named;
+    for (const Json& one : norms) named.insert(one.is_string() ? one.get<std::string>() : std::string());
+    reader.require(named == norm_names(config), "modules_to_save", "null, or the names of all norms of the model");
+  }
+  return lora;
+}
+
+std::string stored_name(const WeightSpec& spec) { return kPrefix + spec.name; }
+
+void check_tensors(const state::SafetensorsFile& file, const ModelConfig& config, const LoraConfig& lora) {
+  const std::string where = state::shown(file.path());
+  std::set<std::string, std::less<>> wanted;
+  for (const WeightSpec& spec : adapter_specs(config, lora)) {
+    const std::string name = stored_name(spec);
+    const auto found = file.tensors().find(name);
+    QRL_REQUIRE(found != file.tensors().end(), where, "tensor " + name, "none of that name",
+                "A and B of every module in target_modules belong to the adapter");
+    QRL_REQUIRE(found->second.shape == spec.shape, where + ": " + name, spec.shape.to_string(),
+                found->second.shape.to_string(), "r and the model's shapes say how large A and B are");
+    wanted.insert(name);
+  }
+  for (const auto& [name, entry] : file.tensors()) {
+    QRL_REQUIRE(wanted.contains(name), where, "tensors of this model's modules in target_modules", name,
+                "the adapter is another model's");
+  }
+}
+
+}  // namespace
+
+bool is_peft(const fs::path& dir) { return fs::exists(dir / kConfigFile); }
+
+std::string peft_base(const fs::path& dir) {
+  const Json base = ConfigReader(dir / kConfigFile).at("base_model_name_or_path");
+  return base.is_string() ? base.get<std::string>() : std::string();
+}
+
+PeftAdapter open_peft(const fs::path& dir, const ModelConfig& config) {
+  QRL_REQUIRE(is_peft(dir), state::shown(dir), std::string("a PEFT folder (with ") + kConfigFile + ")", "none there");
+  const ConfigReader reader(dir / kConfigFile);
+  const LoraConfig lora = read_lora(reader, config);
+  check_lora(config, lora);
+  const auto file = std::make_shared<const state::SafetensorsFile>(dir / kWeightsFile);
+  check_tensors(*file, config, lora);
+  return {lora, WeightSource([file](const WeightSpec& spec, float* to) {
+            const std::string name = stored_name(spec);
+            const auto count = static_cast<std::size_t>(spec.shape.numel());
+            file->read_f32(name, 0, {to, count});
+            QRL_REQUIRE(std::all_of(to, to + count, [](float value) { return std::isfinite(value); }),
+                        state::shown(file->path()) + ": " + name, "finite weights", "a NaN or an infinity");
+          })};
+}
+
+void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig& lora, const std::string& base,
+               const WeightViews& adapters) {
+  std::vector<state::NamedView> tensors;
+  for (const WeightSpec& spec : adapter_specs(config, lora))
+    tensors.push_back({stored_name(spec), find_view(adapters, spec), {}});
+  state::write_safetensors(dir / kWeightsFile, tensors, {{"format", "pt"}});
+
+  std::vector<std::string> targets = lora.target_modules;
+  if (targets.empty()) {
+    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) {
+      for (const BlockModule& module : matrix.modules)
+        targets.emplace_back(module.name.substr(module.name.rfind('.') + 1));
+    });
+  }
+  const Json norms = lora.train_norms ? Json(norm_names(config)) : Json();
+  // What PEFT writes; it reads peft_type and target_modules at least.
+  const nlohmann::ordered_json json = {{"peft_type", "LORA"},
+                                       {"task_type", "CAUSAL_LM"},
+                                       {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
+                                       {"r", lora.rank},
+                                       {"lora_alpha", lora.alpha},
+                                       {"use_rslora", lora.rslora},
+                                       {"target_modules", targets},
+                                       {"modules_to_save", norms},
+                                       {"lora_dropout", 0.0},
+                                       {"bias", "none"},
+                                       {"fan_in_fan_out", false},
+                                       {"use_dora", false},
+                                       {"inference_mode", true},
+                                       {"init_lora_weights", true},
+                                       {"rank_pattern", Json::object()},
+                                       {"alpha_pattern", Json::object()},
+                                       {"layers_to_transform", Json()},
+                                       {"layers_pattern", Json()},
+                                       {"revision", Json()}};
+  state::replace_file(dir / kConfigFile, json.dump(2) + "\n");
+}
+
+std::vector<std::string> adapted_modules(const ModelConfig& config, const LoraConfig& lora) {
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> modules;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    if (spec.kind != WeightKind::linear) continue;
+    const std::string module = spec.name.substr(0, spec.name.size() - kWeight.size());
+    if (lora.targets(module)) modules.push_back(module);
+  }
+  return modules;
+}
+
+}  // namespace qrl::model

@@ -1,0 +1,98 @@
+#include "train/adapters.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/int8_profile.h"
+#include "model/peft.h"
+#include "state/file.h"
+#include "train/checkpoint.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The folder that a PEFT folder names as its base, or one of that name beside it: a run's folder may have moved.
+fs::path base_folder(const fs::path& dir) {
+  const std::string named = model::peft_base(dir);
+  const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
+  std::error_code error;
+  if (!named.empty() && fs::is_directory(named, error)) return named;
+  QRL_REQUIRE(!named.empty() && fs::is_directory(beside, error), state::shown(dir),
+              "a base_model_name_or_path in adapter_config.json that is a folder on this machine",
+              named.empty() ? "none" : named, "put the base there, or write its folder into the file");
+  return beside;
+}
+
+std::string text_of(const model::LoraConfig& lora) {
+  std::string targets;
+  for (const std::string& target : lora.target_modules) targets += (targets.empty() ? "" : ", ") + target;
+  return "rank " + std::to_string(lora.rank) + ", scale " + std::to_string(lora.scale()) + ", modules " +
+         (targets.empty() ? "all-linear" : targets) + (lora.train_norms ? ", norms" : "");
+}
+
+bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a, const model::LoraConfig& b) {
+  return a.rank == b.rank && a.scale() == b.scale() && a.train_norms == b.train_norms &&
+         model::adapted_modules(config, a) == model::adapted_modules(config, b);
+}
+
+}  // namespace
+
+model::LoraConfig lora_config(const config::LoraRecipe& lora) {
+  return {lora.rank, lora.alpha, lora.rslora, lora.target_modules, lora.train_norms};
+}
+
+config::LoraRecipe lora_recipe(const model::LoraConfig& lora) {
+  config::LoraRecipe recipe;
+  recipe.rank = lora.rank;
+  recipe.alpha = lora.alpha;
+  recipe.rslora = lora.rslora;
+  recipe.target_modules = lora.target_modules;
+  recipe.train_norms = lora.train_norms;
+  return recipe;
+}
+
+AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
+  const bool is_cold_start = recipe.sft.steps > 0 && !config::cold_start_trains_adapters(recipe);
+  AdapterBase base{is_cold_start ? fs::absolute(cold_start).string() : recipe.model.path, {}, policy.weights};
+  if (is_cold_start) base.weights = model::open_hf(cold_start).weights;
+  base.hash = model::weights_hash(policy.config, *base.weights);
+  return base;
+}
+
+void require_same_base(const fs::path& checkpoint, const AdapterBase& base, const dist::Collectives& world) {
+  if (!world.is_first()) return;
+  QRL_REQUIRE(checkpoint_base_hash(checkpoint) == base.hash, checkpoint.string(),
+              "adapters that were trained on the weights of " + base.path, "adapters of another base",
+              "put the base back that the run began with, or begin another run");
+}
+
+std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {
+  if (!config::trains_adapters(recipe) || recipe.lora.path.empty()) return std::nullopt;
+  const model::PeftAdapter given = model::open_peft(recipe.lora.path, config);
+  const model::LoraConfig wanted = lora_config(recipe.lora);
+  QRL_REQUIRE(same_adapters(config, given.lora, wanted), "lora.path: " + state::shown(recipe.lora.path),
+              "adapters as the recipe has them: " + text_of(wanted), text_of(given.lora),
+              "set lora.rank, alpha, rslora, target_modules and train_norms to the folder's");
+  return given.adapters;
+}
+
+Policy load_adapted_policy(const fs::path& dir) {
+  const fs::path base_dir = base_folder(dir);
+  const model::HfModel base = model::open_hf(base_dir);
+  const model::PeftAdapter adapter = model::open_peft(dir, base.config);
+  if (const std::string trained_on = is_checkpoint(dir) ? checkpoint_base_hash(dir) : std::string();
+      !trained_on.empty()) {
+    QRL_REQUIRE(model::weights_hash(base.config, base.weights) == trained_on, state::shown(base_dir),
+                "the weights that the adapters of " + state::shown(dir) + " were trained on", "others",
+                "put that base back, or name its folder in adapter_config.json");
+  }
+  const fs::path tokenizer = fs::exists(dir / "tokenizer.json") ? dir : base_dir;
+  return {base.config, model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters),
+          data::Tokenizer::load(tokenizer),
+          PolicyAdapter{adapter.lora, base.weights, adapter.adapters, base_dir.string()}};
+}
+
+}  // namespace qrl::train

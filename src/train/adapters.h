@@ -1,0 +1,43 @@
+// Owns what the recipe's section `lora` means to model, sampler and learner, and how the base of a folder of adapters
+// is found. Knows nothing of steps.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/recipe.h"
+#include "data/tokenizer.h"
+#include "model/adapter.h"
+#include "model/snapshot.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+/// The weights that a run's adapters are trained on.
+struct AdapterBase {
+  std::string path;  ///< a model's folder, or the run's finished cold start
+  std::string hash;  ///< of the weights (model::weights_hash)
+  std::optional<model::WeightSource> weights;
+};
+
+model::LoraConfig lora_config(const config::LoraRecipe& lora);
+/// A recipe's section for adapters that a folder brings.
+config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
+
+/// The base of a run whose cold start, if there is one, is done in the folder `cold_start`. Reads all its weights once.
+AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
+
+/// An input error when a checkpoint's adapters were trained on another base.
+void require_same_base(const std::filesystem::path& checkpoint, const AdapterBase& base,
+                       const dist::Collectives& world);
+
+/// What lora.path names; nothing where it names none. An input error where its rank, scale or modules are not the
+/// recipe's.
+std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
+
+/// The policy of a folder of adapters: one of PEFT's, or a checkpoint. An input error where its base is not found, or,
+/// for a checkpoint, has other weights than those it was trained on.
+Policy load_adapted_policy(const std::filesystem::path& dir);
+
+}  // namespace qrl::train

@@ -1,0 +1,82 @@
+#include "train/merge.h"
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/bf16.h"
+#include "model/adapter.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Rows of a snapshot's matrix that one weight fills.
+struct Rows {
+  const ops::PackedLinear* matrix;
+  std::int64_t first;
+};
+
+std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
+  std::map<std::string, Rows> rows;
+  for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
+    model::visit_matrices(snapshot.config(), [&](const model::BlockMatrix& matrix, const auto& of) {
+      std::int64_t first = 0;
+      for (const model::BlockModule& module : matrix.modules) {
+        rows.emplace(model::layer_prefix(idx) + std::string(module.name) + ".weight",
+                     Rows{&of(snapshot.layer(idx)), first});
+        first += module.rows;
+      }
+    });
+  }
+  return rows;
+}
+
+void note_error(const std::vector<float>& base, const float* merged, const std::string& weight, bool is_bf16,
+                MergeErrors& errors) {
+  double lost = 0, whole = 0;
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    const double update = static_cast<double>(merged[i]) - base[i];
+    const double stored = is_bf16 ? base::to_float(base::to_bf16(merged[i])) : merged[i];
+    lost += std::pow(stored - base[i] - update, 2);
+    whole += update * update;
+  }
+  if (whole == 0) return;
+  const double error = std::sqrt(lost / whole);
+  ++errors.num_layers;
+  errors.sum += error;
+  if (errors.num_layers > 1 && error <= errors.worst) return;
+  errors.worst = error;
+  errors.worst_layer = weight.substr(0, weight.rfind('.'));
+}
+
+}  // namespace
+
+model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
+                                      const model::SnapshotFormats& formats) {
+  const auto snapshot = std::make_shared<model::Snapshot>(config, formats);
+  snapshot->publish(base, 0);
+  return model::WeightSource(
+      [snapshot, base, rows = rows_by_weight(*snapshot)](const model::WeightSpec& spec, float* to) {
+        const auto found = rows.find(spec.name);
+        if (found == rows.end()) return base.read(spec, to);
+        ops::unpack_rows(*found->second.matrix, found->second.first, spec.shape[0], to);
+      });
+}
+
+model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, MergeErrors& errors) {
+  const PolicyAdapter& adapter = *policy.adapter;
+  const model::WeightSource base = onto.value_or(adapter.base);
+  const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
+  const bool is_bf16 = policy.config.dtype != base::DType::f32;
+  return model::WeightSource([base, all, is_bf16, &errors](const model::WeightSpec& spec, float* to) {
+    all.read(spec, to);
+    if (spec.kind != model::WeightKind::linear) return;
+    std::vector<float> before(static_cast<std::size_t>(spec.shape.numel()));
+    base.read(spec, before.data());
+    note_error(before, to, spec.name, is_bf16, errors);
+  });
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,360 @@
+// Low-rank adapters in the learner: what is trained, its gradients, and the sampler's bits.
+#include "learner/adapter.h"
+
+#include <cmath>
+
+#include "decoder/forced.h"
+#include "learner/quantized.h"
+#include "learner/support.h"
+#include "model/snapshot.h"
+
+using namespace qrl;
+using config::LearnerForward;
+using learner::Learner;
+using learner::TensorList;
+using torch::Tensor;
+
+namespace {
+
+model::LoraConfig lora_of(std::int64_t rank, std::vector<std::string> targets = {}) {
+  model::LoraConfig lora;
+  lora.rank = rank;
+  lora.alpha = 3;
+  lora.target_modules = std::move(targets);
+  return lora;
+}
+
+model::SnapshotFormats formats_of(quant::Format format, const model::LoraConfig& lora) {
+  model::SnapshotFormats formats(format);
+  formats.lora = lora;
+  return formats;
+}
+
+/// Adapters none of which is zero.
+model::WeightSource random_adapters(std::uint64_t seed = 3) {
+  return model::WeightSource([seed](const model::WeightSpec& spec, float* to) {
+    std::uint64_t index = 0;
+    for (const char c : spec.name) index = index * 31 + static_cast<unsigned char>(c);
+    base::RandomStream random(seed, base::RandomPurpose::test, index);
+    for (std::int64_t i = 0; i < spec.shape.numel(); ++i)
+      to[i] = (spec.kind == model::WeightKind::norm ? 1.0F : 0.0F) + 0.3F * random.normal();
+  });
+}
+
+struct Case {
+  LearnerForward forward;
+  quant::Format format;
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
+};
+const Case kCases[] = {{LearnerForward::bf16, quant::Format::int8},
+                       {LearnerForward::fake_quant, quant::Format::int8},
+                       {LearnerForward::low_bit, quant::Format::f32},
+                       {LearnerForward::low_bit, quant::Format::bf16},
+                       {LearnerForward::low_bit, quant::Format::int8},
+                       {LearnerForward::low_bit, quant::Format::int8, config::LearnerBackward::int8},
+                       {LearnerForward::low_bit, quant::Format::fp8_channel},
+                       {LearnerForward::low_bit, quant::Format::int4},
+                       {LearnerForward::low_bit, quant::Format::int4_int8}};
+
+learner::LearnerOptions options_of(const Case& one, config::ComputeDType compute = config::ComputeDType::bf16) {
+  learner::LearnerOptions options = test::options(compute);
+  options.numerics.forward = one.forward;
+  options.numerics.backward = one.backward;
+  return options;
+}
+
+types::MicroBatch two_sequences(const model::ModelConfig& config) {
+  return test::pack(
+      {test::random_sequence(1, 3, 20, config.vocab_size), test::random_sequence(2, 5, 9, config.vocab_size)});
+}
+
+Tensor double_of(const Tensor& values) { return values.to(torch::kFloat64); }
+
+/// The values that bf16 leaves, with the gradient of the values themselves.
+Tensor straight_through_bf16(const Tensor& values) {
+  const Tensor rounded = values.detach().to(torch::kFloat32).to(torch::kBFloat16).to(torch::kFloat64);
+  return values + (rounded - values.detach());
+}
+
+double relative(const Tensor& got, const Tensor& want) {
+  return ((double_of(got) - want).norm() / want.norm()).item<double>();
+}
+
+/// A linear layer of three modules, the first and last with adapters, on a base of some format.
+struct Layer {
+  Layer(quant::Format format, std::int64_t rank) {
+    torch::manual_seed(11);
+    model::BlockMatrix matrix{"qkv", {}, {{"q", 40}, {"k", 13}, {"v", 17}}, 33, false};
+    lora = lora_of(rank, {"q", "v"});
+    packed = ops::make_packed_linear(format, 70, 33, false);
+    weight = torch::randn({70, 33});
+    base::Team alone = base::Team::solo();
+    REQUIRE(ops::pack_rows(alone, weight.data_ptr<float>(), 70, 0, packed));
+    const bool is_f32 = format == quant::Format::f32;
+    adapter = model::make_matrix_adapter(lora, "", matrix, is_f32 ? quant::Format::f32 : quant::Format::bf16);
+    linear.quantized = &packed;
+    linear.adapter.packed = &adapter;
+    linear.adapter.scale = lora.scale();
+    linear.adapter.a = {torch::randn({2 * rank, 33}), torch::zeros({2 * rank, 33})};
+    const std::int64_t firsts[] = {0, 53}, outs[] = {40, 17};
+    const char* names[] = {"q", "v"};
+    model::WeightViews views;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const Tensor a = linear.adapter.a.value.narrow(0, i * rank, rank);
+      linear.adapter.parts.push_back({{torch::randn({outs[i], rank}), torch::zeros({outs[i], rank})}, firsts[i]});
+      views.emplace(model::lora_a_name(names[i]), base::View{a.data_ptr(), base::DType::f32, {rank, 33}});
+      views.emplace(model::lora_b_name(names[i]),
+                    base::View{linear.adapter.parts.back().b.value.data_ptr(), base::DType::f32, {outs[i], rank}});
+    }
+    REQUIRE(model::pack_adapter(lora, views, adapter).empty());
+  }
+  model::LoraConfig lora;
+  ops::PackedLinear packed;
+  Tensor weight;
+  model::MatrixAdapter adapter;
+  learner::Linear linear;
+};
+
+}  // namespace
+
+TEST_CASE("gradients of A and B and of a layer's input are those of fp64 autograd at the rounded operands") {
+  for (const quant::Format format : {quant::Format::f32, quant::Format::int8, quant::Format::fp8_channel,
+                                     quant::Format::fp8_block128, quant::Format::int4, quant::Format::int4_int8}) {
+    for (const std::int64_t rank : {1, 4, 16}) {
+      CAPTURE(quant::name(format), rank);
+      Layer layer(format, rank);
+      const Tensor x = torch::randn({61, 33}).set_requires_grad(true), d_y = torch::randn({61, 70});
+      learner::ForwardNumerics numerics;
+      numerics.compute = torch::kFloat32;
+      numerics.forward = LearnerForward::low_bit;
+      const Tensor y = learner::adapted_linear(layer.linear, {x, {}}, numerics);
+      y.backward(d_y);
+
+      // Plain steps: quantized base, bf16 operands of the adapter unless the base is fp32.
+      const bool rounds = format != quant::Format::f32;
+      const auto operand = [&](const Tensor& values) { return rounds ? straight_through_bf16(values) : values; };
+      const Tensor x64 = double_of(x.detach()).set_requires_grad(true);
+      Tensor base_x = torch::empty({61, 33}), base_w = torch::empty({70, 33});
+      for (std::int64_t t = 0; t < 61; ++t)
+        quant::round_activations(format, {x.detach()[t].contiguous().data_ptr<float>(), 33},
+                                 {base_x.data_ptr<float>() + t * 33, 33});
+      quant::round_weights(format, {layer.weight.data_ptr<float>(), 70 * 33}, 33, {base_w.data_ptr<float>(), 70 * 33});
+      const Tensor through = x64 + (double_of(base_x) - x64.detach());
+      Tensor y64 = through.mm(double_of(base_w).t());
+      TensorList a64, b64;
+      for (std::size_t i = 0; i < 2; ++i) {
+        a64.push_back(double_of(layer.linear.adapter.a.value.narrow(0, static_cast<std::int64_t>(i) * rank, rank))
+                          .set_requires_grad(true));
+        b64.push_back(double_of(layer.linear.adapter.parts[i].b.value).set_requires_grad(true));
+        const Tensor t = operand(operand(x64).mm(operand(a64[i]).t()));
+        const Tensor added = t.mm(operand(b64[i] * layer.lora.scale()).t());
+        y64 = y64 + torch::constant_pad_nd(added, {i == 0 ? 0 : 53, i == 0 ? 30 : 0});
+      }
+      y64.backward(double_of(d_y));
+      CHECK(relative(y, y64.detach()) < 2e-6);
+      CHECK(relative(x.grad(), x64.grad()) < 2e-6);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const Tensor d_a = layer.linear.adapter.a.gradient.narrow(0, static_cast<std::int64_t>(i) * rank, rank);
+        CHECK(relative(d_a, a64[i].grad()) < 2e-6);
+        CHECK(relative(layer.linear.adapter.parts[i].b.gradient, b64[i].grad()) < 2e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("a layer's gradients in bf16 are within its roundings of those in fp32") {
+  // dY, U and what the matmuls read are rounded to bf16, each by at most 2⁻⁹ of its size.
+  constexpr double kBound = 4 * 0x1p-9;
+  const auto gradients = [](torch::ScalarType compute) {
+    Layer layer(quant::Format::int8, 4);
+    const Tensor x = torch::randn({61, 33}).set_requires_grad(true), d_y = torch::randn({61, 70});
+    learner::ForwardNumerics numerics;
+    numerics.compute = compute;
+    numerics.forward = LearnerForward::low_bit;
+    learner::adapted_linear(layer.linear, {x, {}}, numerics).backward(d_y);
+    return TensorList{x.grad(), layer.linear.adapter.a.gradient, layer.linear.adapter.parts[0].b.gradient,
+                      layer.linear.adapter.parts[1].b.gradient};
+  };
+  const TensorList narrow = gradients(torch::kBFloat16), wide = gradients(torch::kFloat32);
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    CAPTURE(i);
+    const double difference = relative(narrow[i], double_of(wide[i]));
+    CHECK(difference < kBound);
+    CHECK(difference > 0);
+  }
+}
+
+TEST_CASE("gradients of adapters are those that changes of the loss show") {
+  const model::ModelConfig config = test::tiny_config();
+  learner::LearnerOptions options = test::options();
+  options.lora = lora_of(3);
+  options.lora_initial = random_adapters();
+  const auto world = dist::make_solo();
+  const model::Weights weights = test::tiny_weights(config);
+  Learner learner(config, weights, options, *world);
+  const types::MicroBatch batch = two_sequences(config);
+  const types::GlobalCounts counts = test::count({batch});
+  const learner::LossOptions sft{.kind = learner::LossKind::sft};
+  learner.accumulate(batch, counts, sft, {1.0F});
+  const test::Named gradients = test::copy(learner.gradients());
+  const auto loss = [&] {
+    double total = 0;
+    const std::vector<float> scores = learner.score(batch, {1.0F}).logprobs;
+    for (const float score : scores) total -= score;
+    return total / static_cast<double>(counts.response_tokens);
+  };
+  model::WeightViews masters = learner.masters();
+  base::RandomStream random(2, base::RandomPurpose::test, 0);
+  constexpr float kStep = 2e-3F;
+  for (int i = 0; i < 20; ++i) {
+    auto at = masters.begin();
+    std::advance(at, static_cast<std::ptrdiff_t>(random.below(masters.size())));
+    const auto element = static_cast<std::size_t>(random.below(static_cast<std::uint64_t>(at->second.numel())));
+    float& value = at->second.as<float>()[element];
+    const float before = value;
+    value = before + kStep;
+    const double above = loss();
+    value = before - kStep;
+    const double below = loss();
+    value = before;
+    CAPTURE(at->first, element);
+    // fp32 sums of the loss move it by 1e-6, over twice the step.
+    CHECK(std::abs((above - below) / (2 * kStep) - gradients.at(at->first)[element]) < 1e-3);
+  }
+}
+
+TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base") {
+  const model::ModelConfig config = test::tiny_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const auto world = dist::make_solo();
+  const types::MicroBatch batch = two_sequences(config);
+  const std::vector<types::TokenId> tokens = {3, 1, 4, 1, 5, 9, 2};
+  for (const Case& one : kCases) {
+    CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
+    learner::LearnerOptions options = options_of(one);
+    Learner plain(config, weights, options, *world);
+    model::Snapshot without(config, one.format);
+    plain.publish(without, 0);
+    options.lora = lora_of(5);
+    Learner adapted(config, weights, options, *world);
+    model::Snapshot with(config, formats_of(one.format, options.lora));
+    adapted.publish(with, 0);
+    CHECK(adapted.score(batch, {1.0F}).logprobs == plain.score(batch, {1.0F}).logprobs);
+    CHECK(decoder::forced_logits(with, tokens) == decoder::forced_logits(without, tokens));
+
+    options.lora_initial = random_adapters();
+    Learner changed(config, weights, options, *world);
+    changed.publish(with, 1);  // the base is written anew: another learner's
+    CHECK(changed.score(batch, {1.0F}).logprobs != plain.score(batch, {1.0F}).logprobs);
+    CHECK(decoder::forced_logits(with, tokens) != decoder::forced_logits(without, tokens));
+  }
+}
+
+TEST_CASE("updates change adapters alone, whatever the base, and publishing copies them alone") {
+  const model::ModelConfig config = test::tiny_config(true, false, false);
+  const model::Weights weights = test::tiny_weights(config);
+  const auto world = dist::make_solo();
+  const types::MicroBatch batch = two_sequences(config);
+  const learner::LossOptions sft{.kind = learner::LossKind::sft};
+  for (const Case& one : kCases) {
+    CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
+    learner::LearnerOptions options = options_of(one);
+    options.lora = lora_of(4, {"q_proj", "v_proj", "down_proj"});
+    bool base_was_read = false;
+    const model::WeightSource counted([&](const model::WeightSpec& spec, float* to) {
+      base_was_read = true;
+      model::WeightSource(weights).read(spec, to);
+    });
+    Learner learner(config, counted, options, *world);
+    CHECK(learner.masters().size() == static_cast<std::size_t>(2 * 3 * config.num_hidden_layers));
+    model::Snapshot snapshot(config, formats_of(one.format, options.lora));
+    learner.publish(snapshot, 0);
+    base_was_read = false;
+    double first = 0, last = 0;
+    for (int step = 1; step <= 12; ++step) {
+      learner.accumulate(batch, test::count({batch}), sft, {1.0F});
+      const learner::UpdateReport report = learner.update();
+      REQUIRE(report.finite);
+      last = report.metrics.at("actor/sft_loss");
+      if (step == 1) first = last;
+      learner.publish(snapshot, step);
+    }
+    CHECK(last < first - 0.1);
+    CHECK_FALSE(base_was_read);
+    const model::WeightSource merged = learner.all_masters();
+    for (const model::WeightSpec& spec : model::weight_specs(config)) {
+      base::Buffer now(base::DType::f32, spec.shape);
+      merged.read(spec, now.as<float>());
+      const std::string module = spec.name.substr(0, spec.name.rfind('.'));
+      const bool moved = test::copy(now.view()) != test::copy(weights.at(spec.name).view());
+      CAPTURE(spec.name);
+      CHECK(moved == (spec.kind == model::WeightKind::linear && options.lora.targets(module)));
+    }
+  }
+}
+
+TEST_CASE("gains are trained with train_norms, and the sampler has them") {
+  const model::ModelConfig config = test::tiny_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const auto world = dist::make_solo();
+  const types::MicroBatch batch = two_sequences(config);
+  learner::LearnerOptions options = options_of({LearnerForward::low_bit, quant::Format::int8});
+  options.lora = lora_of(2);
+  options.lora.train_norms = true;
+  Learner learner(config, weights, options, *world);
+  model::Snapshot snapshot(config, formats_of(quant::Format::int8, options.lora));
+  learner.publish(snapshot, 0);
+  const std::vector<float> before = learner.score(batch, {1.0F}).logprobs;
+  learner.keep_reference({});
+  for (int step = 1; step <= 3; ++step) {
+    learner.accumulate(batch, test::count({batch}), {.kind = learner::LossKind::sft}, {1.0F});
+    REQUIRE(learner.update().finite);
+    learner.publish(snapshot, step);
+  }
+  CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(learner.masters().at("model.norm.weight")));
+  CHECK(test::copy(snapshot.final_norm_D().view()) != test::copy(weights.at("model.norm.weight").view()));
+  CHECK(learner.score(batch, {1.0F}).logprobs != before);
+  CHECK(learner.score_reference(batch, {1.0F}).logprobs == before);
+}
+
+TEST_CASE("the reference of a KL term is the base with the adapters that training began with") {
+  const model::ModelConfig config = test::tiny_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const auto world = dist::make_solo();
+  const types::MicroBatch batch = two_sequences(config);
+  for (const Case& one : kCases) {
+    for (const bool is_new : {true, false}) {
+      CAPTURE(static_cast<int>(one.forward), quant::name(one.format), is_new);
+      learner::LearnerOptions options = options_of(one);
+      options.lora = lora_of(4);
+      if (!is_new) options.lora_initial = random_adapters();
+      Learner learner(config, weights, options, *world);
+      learner.keep_reference(options.lora_initial);
+      model::Snapshot snapshot(config, formats_of(one.format, options.lora));
+      learner.publish(snapshot, 0);
+      const std::vector<float> before = learner.score(batch, {1.0F}).logprobs;
+      learner.accumulate(batch, test::count({batch}), {.kind = learner::LossKind::sft}, {1.0F});
+      REQUIRE(learner.update().finite);
+      learner.publish(snapshot, 1);
+      CHECK(learner.score_reference(batch, {1.0F}).logprobs == before);
+      CHECK(learner.score(batch, {1.0F}).logprobs != before);
+    }
+  }
+}
+
+TEST_CASE("merged weights are what the sampler gets from a snapshot without adapters") {
+  const model::ModelConfig config = test::tiny_config();
+  const auto world = dist::make_solo();
+  const model::Weights weights = test::tiny_weights(config);
+  learner::LearnerOptions options = options_of({LearnerForward::bf16, quant::Format::f32}, config::ComputeDType::f32);
+  options.lora = lora_of(4);
+  options.lora_initial = random_adapters();
+  Learner learner(config, weights, options, *world);
+  model::Snapshot merged(config, quant::Format::f32), beside(config, formats_of(quant::Format::f32, options.lora));
+  learner.publish(beside, 0);
+  learner.publish(merged, 0);
+  const std::vector<types::TokenId> tokens = {3, 1, 4, 1, 5, 9, 2};
+  const std::vector<float> want = decoder::forced_logits(beside, tokens), got = decoder::forced_logits(merged, tokens);
+  for (std::size_t i = 0; i < want.size(); ++i) CHECK(std::abs(got[i] - want[i]) < 2e-4);
+  CHECK(got != want);
+}

@@ -1,0 +1,251 @@
+// Runs that train adapters: the base that never changes, checkpoints, resuming, exports.
+#include <algorithm>
+#include <fstream>
+
+#include "model/peft.h"
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kAdapters = "--set lora.rank=4 --set quant.learner.forward=low_bit ";
+const std::string kProgram = std::string(QRL_BINARY_DIR) + "/qrl-train ";
+
+/// A bitwise run of the tiny recipe on adapters, made once a process.
+const fs::path& adapter_run() {
+  static const test::TempDir dir;
+  static const fs::path run = [] {
+    const test::Outcome outcome =
+        test::run_command(test::tiny_command(dir / "run", kAdapters + "--set rollout.bitwise=true"));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return dir / "run";
+  }();
+  return run;
+}
+
+std::string quoted(const fs::path& path) { return " " + path.string() + " "; }
+
+test::Outcome export_to(const fs::path& out, const fs::path& checkpoint, const std::string& arguments = "") {
+  return test::run_command(kProgram + "export" + quoted(checkpoint) + "--out" + quoted(out) + arguments);
+}
+
+std::vector<float> read_tensor(const fs::path& file, const std::string& name) {
+  const base::Buffer values = state::SafetensorsFile(file).read_f32(name);
+  return {values.as<float>(), values.as<float>() + values.shape().numel()};
+}
+
+}  // namespace
+
+TEST_CASE("a bitwise run on adapters has no gap at all, and its checkpoints hold adapters alone") {
+  for (const auto& row : test::stable_rows(adapter_run() / "metrics.jsonl")) {
+    if (row.at("step") == 0) continue;
+    CHECK(row.at("mismatch/k3_kl") == 0);
+    CHECK(row.at("mismatch/probe_logp_abs_diff_max") == 0);
+  }
+  const fs::path checkpoint = adapter_run() / "checkpoints/step_4";
+  CHECK(fs::exists(adapter_run() / "checkpoints/sft_12/model.safetensors"));
+  CHECK_FALSE(fs::exists(checkpoint / "model.safetensors"));
+  CHECK(model::is_peft(checkpoint));
+  CHECK(fs::path(model::peft_base(checkpoint)).filename() == "sft_12");
+  // A and B have moved from their start, and the moments are theirs alone.
+  const auto names = state::SafetensorsFile(checkpoint / "optimizer.safetensors").tensors();
+  CHECK(names.size() == 2 * 2 * 7 * 3);
+  const std::vector<float> b = read_tensor(checkpoint / "adapter_model.safetensors",
+                                           "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
+  CHECK(std::ranges::any_of(b, [](float value) { return value != 0; }));
+  const std::string audit = test::read_file(adapter_run() / "quant_audit.txt");
+  CHECK(audit.find("layers.2.qkv.lora_A: sampler bf16 [12, 96]; learner low_bit; same storage\n") != std::string::npos);
+}
+
+TEST_CASE("before their first update adapters leave every rollout as it is without them") {
+  const test::TempDir dir;
+  const std::string from =
+      "--set trainer.total_training_steps=1 --set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " ";
+  for (const std::string& format : {std::string("int8"), std::string("int4"), std::string("fp8_e4m3")}) {
+    CAPTURE(format);
+    const std::string common = from + "--set quant.rollout.weights=" + format + " ";
+    const test::Outcome with = test::run_command(test::tiny_command(dir / (format + "a"), common + kAdapters));
+    INFO(with.output);
+    REQUIRE(with.exit_code == 0);
+    REQUIRE(test::run_command(test::tiny_command(dir / (format + "b"), common)).exit_code == 0);
+    const std::string rollouts = test::read_file(dir / (format + "a/rollouts/step_1.jsonl"));
+    CHECK_FALSE(rollouts.empty());
+    CHECK(rollouts == test::read_file(dir / (format + "b/rollouts/step_1.jsonl")));
+  }
+}
+
+TEST_CASE("a run on adapters goes on to the same bits, with a KL reference and several updates a step, too") {
+  const test::TempDir dir;
+  const std::string from = "--set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " ";
+  for (const std::string& settings :
+       {std::string(),
+        std::string("--set algorithm.kl_loss_coef=0.1 --set actor.ppo_epochs=2 --set lora.train_norms=true"),
+        std::string("--set quant.learner.forward=bf16 --set lora.publish=merge")}) {
+    CAPTURE(settings);
+    const std::string all = from + kAdapters + settings;
+    const fs::path whole = dir / ("whole" + std::to_string(settings.size())),
+                   cut = dir / ("cut" + std::to_string(settings.size()));
+    const test::Outcome outcome = test::run_command(test::tiny_command(whole, all));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    REQUIRE(test::run_command(test::tiny_command(cut, all + " --set trainer.total_training_steps=2")).exit_code == 0);
+    REQUIRE(test::run_command(test::tiny_command(cut, all)).exit_code == 0);
+    CHECK(test::difference(whole, cut) == "");
+  }
+}
+
+TEST_CASE("adapters of one base are refused on another, by name") {
+  const test::TempDir dir;
+  fs::copy(adapter_run(), dir / "run", fs::copy_options::recursive);
+  REQUIRE(test::run_command(kProgram +
+                            "sft " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.seed=9 "
+                            "--set trainer.default_local_dir=" +
+                            (dir / "other").string())
+              .exit_code == 0);
+  fs::remove_all(dir / "run/checkpoints/sft_12");
+  fs::copy(dir / "other/checkpoints/sft_12", dir / "run/checkpoints/sft_12");
+  const test::Outcome refused = test::run_command(
+      test::tiny_command(dir / "run", kAdapters + "--set rollout.bitwise=true --set trainer.total_training_steps=5"));
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.output.find("got adapters of another base") != std::string::npos);
+  const fs::path checkpoint = dir / "run/checkpoints/step_4";
+  // The folder that the checkpoint names is still the right one; moved away, the other is all there is.
+  CHECK(export_to(dir / "merged", checkpoint, "--merge").exit_code == 0);
+  fs::rename(adapter_run(), dir / "away");
+  const test::Outcome merged = export_to(dir / "wrong", checkpoint, "--merge");
+  fs::rename(dir / "away", adapter_run());
+  CHECK(merged.exit_code == 2);
+  CHECK(merged.output.find("were trained on, got others") != std::string::npos);
+}
+
+TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it was quantized or as it was") {
+  const test::TempDir dir;
+  const fs::path checkpoint = adapter_run() / "checkpoints/step_4", base = adapter_run() / "checkpoints/sft_12";
+  REQUIRE(export_to(dir / "peft", checkpoint).exit_code == 0);
+  CHECK(test::read_file(dir / "peft/adapter_model.safetensors") ==
+        test::read_file(checkpoint / "adapter_model.safetensors"));
+  CHECK(fs::exists(dir / "peft/tokenizer.json"));
+
+  const auto merge = [&](const std::string& name, const std::string& arguments) {
+    const test::Outcome outcome = export_to(dir / name, checkpoint, "--merge " + arguments);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(outcome.output.find("merged updates as they are stored: relative error ") != std::string::npos);
+    return outcome.output;
+  };
+  CHECK(merge("quantized", "--dtype bfloat16").find("above 0.1") == std::string::npos);
+  CHECK(merge("original", "--onto original --dtype float32").find("above 0.1") == std::string::npos);
+  merge("wide", "--onto quantized --dtype float32");
+  const std::string name = "model.layers.1.mlp.down_proj";
+  const std::string stored = "base_model.model." + name;
+  const std::vector<float> w = read_tensor(base / "model.safetensors", name + ".weight"),
+                           a = read_tensor(checkpoint / "adapter_model.safetensors", stored + ".lora_A.weight"),
+                           b = read_tensor(checkpoint / "adapter_model.safetensors", stored + ".lora_B.weight");
+  std::vector<float> quantized(w.size());
+  const std::int64_t in = 256;
+  quant::round_weights(quant::Format::int8, w, in, quantized);
+  const auto worst_from = [&](const std::vector<float>& from, const std::string& model) {
+    const std::vector<float> got = read_tensor(dir / model / "model.safetensors", name + ".weight");
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::size_t row = i / static_cast<std::size_t>(in), column = i % static_cast<std::size_t>(in);
+      double want = from[i];
+      for (std::size_t r = 0; r < 4; ++r)
+        want += 8.0 * b[row * 4 + r] * a[r * static_cast<std::size_t>(in) + column];  // alpha 32 / rank 4
+      worst = std::max(worst, std::abs(got[i] - want));
+    }
+    return worst;
+  };
+  CHECK(worst_from(w, "original") < 1e-6);
+  CHECK(worst_from(quantized, "wide") < 1e-6);
+  CHECK(worst_from(quantized, "original") > 1e-4);
+
+  // Updates of a small learning rate are below what bf16 keeps beside the weights.
+  REQUIRE(test::run_command(test::tiny_command(dir / "slow", kAdapters +
+                                                                 "--set optim.lr=1e-6 --set sft.from=" + base.string() +
+                                                                 " --set trainer.total_training_steps=1"))
+              .exit_code == 0);
+  const test::Outcome lossy = export_to(dir / "lossy", dir / "slow/checkpoints/step_1", "--merge --dtype bfloat16");
+  CHECK(lossy.exit_code == 0);
+  CHECK(lossy.output.find("a relative error above 0.1") != std::string::npos);
+
+  const test::Outcome whole = export_to(dir / "no", base, "--merge");
+  CHECK(whole.exit_code == 2);
+  CHECK(whole.output.find("a checkpoint of adapters, got one of all weights") != std::string::npos);
+  CHECK(export_to(dir / "no", checkpoint, "--dtype float32").output.find("--merge beside it") != std::string::npos);
+  CHECK(export_to(dir / "no", checkpoint, "--onto original").output.find("add --merge") != std::string::npos);
+}
+
+TEST_CASE("eval of a checkpoint of adapters has the figures of the run that wrote it") {
+  const test::TempDir dir;
+  const std::string settings = kAdapters + test::kTelling;
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run", settings + "--set eval.freq=1"));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const test::Outcome outcome =
+      test::run_command(kProgram + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + settings + "--out" +
+                        quoted(dir / "eval") + "--checkpoint" + quoted(dir / "run/checkpoints/step_1"));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  const auto results = nlohmann::json::parse(test::read_file(dir / "eval/results.json"));
+  CHECK(results.at("metrics") == test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").back()));
+}
+
+TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is refused") {
+  const test::TempDir dir;
+  REQUIRE(export_to(dir / "peft", adapter_run() / "checkpoints/step_4").exit_code == 0);
+  const std::string on_model =
+      "--set model.init.config=null --set sft.steps=0 --set model.path=" +
+      (adapter_run() / "checkpoints/sft_12").string() + " --set lora.path=" + (dir / "peft").string() + " " +
+      kAdapters +
+      "--set trainer.total_training_steps=1 --set algorithm.kl_loss_coef=0.1 --set actor.mini_batch_size=4 ";
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run", on_model));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const auto row = test::stable_rows(dir / "run/metrics.jsonl").at(1);
+  CHECK(row.at("actor/kl_loss") == 0);  // at its reference: the folder's adapters
+  const test::Outcome refused = test::run_command(test::tiny_command(dir / "no", on_model + "--set lora.rank=3"));
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.output.find("adapters as the recipe has them: rank 3") != std::string::npos);
+}
+
+TEST_CASE("a cold start of a model that was given trains the adapters, which are the KL term's reference") {
+  const test::TempDir dir;
+  const std::string settings =
+      "--set model.init.config=null --set model.path=" + (adapter_run() / "checkpoints/sft_12").string() + " " +
+      kAdapters + "--set algorithm.kl_loss_coef=0.1 --set actor.mini_batch_size=4";
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run", settings));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  CHECK(model::is_peft(dir / "run/checkpoints/sft_12"));
+  const auto rows = test::stable_rows(dir / "run/metrics.jsonl");
+  CHECK(rows.at(1).at("actor/kl_loss") == 0);
+  CHECK(rows.at(3).at("actor/kl_loss").get<double>() > 0);
+}
+
+TEST_CASE("two ranks train the adapters that one trains") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  const std::string settings = "--set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " " + kAdapters;
+  const test::Outcome two = test::run_command(test::tiny_command(dir / "two", settings, launcher));
+  INFO(two.output);
+  REQUIRE(two.exit_code == 0);
+  REQUIRE(test::run_command(test::tiny_command(dir / "one", settings)).exit_code == 0);
+  const std::string name = "base_model.model.model.layers.1.mlp.up_proj.lora_B.weight";
+  const auto weights = [&](const std::string& run) {
+    return read_tensor(dir / run / "checkpoints/step_4/adapter_model.safetensors", name);
+  };
+  const std::vector<float> a = weights("one"), b = weights("two");
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    norm += std::pow(static_cast<double>(a[i]), 2);
+  }
+  CHECK(std::sqrt(difference / norm) < 1e-2);  // other orders of sums, which Adam's first steps enlarge
+  CHECK(norm > 0);
+}
