@@ -8,7 +8,7 @@ namespace qrl::config {
 namespace {
 
 /// Whole keys, and sections that end with a point.
-constexpr std::array<std::string_view, 28> kFree = {
+constexpr auto kFree = std::to_array<std::string_view>({
     // Of how often and how long.
     "sft.save_freq",
     "trainer.total_training_steps",
@@ -45,7 +45,7 @@ constexpr std::array<std::string_view, 28> kFree = {
     "reward.timeout_s",
     "reward.start_timeout_s",
     "reward.memory_mb",
-};
+});
 
 /// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.
 constexpr std::array<std::string_view, 32> kAllowChange = {

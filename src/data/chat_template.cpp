@@ -32,12 +32,10 @@ std::string list_of_names() {
 
 // What a conversation of a system message or none and one of the user looks like in each style.
 constexpr const char* kChatmlSystem = "<|im_start|>system\n";
-constexpr const char* kChatmlEnd = "<|im_end|>\n";
 constexpr const char* kChatmlUser = "<|im_start|>user\n";
 constexpr const char* kChatmlAnswer = "<|im_start|>assistant\n";
 constexpr const char* kLlamaHeader = "<|start_header_id|>";
 constexpr const char* kLlamaSystem = "<|start_header_id|>system<|end_header_id|>\n\n";
-constexpr const char* kLlamaEnd = "<|eot_id|>";
 constexpr const char* kLlamaUser = "<|start_header_id|>user<|end_header_id|>\n\n";
 constexpr const char* kLlamaAnswer = "<|start_header_id|>assistant<|end_header_id|>\n\n";
 

@@ -71,10 +71,8 @@ std::vector<Json> read_tools(const Json& value, const std::string& where) {
 
 // The words of the styles beside those of chat_template.cpp.
 constexpr std::string_view kChatmlOpen = "<|im_start|>";
-constexpr std::string_view kChatmlEnd = "<|im_end|>\n";
 constexpr std::string_view kLlamaOpen = "<|start_header_id|>";
 constexpr std::string_view kLlamaOpened = "<|end_header_id|>\n\n";
-constexpr std::string_view kLlamaEnd = "<|eot_id|>";
 constexpr std::string_view kToolsBefore =
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "
     "signatures within <tools></tools> XML tags:\n<tools>";

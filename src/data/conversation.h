@@ -11,6 +11,9 @@
 
 namespace qrl::data {
 
+/// What ends a message in the styles of ChatML and Llama 3.
+inline constexpr std::string_view kChatmlEnd = "<|im_end|>\n", kLlamaEnd = "<|eot_id|>";
+
 /// A message as OpenAI's API has it. The order of an object's members is kept: models are shown them as text.
 struct Message {
   std::string role;                                     ///< system, user, assistant or tool

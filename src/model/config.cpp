@@ -20,7 +20,6 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 // Bounds that keep every product of sizes far inside 63 bits; each is well above any published model.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;

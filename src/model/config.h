@@ -14,6 +14,9 @@
 
 namespace qrl::model {
 
+/// Above it a file of settings (config.json, adapter_config.json) is refused unread.
+inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
+
 enum class Family : std::uint8_t { qwen3, qwen2, llama };
 
 /// Decoder-only transformer, pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention, SwiGLU.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/config.h"
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/json.h"
@@ -22,7 +23,6 @@ namespace {
 constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
-constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
 /// Keys whose values must be PEFT's neutral ones: anything else changes what the adapter computes. null is always one.
 struct Neutral {

@@ -299,6 +299,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   const auto verifier = tasks::make_verifier(recipe);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score shows here
   warn_of_shared_prompts(prompts, held_out);
   recipe.trainer.total_training_steps = total_steps(recipe, prompts);
   require_known_score(recipe, held_out);

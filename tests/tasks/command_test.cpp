@@ -87,7 +87,7 @@ for line in sys.stdin:
       "row": {"answer": 7}})"));
 }
 
-TEST_CASE("scores have the names, the order and the weights of the ready line; reward.weights changes weights") {
+TEST_CASE("scores have the names, the order and the weights of the ready line, reward.weights changes weights") {
   CommandRecipe command(
       program(R"({"scores": {"z": 1, "format": 0.5, "length": 0}})",
               R"({"scores": {"format": True, "z": 0.25, "length": None}, "reason": "so", "extracted": "7"})"));

@@ -1,4 +1,5 @@
 // The names in metrics.jsonl are an interface: docs/reference/metrics.md lists them all.
+#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -68,7 +69,11 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
       "--set data.train_generator.task=arithmetic --set data.val_generator.task=arithmetic --set "
       "data.max_prompt_length=200 --set actor.max_tokens_per_micro_batch=512 --set reward.verifier=math "
       "--set reward.profile=last_number --set reward.format=0.5 ";
+  std::ofstream(dir / "judge.py") << "from qrl_reward import serve\n"
+                                     "serve(lambda row: {'NAME': len(row['response'])}, scores={'NAME': 1})\n";
   const std::string variants[] = {
+      "--set sft.steps=0 --set reward.verifier=command --set reward.command=[python3," + (dir / "judge.py").string() +
+          "]",
       arithmetic +
           "--set sft.steps=0 --set algorithm.name=dapo --set algorithm.kl_loss_coef=0.1 "
           "--set rollout_correction.acr=true --set reward.overlong_buffer.enable=true "
@@ -80,7 +85,7 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
       "--set rollout_correction.method=icepop --set 'rollout_correction={rs: token, rs_threshold: 2, "
       "token_veto_threshold: 0.1, batch_normalize: true}' --set 'algorithm={name: cispo, top_entropy_quantile: 0.5, "
       "off_policy_mask_threshold: 0.1, clip_cov: {ratio: 0.1}}' --set algorithm.teacher.path=" +
-          (dir / "1/checkpoints/step_1").string()};
+          (dir / "2/checkpoints/step_1").string()};
   std::set<std::string> written;
   int number = 0;
   for (const std::string& settings : variants) {

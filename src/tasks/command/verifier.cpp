@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "tasks/command/pool.h"
@@ -41,6 +42,10 @@ PoolSettings settings_of(const config::Recipe& recipe) {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   settings.program.memory_bytes = reward.memory_mb.value_or(0) * kMiB;
   settings.num_workers = num_workers(reward);
+  if (settings.num_workers > base::num_threads())
+    base::log_once("reward.workers", "reward.workers is " + std::to_string(settings.num_workers) +
+                                         ", and this process has " + std::to_string(base::num_threads()) +
+                                         " threads: they take turns unless the program waits for others");
   settings.in_flight = reward.in_flight;
   settings.timeout_s = reward.timeout_s;
   settings.start_timeout_s = reward.start_timeout_s;
@@ -166,6 +171,7 @@ void CommandVerifier::Session::require_weights() const {
 }
 
 void CommandVerifier::Session::check_golds() {
+  if (golds_.empty()) return;  // nor was the program started, where there are no rows
   const auto golds = std::exchange(golds_, {});
   std::vector<std::string> refusals(golds.size());
   PoolJob job;
