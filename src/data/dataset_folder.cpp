@@ -93,12 +93,12 @@ DataFiles find_data_files(const std::string& name) {
   QRL_REQUIRE(!found.empty(), name, "files of the split " + base::quoted(wanted) + " in " + root.string(), "none",
               "there are: " + joined(splits));
   std::set<std::string> matches;
+  for (auto& [place, candidate] : found) std::sort(candidate.files.begin(), candidate.files.end());
   for (const auto& [place, candidate] : found)
     matches.insert(fs::relative(candidate.files.front(), root, error).string());
   QRL_REQUIRE(found.size() == 1, name, "one place for the split " + base::quoted(wanted), joined(matches),
               "write DIR:CONFIG/SPLIT, or name the files themselves");
-  Candidate& chosen = found.begin()->second;
-  std::sort(chosen.files.begin(), chosen.files.end());
+  const Candidate& chosen = found.begin()->second;
   QRL_REQUIRE(chosen.num_shards == 0 || chosen.num_shards == chosen.files.size(), name,
               std::to_string(chosen.num_shards) + " shards, as their names say", std::to_string(chosen.files.size()),
               "download the others");

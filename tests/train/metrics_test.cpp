@@ -97,6 +97,17 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
     add_names(run / "metrics.jsonl", written);
     if (fs::exists(run / "sft_metrics.jsonl")) add_names(run / "sft_metrics.jsonl", written);
   }
+  // A cold start from files has a loss on held-out rows.
+  const std::string rows = (dir / "rows.jsonl").string();
+  std::ofstream(rows) << "{\"prompt\": \"1 1 = 2\\n\", \"response\": \"<answer>1 + 1</answer>\"}\n";
+  const test::Outcome cold =
+      test::run_command(test::tiny_command(dir / "cold",
+                                           "--set trainer.total_training_steps=0 --set eval.before_train=false --set "
+                                           "sft.demonstrations.task=null --set sft.train_files=[" +
+                                               rows + "] --set sft.val_files=[" + rows + "]"));
+  INFO(cold.output);
+  REQUIRE(cold.exit_code == 0);
+  add_names(dir / "cold" / "sft_metrics.jsonl", written);
   const std::set<std::string> page = names_on_page();
   CHECK(without(written, page) == "");
   CHECK(without(page, written) == "");

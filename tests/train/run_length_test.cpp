@@ -1,4 +1,5 @@
 // How long a run is, what it keeps, and where its text ends: epochs, the best checkpoint, a time limit, stop strings.
+#include <cctype>
 #include <fstream>
 
 #include "support/catch.h"
