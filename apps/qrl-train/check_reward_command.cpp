@@ -131,15 +131,15 @@ std::string shown(const tasks::Verdict& verdict, const std::vector<std::string>&
 
 /// A line for each kind of response: how many are correct, and the mean of the weighted sums.
 void print_kinds(const Rows& rows, const Judged& judged, std::span<const double> weights) {
-  struct Kind {
+  struct OfKind {
     std::int64_t rows = 0, correct = 0, errors = 0;
     double sum = 0;
   };
-  std::vector<std::pair<std::string, Kind>> kinds;
+  std::vector<std::pair<std::string, OfKind>> kinds;
   for (std::size_t i = 0; i < rows.all.size(); ++i) {
     auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == rows.all[i].kind; });
     if (found == kinds.end()) found = kinds.insert(kinds.end(), {rows.all[i].kind, {}});
-    Kind& kind = found->second;
+    OfKind& kind = found->second;
     const tasks::Verdict& verdict = judged.verdicts[i];
     ++kind.rows;
     kind.correct += verdict.outcome == reward::Outcome::correct ? 1 : 0;

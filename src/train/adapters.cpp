@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "config/hub.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
@@ -14,16 +15,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The folder that a PEFT folder names as its base, or one of that name beside it: a run's folder may have moved.
+/// The folder that a PEFT folder names as its base, or one of that name beside it: a run's folder may have moved. A
+/// name of the Hub is looked up in its cache.
 fs::path base_folder(const fs::path& dir) {
   const std::string named = model::peft_base(dir);
   const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
   std::error_code error;
   if (!named.empty() && fs::is_directory(named, error)) return named;
-  QRL_REQUIRE(!named.empty() && fs::is_directory(beside, error), state::shown(dir),
-              "a base_model_name_or_path in adapter_config.json that is a folder on this machine",
+  if (!named.empty() && fs::is_directory(beside, error)) return beside;
+  QRL_REQUIRE(config::is_hub_name(named), state::shown(dir),
+              "a base_model_name_or_path in adapter_config.json that is a folder on this machine, or OWNER/NAME",
               named.empty() ? "none" : named, "put the base there, or write its folder into the file");
-  return beside;
+  return config::model_folder(named);
 }
 
 std::string text_of(const model::LoraConfig& lora) {
@@ -55,8 +58,9 @@ config::LoraRecipe lora_recipe(const model::LoraConfig& lora) {
 }
 
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
-  const bool is_cold_start = recipe.sft.steps > 0 && !config::cold_start_trains_adapters(recipe);
-  AdapterBase base{is_cold_start ? fs::absolute(cold_start).string() : recipe.model.path, {}, policy.weights};
+  const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
+  const fs::path folder = is_cold_start ? fs::absolute(cold_start) : config::model_folder(recipe.model.path);
+  AdapterBase base{folder.string(), {}, policy.weights};
   if (is_cold_start) base.weights = model::open_hf(cold_start).weights;
   base.hash = model::weights_hash(policy.config, *base.weights);
   return base;

@@ -185,7 +185,8 @@ TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams
                                        rollout(reward::Outcome::no_answer, -1, {})};
   const auto world = dist::make_solo();
   const std::int64_t places[] = {0, 1};
-  const train::Metrics metrics = train::rollout_metrics(rollouts, 2, places, recipe, tasks::MathVerifier(config::MathProfile::automatic), *world);
+  const train::Metrics metrics =
+      train::rollout_metrics(rollouts, 2, places, recipe, tasks::MathVerifier(config::MathProfile::automatic), *world);
   CHECK(metrics.at("response/seq_rep_4") == 4.0 / 7);
   CHECK(metrics.at("reward/correct_fraction") == 0.25);
   CHECK(metrics.at("reward/wrong_fraction") == 0.5);
