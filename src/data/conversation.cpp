@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+bool holds_no_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 /// A member that is a text or null; "" where it is not there.
 std::string text_member(const Json& message, const char* name, const std::string& where) {
@@ -52,7 +52,7 @@ Message read_message(const Json& value, const std::string& where) {
     for (const Json& call : *calls) message.tool_calls.push_back(read_tool_call(call, where));
   }
   const bool may_be_empty = message.role == "tool" || !message.tool_calls.empty() || !message.reasoning.empty();
-  QRL_REQUIRE(may_be_empty || !is_blank(message.content), where, "a message of " + message.role + " to hold text",
+  QRL_REQUIRE(may_be_empty || !holds_no_text(message.content), where, "a message of " + message.role + " to hold text",
               "none");
   return message;
 }
@@ -61,7 +61,7 @@ std::vector<Json> read_tools(const Json& value, const std::string& where) {
   if (value.is_null()) return {};
   if (value.is_string()) {  // what columns of one type (parquet, CSV) hold
     const auto& text = value.get_ref<const std::string&>();
-    if (is_blank(text)) return {};
+    if (holds_no_text(text)) return {};
     (void)state::parse_json(text, where + ": `tools`");
     return read_tools(Json::parse(text), where);
   }
@@ -87,7 +87,7 @@ std::string_view stripped_of_newlines(std::string_view text, bool left, bool rig
   return text;
 }
 
-std::string trimmed(std::string_view text) {
+std::string trim_filter(std::string_view text) {
   text.remove_prefix(leading_space_bytes(text));
   text.remove_suffix(trailing_space_bytes(text));
   return std::string(text);
@@ -126,14 +126,14 @@ class Renderer {
     const bool has_system = messages_.front().role == "system";
     if (has_system || !chat_.system_header.empty()) {
       ours(std::string(kLlamaOpen) + "system" + std::string(kLlamaOpened) + chat_.system_header);
-      if (has_system) theirs(trimmed(messages_.front().content));
+      if (has_system) theirs(trim_filter(messages_.front().content));
       ours(kLlamaEnd);
     }
     for (std::size_t i = has_system ? 1 : 0; i < messages_.size(); ++i) {
       const Message& message = messages_[i];
       ours(std::string(kLlamaOpen) + message.role + std::string(kLlamaOpened));
-      if (message.role == "assistant") assistants(i, trimmed(message.content) + std::string(kLlamaEnd));
-      else theirs(trimmed(message.content)), ours(kLlamaEnd);
+      if (message.role == "assistant") assistants(i, trim_filter(message.content) + std::string(kLlamaEnd));
+      else theirs(trim_filter(message.content)), ours(kLlamaEnd);
     }
   }
 
