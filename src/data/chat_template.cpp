@@ -111,7 +111,7 @@ class Rendering {
 
   std::string operator()(std::string_view system, std::string_view user,
                          std::optional<bool> thinking = std::nullopt) const {
-    nlohmann::json variables = variables_, messages = nlohmann::json::array();
+    nlohmann::ordered_json variables = variables_, messages = nlohmann::ordered_json::array();
     if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
     messages.push_back({{"role", "user"}, {"content", user}});
     variables["messages"] = std::move(messages);
@@ -119,8 +119,9 @@ class Rendering {
     return template_.render(variables);
   }
   /// The same for several turns, ended by one of the user or not.
-  std::string conversation(const nlohmann::json& messages, const nlohmann::json& tools, bool opens_answer) const {
-    nlohmann::json variables = variables_;
+  std::string conversation(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                           bool opens_answer) const {
+    nlohmann::ordered_json variables = variables_;
     variables["messages"] = messages;
     variables["add_generation_prompt"] = opens_answer;
     if (!tools.is_null()) variables["tools"] = tools;
@@ -130,7 +131,7 @@ class Rendering {
 
  private:
   jinja::Template template_;
-  nlohmann::json variables_;
+  nlohmann::ordered_json variables_;
 };
 
 /// The template that writes `written` for a question of the user alone; nothing when it is of no style that is known.
@@ -191,7 +192,7 @@ std::string difference(std::string_view got, std::string_view want) {
 /// sorted, so that both have one order.
 std::string fault_of_turns(const Rendering& rendering, const ChatTemplate& chat, const char* messages_text,
                            const char* tools_text) try {
-  const auto messages = nlohmann::json::parse(messages_text), tools = nlohmann::json::parse(tools_text);
+  const auto messages = nlohmann::ordered_json::parse(messages_text), tools = nlohmann::ordered_json::parse(tools_text);
   const Conversation conversation = read_conversation(messages, tools, "messages", "a chat template's check");
   for (const bool opens_answer : {false, true}) {
     std::string want;

@@ -276,26 +276,36 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
     print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
 }
 
+/// What does not fit the model, or is not there, shows before the cold start.
+void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+  const config::Recipe& recipe = loaded.recipe;
+  require_positions(loaded, model);
+  model::check_formats(model, snapshot_formats(recipe.quant));
+  model::check_lora(model, lora_config(recipe.lora));
+  (void)given_adapters(recipe, model);
+  (void)read_profile_file(recipe, model);
+}
+
+void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& world) {
+  if (trainer.max_time) set_time_limit(*trainer.max_time);
+  world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
+}
+
 }  // namespace
 
 void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunOptions& options) {
   config::LoadedRecipe loaded = given;
   config::Recipe& recipe = loaded.recipe;
   const RunPart part = options.part;
-  if (recipe.trainer.max_time) set_time_limit(*recipe.trainer.max_time);
+  set_time_limits(recipe.trainer, world);
   set_threads(recipe, world);
-  world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
   begin_log(loaded, options, world);
   require_gpu(recipe, world.local_rank());
   if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
 
   Policy policy = make_policy(recipe);
-  require_positions(loaded, policy.config);
-  model::check_formats(policy.config, snapshot_formats(recipe.quant));
-  model::check_lora(policy.config, lora_config(recipe.lora));
-  (void)given_adapters(recipe, policy.config);
-  (void)read_profile_file(recipe, policy.config);  // a wrong one shows before the cold start
+  check_model(loaded, policy.config);
   const auto verifier = tasks::make_verifier(recipe);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);

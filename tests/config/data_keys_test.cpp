@@ -95,7 +95,7 @@ TEST_CASE("a time is read and printed in its largest units") {
 
 TEST_CASE("a row's limit is the micro-batch's unless it is set, and evaluation stops where sampling does") {
   CHECK(read("sft: {train_files: [a]}").sft.max_length == 4096);
-  CHECK_FALSE(read("{}").sft.max_length.has_value());
+  CHECK_FALSE(read("rollout: {n: 4}").sft.max_length.has_value());
   CHECK_FALSE(read("rollout: {stop: [a]}").eval.stop.has_value());
   CHECK(read("{rollout: {stop: [a]}, eval: {stop: []}}").eval.stop->empty());
 }

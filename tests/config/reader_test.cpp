@@ -113,7 +113,7 @@ TEST_CASE("bare words that some YAML reads otherwise are no texts, quotes make t
   CHECK(holds(fault("data: {train_files: [null]}"), "got null in the list"));
   CHECK(holds(fault("data: {train_files: [\"\"]}"), "an empty text"));
   CHECK(holds(fault("data: {train_files: a.jsonl}"), "write a list"));
-  CHECK(holds(fault("model: {path: [a]}"), "expected path, got a list"));
+  CHECK(holds(fault("model: {path: [a]}"), "expected path | OWNER/NAME[@REVISION], got a list"));
   CHECK(holds(fault("data: {prompt_template: hello}"), "put {prompt} where it belongs"));
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
       {"learning_rate: 2", "optim.lr"},
       {"per_device_train_batch_size: 2", "actor.mini_batch_size"},
       {"gradient_accumulation_steps: 2", "actor.mini_batch_size"},
-      {"num_train_epochs: 2", "trainer.total_training_steps"},
+      {"num_train_epochs: 2", "trainer.total_epochs"},
       {"max_steps: 2", "trainer.total_training_steps"},
       {"output_dir: x", "trainer.default_local_dir"},
       {"warmup_steps: 2", "optim.lr_warmup_steps"},

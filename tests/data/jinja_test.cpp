@@ -4,7 +4,7 @@
 
 #include "support/catch.h"
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using qrl::data::jinja::Template;
 using qrl::data::jinja::Unsupported;
 

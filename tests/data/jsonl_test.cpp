@@ -91,7 +91,7 @@ TEST_CASE("faulty rows are refused with file and line") {
       {R"({"prompt":"x","answer":null})", "got null"},
       {R"({"prompt":"x","answer":true})", "got boolean"},
       {R"({"prompt":7,"answer":"x"})", "got number"},
-      {R"({"prompt":[{"role":"tool","content":"x"}],"answer":"x"})", "message 1 of 1 by"},
+      {R"({"prompt":[{"role":"critic","content":"x"}],"answer":"x"})", "a `role` of system, user, assistant or tool"},
       {R"({"prompt":{"role":"user","content":"x"},"answer":"x"})", "got object"},
       {R"({"prompt":"x","answer":"x","data_source":3})", "data_source"},
       {R"({"prompt":"x","answer":"x","prompt":"y"})", "twice"},

@@ -37,14 +37,12 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "tokenize, report, watch, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
-  refuses("check recipie x",
-          "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, csv, "
-          "jsonl, "
-          "got "
-          "\"recipie\"; did "
-          "you mean recipe?");
+  refuses(
+      "check recipie x",
+      "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, "
+      "csv, jsonl, got \"recipie\"; did you mean recipe?");
   refuses("check yaml x",
-          "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, csv, jsonl, "
+          "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, csv, jsonl, "
           "got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
 }

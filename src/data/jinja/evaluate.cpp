@@ -367,7 +367,7 @@ void add_literals(const Node& node, bool is_written, std::set<std::string_view>&
 
 Template::Template(const std::string& text) : root_(parse_statements(text)) {}
 
-std::string Template::render(const nlohmann::json& variables) const {
+std::string Template::render(const nlohmann::ordered_json& variables) const {
   Run run(variables);
   run.execute(root_);
   return run.take();

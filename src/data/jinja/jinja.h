@@ -25,7 +25,7 @@ class Template {
   explicit Template(const std::string& text);
 
   /// What the template writes with these variables; others are undefined. Throws Unsupported.
-  std::string render(const nlohmann::json& variables) const;
+  std::string render(const nlohmann::ordered_json& variables) const;
 
   /// The string literals that are not only written, each once: what it may compare a message's content with.
   std::vector<std::string> literals() const;

@@ -9,7 +9,7 @@
 
 namespace qrl::data::jinja {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 /// Nothing: undefined.
 using Value = std::optional<Json>;
 

@@ -72,7 +72,7 @@ enum class WordClass : unsigned char {
   refusal,    ///< before a value: it is denied, an operand, a bound or a name
   changing,   ///< behind a value: it is another one, or none
   turning,    ///< in the name of a value: it is not the value itself
-  saying,     ///< behind a value: part of what is said, so that both sides must say it
+  saying,     ///< behind a value: part of the statement, which both sides must have
   hedge,      ///< approximately
   reals,      ///< words for all real numbers
   nothing,    ///< words for no solution
