@@ -1,9 +1,8 @@
 #include "rollout/teaching.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <string>
+
+#include "dist/gather.h"
 
 namespace qrl::rollout {
 
@@ -20,16 +19,9 @@ std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
 }
 
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world) {
-  std::vector<double> all;
-  for (const std::string& bytes :
-       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size_bytes()))) {
-    const std::size_t before = all.size();
-    all.resize(before + bytes.size() / sizeof(double));
-    if (!bytes.empty()) std::memcpy(all.data() + before, bytes.data(), bytes.size());
-  }
+  const std::vector<double> all = dist::all_gather_sorted(mine, world);
   Spread spread{static_cast<std::int64_t>(all.size()), 0, 0};
   if (all.empty()) return spread;
-  std::sort(all.begin(), all.end());
   double squares = 0;
   for (const double value : all) spread.mean += value;
   spread.mean /= static_cast<double>(all.size());

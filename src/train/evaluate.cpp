@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <utility>
 
+#include "dist/gather.h"
 #include "train/signals.h"
 #include "train/step_metrics.h"
 
@@ -179,10 +179,7 @@ class SetCounts {
   /// How many prompts have so many judged and so many right samples.
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
-    const std::string mine(reinterpret_cast<const char*>(prompts_.data()), prompts_.size() * sizeof(std::int64_t));
-    for (const std::string& bytes : world.all_gather(mine)) {
-      std::vector<std::int64_t> counts(bytes.size() / sizeof(std::int64_t));
-      if (!bytes.empty()) std::memcpy(counts.data(), bytes.data(), bytes.size());
+    for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {
       for (std::size_t i = 0; i < counts.size(); i += 2) ++prompts[{counts[i], counts[i + 1]}];
     }
     return prompts;

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "dist/gather.h"
 #include "train/prompts.h"
 
 namespace qrl::train {
@@ -45,11 +45,8 @@ std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::
     std::size_t rank, first;
   };
   std::vector<Group> order;
-  const std::string mine(reinterpret_cast<const char*>(places.data()), places.size_bytes());
   std::size_t rank = 0;
-  for (const std::string& bytes : world.all_gather(mine)) {
-    std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
-    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  for (const auto& theirs : dist::all_gather_values(places, world)) {
     for (std::size_t i = 0; i < theirs.size(); ++i) order.push_back({theirs[i], rank, i * group});
     ++rank;
   }
@@ -118,21 +115,11 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
 }
 
-}  // namespace
-
-namespace {
-
 /// The values of one group on every rank, in the order of one process.
 template <class T>
 std::vector<T> gather(const std::vector<T>& mine, std::size_t group, std::span<const std::int64_t> places,
                       dist::Collectives& world) {
-  std::vector<std::vector<T>> by_rank;
-  for (const std::string& bytes :
-       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T)))) {
-    by_rank.emplace_back(bytes.size() / sizeof(T));
-    if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
-  }
-  return in_global_order(by_rank, group, places, world);
+  return in_global_order(dist::all_gather_values(std::span<const T>(mine), world), group, places, world);
 }
 
 /// reward/NAME/{mean,std,max,min} over the samples that a score applies to, before weights.
@@ -285,14 +272,7 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 }
 
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world) {
-  std::vector<double> row_ms;
-  const std::string mine(reinterpret_cast<const char*>(report.row_ms.data()), report.row_ms.size() * sizeof(double));
-  for (const std::string& bytes : world.all_gather(mine)) {
-    const std::size_t before = row_ms.size();
-    row_ms.resize(before + bytes.size() / sizeof(double));
-    if (!bytes.empty()) std::memcpy(row_ms.data() + before, bytes.data(), bytes.size());
-  }
-  std::sort(row_ms.begin(), row_ms.end());
+  const std::vector<double> row_ms = dist::all_gather_sorted(std::span<const double>(report.row_ms), world);
   const auto percentile = [&](double share) {
     return row_ms.empty() ? 0 : row_ms[static_cast<std::size_t>(share * static_cast<double>(row_ms.size() - 1))];
   };

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <string>
 #include <vector>
 
+#include "dist/gather.h"
 #include "learner/policy_loss.h"
 
 namespace qrl::learner {
@@ -33,20 +32,6 @@ std::uint64_t draw_of(const TokenFacts& token) {
 bool is_candidate(const TokenFacts& token, const TokenSelection& selection) {
   const double covariance = (token.advantage - selection.mean_advantage) * (token.log_prob - selection.mean_log_prob);
   return covariance > selection.cov_low && covariance < selection.cov_high;
-}
-
-/// Of all ranks, in an order that does not depend on how tokens are divided: a sorted list.
-template <class T>
-std::vector<T> sorted_of_all(const std::vector<T>& mine, dist::Collectives& world) {
-  std::vector<T> all;
-  for (const std::string& bytes :
-       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T)))) {
-    const std::size_t before = all.size();
-    all.resize(before + bytes.size() / sizeof(T));
-    if (!bytes.empty()) std::memcpy(all.data() + before, bytes.data(), bytes.size());
-  }
-  std::sort(all.begin(), all.end());
-  return all;
 }
 
 std::vector<TokenFacts> facts_of(std::span<const types::MicroBatch* const> batches) {
@@ -97,23 +82,23 @@ TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const>
     advantages.push_back(token.advantage);
   }
   if (algorithm.top_entropy_quantile < 1) {
-    const std::vector<double> all = sorted_of_all(entropy, world);
+    const std::vector<double> all = dist::all_gather_sorted(std::span<const double>(entropy), world);
     const auto kept =
         static_cast<std::size_t>(std::ceil(algorithm.top_entropy_quantile * static_cast<double>(all.size())));
     selection.by_entropy = true;
     if (kept > 0) selection.entropy_floor = all[all.size() - std::min(kept, all.size())];
   }
   if (algorithm.clip_cov.ratio > 0) {
-    const std::vector<double> all = sorted_of_all(log_probs, world);
+    const std::vector<double> all = dist::all_gather_sorted(std::span<const double>(log_probs), world);
     selection.mean_log_prob = mean_of_sorted(all);
-    selection.mean_advantage = mean_of_sorted(sorted_of_all(advantages, world));
+    selection.mean_advantage = mean_of_sorted(dist::all_gather_sorted(std::span<const double>(advantages), world));
     selection.cov_low = algorithm.clip_cov.low;
     selection.cov_high = algorithm.clip_cov.high;
     std::vector<std::uint64_t> mine;
     for (const TokenFacts& token : facts) {
       if (is_candidate(token, selection)) mine.push_back(draw_of(token));
     }
-    const std::vector<std::uint64_t> draws = sorted_of_all(mine, world);
+    const std::vector<std::uint64_t> draws = dist::all_gather_sorted(std::span<const std::uint64_t>(mine), world);
     const auto wanted =
         std::max<std::size_t>(1, static_cast<std::size_t>(algorithm.clip_cov.ratio * static_cast<double>(all.size())));
     selection.by_covariance = true;
