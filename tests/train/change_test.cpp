@@ -13,11 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool says(const test::Outcome& outcome, const std::string& text) {
-  UNSCOPED_INFO(outcome.output);
-  return outcome.output.find(text) != std::string::npos;
-}
-
 const std::string kTwoMore = "--set trainer.total_training_steps=6 ";
 
 }  // namespace
@@ -32,8 +27,8 @@ TEST_CASE("evaluation, threads and memory may change on resume, and no weight ch
       "--set rollout.max_num_seqs=3 --set trainer.save_freq=2"));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
-  CHECK(says(outcome, "scores after step 2 cannot be compared with those of before"));
-  CHECK(says(outcome, "eval.n 4 (it was made with 2)"));
+  CHECK(test::says(outcome, "scores after step 2 cannot be compared with those of before"));
+  CHECK(test::says(outcome, "eval.n 4 (it was made with 2)"));
   const std::size_t last = outcome.output.find("held-out countdown mean@4: ");  // the first score was made otherwise
   CHECK((last != std::string::npos && outcome.output.find(" -> ", last) == std::string::npos));
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
@@ -48,15 +43,16 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   const test::Outcome lr =
       test::run_command(test::tiny_command(run, kTwoMore + "--set optim.lr=1e-4 --set rollout.n=2"));
   CHECK(lr.exit_code == 2);
-  CHECK(says(lr, "rollout.n 2 (it was made with 4), optim.lr 1.0e-4 (it was made with 0.001)"));
-  CHECK(says(lr, "; --allow-change goes on with the new values"));
-  CHECK_FALSE(says(lr, "model.path"));
+  CHECK(test::says(lr, "rollout.n 2 (it was made with 4), optim.lr 1.0e-4 (it was made with 0.001)"));
+  CHECK(test::says(lr, "; --allow-change goes on with the new values"));
+  CHECK_FALSE(test::says(lr, "model.path"));
 
   const test::Outcome seed =
       test::run_command(test::tiny_command(run, kTwoMore + "--set model.dtype=bfloat16 --set optim.lr=1e-4"));
   CHECK(seed.exit_code == 2);
-  CHECK(says(seed, "set model.dtype back (fixed for a run), or begin another run at its weights: --set model.path="));
-  CHECK(says(seed, "--allow-change goes on with the new values of the others"));
+  CHECK(test::says(seed,
+                   "set model.dtype back (fixed for a run), or begin another run at its weights: --set model.path="));
+  CHECK(test::says(seed, "--allow-change goes on with the new values of the others"));
   CHECK(test::run_command(test::tiny_command(run, kTwoMore + "--allow-change --set model.dtype=bfloat16")).exit_code ==
         2);
   // The advice, word for word.
@@ -70,7 +66,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   const test::Outcome goes_on = test::run_command(test::tiny_command(run, allowed));
   INFO(goes_on.output);
   REQUIRE(goes_on.exit_code == 0);
-  CHECK(says(goes_on, "changed after step 4 (--allow-change): optim.lr 0.001 -> 1.0e-4"));
+  CHECK(test::says(goes_on, "changed after step 4 (--allow-change): optim.lr 0.001 -> 1.0e-4"));
   const auto rows = test::stable_rows(run / "metrics.jsonl");
   const nlohmann::json changes = {{"rollout.n", {"4", "2"}}, {"optim.lr", {"0.001", "1.0e-4"}}};
   CHECK(rows.at(5) == nlohmann::json{{"step", 4}, {"changed_on_resume", changes}});
@@ -104,8 +100,8 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   const test::Outcome taken = test::run_command(test::tiny_command(dir / "taken", from));
   INFO(taken.output);
   REQUIRE(taken.exit_code == 0);
-  CHECK(says(taken, "took the cold start"));
-  CHECK_FALSE(says(taken, "cold start 12/12"));
+  CHECK(test::says(taken, "took the cold start"));
+  CHECK_FALSE(test::says(taken, "cold start 12/12"));
   CHECK(test::difference(test::finished_run(), dir / "taken") == "sft_metrics.jsonl");
 
   // With a KL term, which reads the cold start, in another format, started again after its last step.
@@ -122,7 +118,7 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   const auto refuses = [&](const std::string& arguments, const std::string& what) {
     const test::Outcome outcome = test::run_command(test::tiny_command(dir / "refused", arguments));
     CHECK(outcome.exit_code == 2);
-    CHECK(says(outcome, what));
+    CHECK(test::says(outcome, what));
   };
   refuses(from + "--set sft.lr=1e-3", "sft.lr 0.001 (it was made with 0.004)");
   refuses(from + "--set trainer.seed=1", "model.init.seed 1 (it was made with 0)");

@@ -25,10 +25,6 @@ void refuses(const std::string& arguments, const std::string& part) {
   CHECK(outcome.output.find(".tmp-") == std::string::npos);
 }
 
-bool says(const test::Outcome& outcome, const std::string& text) {
-  return outcome.output.find(text) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
@@ -151,19 +147,21 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
     return test::run_command("cd " + dir.path().string() + " && " + kProgram + "check " + arguments);
   };
   CHECK(check("jsonl a.jsonl").exit_code == 2);
-  CHECK(says(check("jsonl a.jsonl --prompt-key q.text --ground-truth-key gold"),
-             "2 rows, prompts of 3 to 5 bytes, data sources: \"a\" (2)"));
-  CHECK(says(
+  CHECK(test::says(check("jsonl a.jsonl --prompt-key q.text --ground-truth-key gold"),
+                   "2 rows, prompts of 3 to 5 bytes, data sources: \"a\" (2)"));
+  CHECK(test::says(
       check("jsonl a.jsonl --prompt-key q.text --ground-truth-key gold --data-source-key from --filter 'level >= 2' "
             "--filter 'from == x'"),
       "1 row, prompts of 3 to 3 bytes, data sources: \"x\" (1)"));
-  CHECK(says(check("jsonl a.jsonl --prompt-key q --ground-truth-key gold"), "a.jsonl:1: expected `q` to be a string"));
-  CHECK(says(check("csv a.csv"), "a field `prompt`"));
+  CHECK(test::says(check("jsonl a.jsonl --prompt-key q --ground-truth-key gold"),
+                   "a.jsonl:1: expected `q` to be a string"));
+  CHECK(test::says(check("csv a.csv"), "a field `prompt`"));
   CHECK(check("csv a.csv").exit_code == 2);
   std::ofstream(dir / "b.csv") << "prompt,ground_truth\nabc,7\nabcde,8\n";
-  CHECK(says(check("csv b.csv"), "2 records of"));
-  CHECK(says(check("csv a.csv --prompt-key q --ground-truth-key gold --filter 'level < 2'"), "; 1 row, prompts of 5"));
-  CHECK(says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
+  CHECK(test::says(check("csv b.csv"), "2 records of"));
+  CHECK(test::says(check("csv a.csv --prompt-key q --ground-truth-key gold --filter 'level < 2'"),
+                   "; 1 row, prompts of 5"));
+  CHECK(test::says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
   CHECK(check("jsonl a.jsonl --prompt-key ''").exit_code == 2);
 }
 
@@ -174,23 +172,24 @@ TEST_CASE("check chat and generation say what a model's folder makes of prompts 
   };
   fs::create_directory(dir / "model");
   data::Tokenizer::byte_level().save(dir / "model");
-  CHECK(says(check("chat model"), R"(model: chat template plain: PROMPT becomes "PROMPT")"));
+  CHECK(test::says(check("chat model"), R"(model: chat template plain: PROMPT becomes "PROMPT")"));
   std::ofstream(dir / "model/chat_template.jinja") << "{% for m in messages %}<{{ m['role'] }}>{% endfor %}";
   const test::Outcome unknown = check("chat model");
   CHECK(unknown.exit_code == 2);
-  CHECK(says(unknown, "set data.chat_template"));
+  CHECK(test::says(unknown, "set data.chat_template"));
 
   const auto generation = [&](const char* text) {
     std::ofstream(dir / "model/generation_config.json") << text;
     return check("generation model/generation_config.json");
   };
-  CHECK(says(generation(R"({"eos_token_id": [7, 2], "top_p": 0.9})"), "end with [7,2]; no config.json beside it"));
-  CHECK(says(generation(R"({"stop_strings": ["END"]})"), "stop_strings are not applied"));
-  CHECK(says(generation("{}"), "names no end token"));
-  CHECK_FALSE(says(generation(R"({"stop_strings": null})"), "stop_strings"));
+  CHECK(
+      test::says(generation(R"({"eos_token_id": [7, 2], "top_p": 0.9})"), "end with [7,2]; no config.json beside it"));
+  CHECK(test::says(generation(R"({"stop_strings": ["END"]})"), "stop_strings are not applied"));
+  CHECK(test::says(generation("{}"), "names no end token"));
+  CHECK_FALSE(test::says(generation(R"({"stop_strings": null})"), "stop_strings"));
   CHECK(generation(R"({"eos_token_id": "a"})").exit_code == 2);
   fs::copy_file(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json", dir / "model/config.json");
-  CHECK(says(generation(R"({"eos_token_id": 7})"), "end with [7]; the rest is kept"));
+  CHECK(test::says(generation(R"({"eos_token_id": 7})"), "end with [7]; the rest is kept"));
   CHECK(generation(R"({"eos_token_id": 4000})").exit_code == 2);
 }
 
@@ -209,13 +208,13 @@ TEST_CASE("a dry run names all sources of its prompts, and says how often they c
                              settings + " --set trainer.default_local_dir=" + (dir / "run").string());
   };
   const std::string few = (dir / "few.jsonl").string(), many = (dir / "many.jsonl").string();
-  CHECK(says(dry_run("--set data.train_files=[" + few + "," + many + "]"),
-             "93 prompts from few (3), many (90): an epoch is 7.8 steps"));
-  CHECK(says(dry_run("--set data.train_files=[" + few + "]"), "3 prompts from few: a step takes each 4.0 times"));
+  CHECK(test::says(dry_run("--set data.train_files=[" + few + "," + many + "]"),
+                   "93 prompts from few (3), many (90): an epoch is 7.8 steps"));
+  CHECK(test::says(dry_run("--set data.train_files=[" + few + "]"), "3 prompts from few: a step takes each 4.0 times"));
   const test::Outcome weighted =
       dry_run("--set data.train_files=[" + few + "," + many + "] --set data.train_weights=[1,3]");
-  CHECK(says(weighted, "25.0 % of the draws from " + few + ", 3 prompts: an epoch is 1.0 steps"));
-  CHECK(says(weighted, "75.0 % of the draws from " + many + ", 90 prompts: an epoch is 10.0 steps"));
+  CHECK(test::says(weighted, "25.0 % of the draws from " + few + ", 3 prompts: an epoch is 1.0 steps"));
+  CHECK(test::says(weighted, "75.0 % of the draws from " + many + ", 90 prompts: an epoch is 10.0 steps"));
 }
 
 TEST_CASE("a dry run shows the first prompt as the model sees it") {
@@ -260,8 +259,8 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 b
                                                       std::string(row));
     INFO(row << "\n" << outcome.output);
     CHECK(outcome.exit_code == 2);
-    CHECK(says(outcome, "standard input:2: expected JSON numbers within the range of a double"));
-    CHECK(says(outcome, "\"score\":"));  // of the row before it
+    CHECK(test::says(outcome, "standard input:2: expected JSON numbers within the range of a double"));
+    CHECK(test::says(outcome, "\"score\":"));  // of the row before it
   }
   for (const auto& [verifier, row] :
        {std::pair{"math", R"({"response":"\\boxed{99999999999999999999}","ground_truth":99999999999999999999})"},
@@ -272,7 +271,7 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 b
     const test::Outcome outcome = judge(verifier, row);
     INFO(row << "\n" << outcome.output);
     CHECK(outcome.exit_code == 0);
-    CHECK(says(outcome, R"({"score":0,"reason":"gold")"));
+    CHECK(test::says(outcome, R"({"score":0,"reason":"gold")"));
   }
 }
 

@@ -32,16 +32,12 @@ std::vector<nlohmann::json> rows(const std::string& arguments, const std::string
   return all;
 }
 
-bool says(const test::Outcome& outcome, const std::string& text) {
-  return outcome.output.find(text) != std::string::npos;
-}
-
 /// Exit code 2 and one line that holds `part`.
 void refuses(const std::string& arguments, const std::string& part, const std::string& before = "") {
   const test::Outcome outcome = test::run_command("( " + before + kGenerate + arguments + " )");
   INFO(arguments << "\n" << outcome.output);
   CHECK(outcome.exit_code == 2);
-  CHECK(says(outcome, part));
+  CHECK(test::says(outcome, part));
   CHECK(std::count(outcome.output.begin(), outcome.output.end(), '\n') == 1);
 }
 
@@ -104,7 +100,7 @@ TEST_CASE("generate prints one response bare, and more than one each under a lin
   const std::string first = all[0]["response"], second = all[2]["response"];
   CHECK(said(greedy + "--max-tokens 5") == first + "\n");
   const test::Outcome both = test::run_command(kGenerate + greedy + "--max-tokens 5");
-  CHECK(says(both, "stop (length), 5 tokens\n"));
+  CHECK(test::says(both, "stop (length), 5 tokens\n"));
   CHECK(said(greedy + "--n 2 --max-tokens 5 --prompt 'other\n'") ==
         "--- prompt 1 sample 1/2: stop (length), 5 tokens\n" + first +
             "\n--- prompt 1 sample 2/2: stop (length), 5 tokens\n" + first +

@@ -32,11 +32,6 @@ test::Outcome train(const fs::path& recipe, const fs::path& run, const std::stri
                            " --set trainer.default_local_dir=" + run.string() + " " + more);
 }
 
-bool says(const test::Outcome& outcome, const std::string& text) {
-  UNSCOPED_INFO(outcome.output);
-  return outcome.output.find(text) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("training files that changed under the same names are refused on resume, unless that is allowed") {
@@ -47,26 +42,26 @@ TEST_CASE("training files that changed under the same names are refused on resum
   test::write_recipe(dir / "recipe.yaml", {{kTrainGenerator, "train_files: [" + train_file.string() + "]"},
                                            {kValGenerator, "val_files: [" + val_file.string() + "]"}});
   const test::Outcome first = train(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=1");
-  REQUIRE(says(first, "step_1"));
+  REQUIRE(test::says(first, "step_1"));
   REQUIRE(first.exit_code == 0);
-  CHECK_FALSE(says(first, "are training prompts, too"));
+  CHECK_FALSE(test::says(first, "are training prompts, too"));
 
   write_prompts(train_file, 9, "sums");
   const test::Outcome other_train = train(dir / "recipe.yaml", dir / "run");
   CHECK(other_train.exit_code == 2);
-  CHECK(says(other_train, "data.train_files [\"" + train_file.string() + "\"], contents "));
-  CHECK(says(other_train, "--allow-change goes on"));
+  CHECK(test::says(other_train, "data.train_files [\"" + train_file.string() + "\"], contents "));
+  CHECK(test::says(other_train, "--allow-change goes on"));
   write_prompts(train_file, 8, "sums");
 
   write_prompts(val_file, 16, "others");
   const test::Outcome other_val = train(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=2");
   CHECK(other_val.exit_code == 0);
-  CHECK(says(other_val, "scores after step 1 cannot be compared with those of before"));
+  CHECK(test::says(other_val, "scores after step 1 cannot be compared with those of before"));
 
   write_prompts(train_file, 9, "sums");
   const test::Outcome allowed = train(dir / "recipe.yaml", dir / "run", "--allow-change");
   CHECK(allowed.exit_code == 0);
-  CHECK(says(allowed, "changed after step 2 (--allow-change): data.train_files"));
+  CHECK(test::says(allowed, "changed after step 2 (--allow-change): data.train_files"));
 }
 
 TEST_CASE("with a KL reference read from model.path, other weights there are refused on resume") {
@@ -82,14 +77,14 @@ TEST_CASE("with a KL reference read from model.path, other weights there are ref
                                             "{path: " + (dir / "model").string() + ", dtype"}});
   const std::string with_kl = "--set sft.steps=0 --set algorithm.kl_loss_coef=0.1 --set trainer.total_training_steps=";
   const test::Outcome first = train(dir / "recipe.yaml", dir / "run", with_kl + "1");
-  REQUIRE(says(first, "step_1"));
+  REQUIRE(test::says(first, "step_1"));
   REQUIRE(first.exit_code == 0);
   const std::string before = test::read_file(dir / "model/model.safetensors");
   fs::copy_file(dir / "step_4/model.safetensors", dir / "model/model.safetensors",
                 fs::copy_options::overwrite_existing);
   const test::Outcome other = train(dir / "recipe.yaml", dir / "run", with_kl + "2");
   CHECK(other.exit_code == 2);
-  CHECK(says(other, "another model"));
+  CHECK(test::says(other, "another model"));
   std::ofstream(dir / "model/model.safetensors", std::ios::binary) << before;
   CHECK(train(dir / "recipe.yaml", dir / "run", with_kl + "2").exit_code == 0);
 }
@@ -108,8 +103,8 @@ TEST_CASE("ranks that read different prompts end the job before anything is writ
       "/$OMPI_COMM_WORLD_RANK/recipe.yaml --set trainer.default_local_dir=" + (dir / "run").string() + "'";
   const test::Outcome outcome = test::run_command(command);
   CHECK(outcome.exit_code == 2);
-  CHECK(says(outcome, "rank 1: expected to read what rank 0 reads"));
-  CHECK(says(outcome, "other training prompts"));
+  CHECK(test::says(outcome, "rank 1: expected to read what rank 0 reads"));
+  CHECK(test::says(outcome, "other training prompts"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
 }
 
@@ -131,10 +126,10 @@ TEST_CASE("ranks with other weights or another recipe end the job") {
       "--set model.path=" +
       dir.path().string() + "/$OMPI_COMM_WORLD_RANK");
   CHECK(weights.exit_code == 2);
-  CHECK(says(weights, "another model"));
+  CHECK(test::says(weights, "another model"));
   const test::Outcome recipe = start("--set optim.lr=0.00$(($OMPI_COMM_WORLD_RANK+1))");
   CHECK(recipe.exit_code == 2);
-  CHECK(says(recipe, "rank 1: expected the recipe of rank 0, got other values of optim.lr;"));
+  CHECK(test::says(recipe, "rank 1: expected the recipe of rank 0, got other values of optim.lr;"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
   // Hosts may have more or fewer cores.
   CHECK(start("--set trainer.total_training_steps=1 --set trainer.threads=$(($OMPI_COMM_WORLD_RANK+1))").exit_code ==
@@ -165,7 +160,7 @@ TEST_CASE("files that have moved, with the contents of before, are no reason to 
   };
   REQUIRE(train(write("here"), dir / "run", "--set trainer.total_training_steps=1").exit_code == 0);
   const test::Outcome moved = train(write("there"), dir / "run");
-  CHECK(says(moved, "step 4/4"));
+  CHECK(test::says(moved, "step 4/4"));
   CHECK(moved.exit_code == 0);
 }
 
@@ -179,15 +174,15 @@ TEST_CASE("held-out prompts that are trained on are counted in a warning, and ev
                                            {kValGenerator, "val_files: [" + (dir / "val.jsonl").string() + "]"}});
   const test::Outcome shared = train(dir / "recipe.yaml", dir / "run", "--dry-run");
   CHECK(shared.exit_code == 0);
-  CHECK(says(shared, "6 of the 7 held-out prompts of \"held\" are training prompts, too"));
+  CHECK(test::says(shared, "6 of the 7 held-out prompts of \"held\" are training prompts, too"));
 
   write_prompts(dir / "val.jsonl", 15, "countdown");
   test::write_recipe(dir / "both.yaml",
                      {{kValGenerator, kValGenerator + ("\n  val_files: [" + (dir / "val.jsonl").string() + "]")}});
   const test::Outcome both = train(dir / "both.yaml", dir / "run", "--dry-run");
   CHECK(both.exit_code == 2);
-  CHECK(says(both, "val.jsonl:1: expected a data source other than data.val_generator's"));
-  CHECK_FALSE(says(both, "parameters"));  // no plan before the error
+  CHECK(test::says(both, "val.jsonl:1: expected a data source other than data.val_generator's"));
+  CHECK_FALSE(test::says(both, "parameters"));  // no plan before the error
 }
 
 TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
@@ -199,7 +194,7 @@ TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
   }
   const test::Outcome again = test::run_command(test::tiny_command(run));
   CHECK(again.exit_code == 0);
-  CHECK(says(again, "earlier_1"));
+  CHECK(test::says(again, "earlier_1"));
   CHECK(test::read_file(run / "earlier_1/metrics.jsonl") == earlier);
   CHECK(test::names_in(run / "earlier_1/rollouts").size() == 4);
   CHECK(fs::exists(run / "earlier_1/config.yaml"));
@@ -210,7 +205,7 @@ TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
   const test::Outcome never =
       test::run_command(test::tiny_command(run, "--resume never --set trainer.total_training_steps=1"));
   CHECK(never.exit_code == 0);
-  CHECK(says(never, "earlier_2"));
+  CHECK(test::says(never, "earlier_2"));
   CHECK(test::names_in(run / "rollouts") == std::vector<std::string>{"step_1.jsonl"});
   CHECK(test::read_file(run / "earlier_2/metrics.jsonl").size() > earlier.size() / 2);
 }

@@ -12,11 +12,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool says(const test::Outcome& outcome, const std::string& text) {
-  UNSCOPED_INFO(outcome.output);
-  return outcome.output.find(text) != std::string::npos;
-}
-
 const std::string kNoColdStart = "--set sft.steps=0 ";
 
 }  // namespace
@@ -29,10 +24,10 @@ TEST_CASE("total_epochs gives the steps that its prompts take") {
                              "data.train_max_samples=40 --set data.train_batch_size=16 --set actor.mini_batch_size=16 "
                              "--set data.val_max_samples=3 --set eval.n=1";
   const test::Outcome plan = test::run_command(test::tiny_command(dir / "run", epochs + " --dry-run"));
-  CHECK(says(plan, "run         5 steps, 5 updates in all"));
-  CHECK(says(plan, "held out    3 prompts"));
+  CHECK(test::says(plan, "run         5 steps, 5 updates in all"));
+  CHECK(test::says(plan, "held out    3 prompts"));
   const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", epochs));
-  CHECK(says(outcome, "countdown mean@1"));
+  CHECK(test::says(outcome, "countdown mean@1"));
   REQUIRE(outcome.exit_code == 0);
   CHECK(fs::exists(dir / "run/checkpoints/step_5"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_6"));
@@ -60,8 +55,8 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
                            "trainer.max_ckpt_to_keep=1 --set trainer.keep_best=val/countdown/";
   const test::Outcome wrong = test::run_command(test::tiny_command(dir / "run", keep + "mean@3"));
   CHECK(wrong.exit_code == 2);
-  CHECK(says(wrong,
-             "trainer.keep_best: expected one of val/countdown/mean@2, val/countdown/maj@2, val/countdown/pass@2"));
+  CHECK(test::says(
+      wrong, "trainer.keep_best: expected one of val/countdown/mean@2, val/countdown/maj@2, val/countdown/pass@2"));
   // Without any right answer the first evaluation, of step 3, is the best.
   const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", keep + "mean@2"));
   INFO(outcome.output);
@@ -82,10 +77,10 @@ TEST_CASE("max_time stops a run as a signal would, and the same command goes on"
   const test::Outcome stopped =
       test::run_command(test::tiny_command(dir / "run", steps + " --set trainer.max_time=2s"));
   CHECK(stopped.exit_code == 75);
-  CHECK(says(stopped, "stopped by trainer.max_time; the checkpoint is in "));
+  CHECK(test::says(stopped, "stopped by trainer.max_time; the checkpoint is in "));
   const test::Outcome again = test::run_command(test::tiny_command(dir / "run", steps + " --set trainer.max_time=2s"));
   CHECK(again.exit_code == 75);
-  CHECK(says(again, "resuming from "));
+  CHECK(test::says(again, "resuming from "));
 }
 
 TEST_CASE("a stop string ends a response, which keeps it") {

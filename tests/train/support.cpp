@@ -65,6 +65,11 @@ Outcome run_command(const std::string& command) {
   return outcome;
 }
 
+bool says(const Outcome& outcome, const std::string& text) {
+  UNSCOPED_INFO(outcome.output);
+  return outcome.output.find(text) != std::string::npos;
+}
+
 pid_t start_command(const std::string& command, const fs::path& log) {
   const std::string shell = "exec " + command;
   const pid_t pid = fork();

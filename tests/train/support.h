@@ -29,6 +29,8 @@ struct Outcome {
   std::string output;  ///< stdout and stderr
 };
 Outcome run_command(const std::string& command);
+/// Whether the output holds `text`; a failing check shows the output.
+bool says(const Outcome& outcome, const std::string& text);
 
 /// Starts a shell command in a process group of its own, output to `log`; returns its pid.
 pid_t start_command(const std::string& command, const std::filesystem::path& log);
