@@ -66,7 +66,7 @@ fs::path hub_cache() {
     const char* value = std::getenv(name);
     return fs::path(value == nullptr ? "" : value);
   };
-  if (const fs::path cache = value_of("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (fs::path cache = value_of("HF_HUB_CACHE"); !cache.empty()) return cache;
   if (const fs::path home = value_of("HF_HOME"); !home.empty()) return home / "hub";
   if (const fs::path cache = value_of("XDG_CACHE_HOME"); !cache.empty()) return cache / "huggingface" / "hub";
   const fs::path home = value_of("HOME");
