@@ -39,11 +39,12 @@ def expect(holds, what, output=""):
 
 
 def checkout(folder):
-    for name in ("scripts", "src", "tests/numbers/mutations", "tests/seams", "build/tests", "path"):
+    for name in ("scripts", "src", "tests/others", "tests/numbers/mutations", "tests/seams", "build/tests", "path"):
         (folder / name).mkdir(parents=True)
     shutil.copy(SCRIPT, folder / "scripts")
     (folder / "src/numbers.txt").write_text(SOURCE)
     (folder / "tests/numbers/numbers_test.cpp").write_text('TEST_CASE("three is three") {}\n')
+    (folder / "tests/others/others_test.cpp").write_text('TEST_CASE("two is two") {}\n')
     (folder / "build/build.ninja").write_text("")
     for program, text in {"build/tests/test_numbers": PROGRAM, "path/cmake": "#!/bin/sh\nexit 0\n"}.items():
         (folder / program).write_text(text)
@@ -84,10 +85,11 @@ def main():
         expect_answer(1, "expected at most 4 files", "seams", added=4, **stays_green)
         expect_answer(1, "expected at most 4 files", "seams", "--stands", added=4, **stays_green)
         expect_answer(1, "does not apply", mutation, old="a reworded line")
-        expect_answer(1, "no test is called", mutation, test="four is four")
+        expect_answer(1, "no test of test_numbers is called", mutation, test="four is four")
         expect_answer(0, "1 of 1 mutations apply", mutation, "--stands")
         expect_answer(1, "does not apply", mutation, "--stands", old="a reworded line")
-        expect_answer(1, "no test is called", mutation, "--stands", test="four is four")
+        expect_answer(1, "no test of test_numbers is called", mutation, "--stands", test="four is four")
+        expect_answer(1, "no test of test_numbers is called", mutation, "--stands", test="two is two")  # of another program
 
 
 if __name__ == "__main__":
