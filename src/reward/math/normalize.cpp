@@ -24,11 +24,11 @@ constexpr std::string_view kSymbols =
     "¥￥\\yen\n ₹\\rupee\n ¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
 
 /// How characters of a kind of compatibility decomposition are written.
-struct Form {
+struct Spelling {
   UDecompositionType type;
   std::string_view before, behind;
 };
-constexpr Form kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
+constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
 const std::unordered_map<UChar32, std::string>& symbols() {
@@ -90,7 +90,7 @@ std::string shown_number(UChar32 c, int type) {
 std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  const Form* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
+  const Spelling* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
   const auto size = static_cast<std::int32_t>(text.size());
   for (std::int32_t at = 0; at < size;) {
     const std::int32_t begin = at;
@@ -104,7 +104,7 @@ std::string normalized(std::string_view text) {
     const auto symbol = symbols().find(c);
     const int type = c < 0 ? 0 : u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
     const auto* form =
-        std::find_if(std::begin(kForms), std::end(kForms), [type](const Form& f) { return f.type == type; });
+        std::find_if(std::begin(kForms), std::end(kForms), [type](const Spelling& f) { return f.type == type; });
     const bool formed = symbol == symbols().end() && form != std::end(kForms);
     if (symbol != symbols().end()) {
       out += symbol->second;
