@@ -21,8 +21,6 @@ namespace {
 config::Recipe with_adapters_of(const train::Policy& policy, const config::Recipe& recipe) {
   config::Recipe adapted = recipe;
   adapted.lora = policy.adapter ? train::lora_recipe(policy.adapter->lora) : config::LoraRecipe{};
-  QRL_REQUIRE(!policy.adapter || !config::samples_on_gpu(recipe), "rollout.device", "cpu for a policy of adapters",
-              "cuda", "the GPU's decoder has no adapters: export --merge makes a model without");
   return adapted;
 }
 

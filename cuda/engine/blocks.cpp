@@ -1,5 +1,7 @@
 #include "cuda/engine/blocks.h"
 
+#include <algorithm>
+
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales) {
@@ -29,15 +31,43 @@ Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weig
       attended_(ticks.max_rows(), options.model.q_size()),
       gated_(ticks.max_rows(), options.model.intermediate_size),
       partial_contexts_(floats(ticks.max_partials() * options.model.q_size())),
-      partial_stats_(floats(ticks.max_partials() * options.model.num_attention_heads * 2)) {}
+      partial_stats_(floats(ticks.max_partials() * options.model.num_attention_heads * 2)),
+      max_rows_(ticks.max_rows()) {}
+
+void Blocks::reserve_adapters(std::int64_t rank) {
+  if (!wide_rows_.empty()) return;
+  const model::ModelConfig& config = options_.model;
+  const std::int64_t widest = std::max({config.hidden_size, config.q_size(), config.intermediate_size});
+  constexpr std::int64_t kBf16Bytes = 2;
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto& of) {
+    const std::int64_t width = round_up(static_cast<std::int64_t>(matrix.modules.size()) * rank, kInputChunk);
+    of(adapter_products_) = Memory::zeroed(static_cast<std::size_t>(max_rows_ * width * kBf16Bytes));
+  });
+  wide_rows_ = Memory(static_cast<std::size_t>(max_rows_ * round_up(widest, kInputChunk) * kBf16Bytes));
+}
 
 Memory Blocks::gemm_memory(std::int64_t count) const {
   return Memory(static_cast<std::size_t>(count) * (options_.f32_gemms ? sizeof(float) : sizeof(std::uint16_t)));
 }
 
-void Blocks::multiply(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
-                      std::int64_t y_stride, const Stream& stream) const {
-  gemms_.multiply({x, num_rows, w, y.data(), y_stride, options_.f32_gemms}, stream);
+std::uint16_t* Blocks::wide_rows(const MatrixMemory& w, const QuantizedRows& x) const {
+  const bool needs = !w.adapter.empty() && x.element != quant::Element::bf16;
+  return needs ? wide_rows_.as<std::uint16_t>() : nullptr;
+}
+
+void Blocks::multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
+                      std::int64_t y_stride, const Memory& products, const Stream& stream) const {
+  gemms_.multiply({x, num_rows, w.view, y.data(), y_stride, options_.f32_gemms}, stream);
+  if (w.adapter.empty()) return;
+  const auto bf16_rows = [](void* rows, const MatrixLayout& at) {
+    return QuantizedRows{quant::Element::bf16, rows, nullptr, at.width, at.in, at.in};
+  };
+  const DeviceMatrix &a = w.adapter.a, &b = w.adapter.b;
+  std::uint16_t* wide = wide_rows(w, x);
+  gemms_.multiply({wide != nullptr ? bf16_rows(wide, a.at) : x, num_rows, a, products.data(), b.at.width, false},
+                  stream);
+  gemms_.multiply({bf16_rows(products.data(), b.at), num_rows, b, y.data(), y_stride, options_.f32_gemms, true},
+                  stream);
 }
 
 void Blocks::embed(const TickArrays& arrays, const std::int32_t* sampled, const Stream& stream) {
@@ -56,10 +86,10 @@ void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPage
   const std::int64_t num_rows = arrays.shape.rows;
   const LayerMemory& layer = weights_.layer(layer_idx);
   const QuantizedRows before = normed_.for_layer(layer.qkv.view);
-  norm_quantize(
-      {x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, config.rms_norm_eps, before},
-      num_rows, stream);
-  multiply(before, layer.qkv.view, num_rows, qkv_, qkv_stride_, stream);
+  norm_quantize({x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, config.rms_norm_eps, before,
+                 wide_rows(layer.qkv, before)},
+                num_rows, stream);
+  multiply(before, layer.qkv, num_rows, qkv_, qkv_stride_, adapter_products_.qkv, stream);
   rope_and_store(
       {rows_of(qkv_, qkv_stride_), config.num_attention_heads, layer.qkv.bias.as<float>(), layer.q_norm_E.as<float>(),
        layer.k_norm_E.as<float>(), config.rms_norm_eps, weights_.rope_table(), arrays.where, pages, q_.as<float>()},
@@ -78,14 +108,14 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
              partial_stats_.as<float>(), partial_contexts_.as<float>(), context_.as<float>(),
              is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},
             stream);
-  if (!is_bf16) quantize_rows({context_.as<float>(), attended}, num_rows, stream);
-  multiply(attended, layer.o.view, num_rows, y_, width_stride_, stream);
+  if (!is_bf16) quantize_rows({context_.as<float>(), attended, wide_rows(layer.o, attended)}, num_rows, stream);
+  multiply(attended, layer.o, num_rows, y_, width_stride_, adapter_products_.o, stream);
   norm_quantize({x_.as<float>(), rows_of(y_, width_stride_), layer.o.bias.as<float>(), layer.post_norm_D.as<float>(),
-                 nullptr, config.rms_norm_eps, after},
+                 nullptr, config.rms_norm_eps, after, wide_rows(layer.gate_up, after)},
                 num_rows, stream);
-  multiply(after, layer.gate_up.view, num_rows, gate_up_, gate_up_stride_, stream);
-  swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream);
-  multiply(gated, layer.down.view, num_rows, y_, width_stride_, stream);
+  multiply(after, layer.gate_up, num_rows, gate_up_, gate_up_stride_, adapter_products_.gate_up, stream);
+  swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated, wide_rows(layer.down, gated)}, num_rows, stream);
+  multiply(gated, layer.down, num_rows, y_, width_stride_, adapter_products_.down, stream);
   branch_ = rows_of(y_, width_stride_);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <variant>
 
 #include "cuda/engine/decode_engine.h"
 #include "cuda/engine/tick_memory.h"
@@ -51,14 +52,21 @@ class Blocks {
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
+  /// Makes the memory that adapters of this rank need between their two products, unless it is there: before a tick.
+  void reserve_adapters(std::int64_t rank);
+
   /// What the last block left.
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
 
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  void multiply(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
-                std::int64_t y_stride, const Stream& stream) const;
+  /// Where a kernel that quantizes rows for a matrix leaves them in bf16 for its adapter; null: the quantized rows are
+  /// bf16 themselves, or there is none.
+  std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
+  /// y = x · Wᵀ; with an adapter y += B · (A · x), A · x rounded to bf16. `products`: memory for those.
+  void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
+                std::int64_t y_stride, const Memory& products, const Stream& stream) const;
 
   EngineOptions options_;
   const Weights& weights_;
@@ -67,6 +75,9 @@ class Blocks {
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
+  std::int64_t max_rows_;
+  Memory wide_rows_;                                       // of one matrix, for its adapter
+  model::Block<std::monostate, Memory> adapter_products_;  // zero beyond a matrix's products, as GEMMs read them
   GemmRows branch_{};
 };
 

@@ -21,6 +21,10 @@ class SequenceScorer;
 /// The targets of this program's kernels, "13.0 sm_80 sm_90a compute_90"; "off" without CUDA.
 std::string version();
 
+inline std::int64_t padded(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
 /// GEMMs of kDequantizedRows rows or more with matrices of int4 or fp8_block128 have operands dequantized to bf16. At
 /// most kDequantizedRowsAtOnce rows of quantized activations are bf16 at once, which bounds the memory for them.
 inline constexpr std::int64_t kDequantizedRows = 512, kDequantizedRowsAtOnce = 4096;
@@ -32,9 +36,6 @@ inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelCo
   const bool is_dequantized = (format == quant::Format::int4 || format == quant::Format::fp8_block128) &&
                               num_rows > kDequantizedRows - 64 && !row_only_sums;
   if (!is_dequantized) return 0;
-  const auto padded = [](std::int64_t count, std::int64_t multiple) {
-    return (count + multiple - 1) / multiple * multiple;
-  };
   std::int64_t largest = 0, widest = 0;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
     largest = std::max(largest, padded(matrix.out(), 64) * padded(matrix.in, 128));
@@ -42,6 +43,21 @@ inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelCo
   });
   const bool quantizes_rows = format == quant::Format::fp8_block128;
   return 2 * (largest + (quantizes_rows ? kDequantizedRowsAtOnce * widest : 0));
+}
+
+/// Bytes of device memory that the adapters of a matrix take, all of its modules', A and B in bf16.
+inline std::int64_t adapter_bytes(const model::BlockMatrix& matrix, std::int64_t rank) {
+  const std::int64_t all = static_cast<std::int64_t>(matrix.modules.size()) * rank;
+  return 2 * (padded(all, 64) * padded(matrix.in, 128) + padded(matrix.out(), 64) * padded(all, 128));
+}
+/// And those that ticks of num_rows rows keep for what enters adapters, and for what lies between A and B.
+inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::int64_t rank, std::int64_t num_rows) {
+  std::int64_t widest = 0, between = 0;
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    widest = std::max(widest, padded(matrix.in, 128));
+    between += padded(static_cast<std::int64_t>(matrix.modules.size()) * rank, 128);
+  });
+  return 2 * num_rows * (widest + between);
 }
 
 struct EngineOptions {

@@ -40,6 +40,15 @@ std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {
                      [&] { return engine_.weights.rewrite(masters, engine_.stream); });
 }
 
+std::int64_t DeviceWeightStore::rewrite_adapters(std::span<const AdapterMaster> masters) {
+  engine_.synchronize_callers_stream();
+  return with_memory({kUtilization, "publishing adapters", kLowerIt}, [&] {
+    const std::int64_t broken = engine_.weights.rewrite_adapters(masters, engine_.stream);
+    engine_.blocks.reserve_adapters(engine_.weights.adapter_rank());
+    return broken;
+  });
+}
+
 void DeviceWeightStore::dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) {
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) { engine_.weights.dequantize(wanted, theirs); });
 }

@@ -70,6 +70,7 @@ class DeviceWeightStore final : public WeightStore {
   explicit DeviceWeightStore(EngineState& engine) : engine_(engine) {}
   void upload(const HostWeights& weights) override;
   std::int64_t rewrite(std::span<const Master> masters) override;
+  std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) override;
   void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) override;
   Table table(std::string_view name) const override { return engine_.weights.table(name); }
   MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const override;

@@ -55,6 +55,18 @@ struct Master {
   const float* row_scales = nullptr;  ///< [count], of an int8 matrix
 };
 
+/// A or B of a module of a block's matrix, whose low-rank product the matrix's output gets (model/adapter.h): fp32,
+/// row-major, [rank, in] or [the module's outputs, rank]. The engine keeps it in bf16.
+struct AdapterMaster {
+  const float* values = nullptr;  ///< in the memory of the engine's device, or in host memory
+  bool on_host = false;
+  WeightId matrix;
+  std::size_t module = 0;  ///< of the matrix's, as model/block.h lists them
+  bool is_b = false;
+  std::int64_t rank = 0;  ///< one for all adapters of an engine
+  float scale = 1;        ///< every value is multiplied by it first
+};
+
 /// A matrix of the engine, or the embedding, dequantized: dense, row-major, in the memory of the engine's device.
 struct DequantizedMatrix {
   WeightId matrix;
@@ -97,6 +109,9 @@ class WeightStore {
   /// same, quantized on the CPU, would leave. Blocks until it is done. Index of a master that has a NaN or an infinity,
   /// −1 without. After an upload only.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
+  /// The same of adapters, which matrices have from then on; what is not written of a matrix's is zero. Memory for the
+  /// first of a matrix is made by the call, so that all of them must be there before KV memory is, and before a tick.
+  virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // For a learner on the same device, after an upload. Each returns at once, with its work at the end of the caller's
   // stream. The engine's own work is done before, and its later work waits for the caller's. From any thread, one at a
@@ -107,7 +122,7 @@ class WeightStore {
   virtual Table table(std::string_view name) const = 0;  ///< kEmbedding or kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
   /// The GEMM of a tick of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
-  /// dense; y = x̂ · Ŵᵀ, without a bias, of the precision that a tick rounds it to.
+  /// dense; y = x̂ · Ŵᵀ, without a bias and an adapter, of the precision that a tick rounds it to.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
   /// Dequantizes those rows: value · scale in fp32, rounded to bf16 unless to_f32, dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;

@@ -166,10 +166,7 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
 }
 
 std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& stream) {
-  const std::size_t flags_bytes = masters.size() * sizeof(std::uint32_t);
-  grow(not_finite_, flags_bytes, stream);
-  fill_zero(not_finite_.data(), flags_bytes, stream);
-  auto* not_finite = not_finite_.as<std::uint32_t>();
+  std::uint32_t* not_finite = clear_flags(masters.size(), stream);
   for (const Master& master : masters) {
     require_layer(master.weight.layer);
     if (const MatrixMemory* matrix = matrix_at(master.weight); matrix != nullptr) {
@@ -190,11 +187,65 @@ std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& str
     }
     ++not_finite;
   }
-  std::vector<std::uint32_t> flags(masters.size());
-  copy_to_host(flags.data(), not_finite_.data(), flags_bytes, stream);
+  return first_broken(masters.size(), stream);
+}
+
+std::uint32_t* Weights::clear_flags(std::size_t count, const Stream& stream) {
+  grow(not_finite_, count * sizeof(std::uint32_t), stream);
+  fill_zero(not_finite_.data(), count * sizeof(std::uint32_t), stream);
+  return not_finite_.as<std::uint32_t>();
+}
+
+std::int64_t Weights::first_broken(std::size_t count, const Stream& stream) const {
+  std::vector<std::uint32_t> flags(count);
+  copy_to_host(flags.data(), not_finite_.data(), count * sizeof(std::uint32_t), stream);
   stream.wait();
   const auto broken = std::find(flags.begin(), flags.end(), 1U);
   return broken == flags.end() ? -1 : broken - flags.begin();
+}
+
+void Weights::rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream) {
+  AdapterMemory* adapter = nullptr;
+  model::BlockMatrix matrix;
+  model::visit_matrices(options_.model, [&](const model::BlockMatrix& each, const auto& of) {
+    if (each.name != master.matrix.name) return;
+    matrix = each;
+    adapter = &of(layers_[static_cast<std::size_t>(master.matrix.layer)]).adapter;
+  });
+  QRL_INVARIANT(adapter != nullptr && master.module < matrix.modules.size(), "adapters", "a module of a block's matrix",
+                std::string(master.matrix.name) + ", module " + std::to_string(master.module));
+  if (adapter->empty()) {
+    const std::int64_t all = static_cast<std::int64_t>(matrix.modules.size()) * master.rank;
+    const MatrixLayout a = matrix_layout(quant::Format::bf16, all, matrix.in),
+                       b = matrix_layout(quant::Format::bf16, matrix.out(), all);
+    Memory a_values = Memory::zeroed(static_cast<std::size_t>(a.num_bytes()));
+    adapter->b_values = Memory::zeroed(static_cast<std::size_t>(b.num_bytes()));
+    adapter->a_values = std::move(a_values);  // both or none
+    adapter->a = {quant::Format::bf16, a, adapter->a_values.as<std::uint8_t>(), nullptr};
+    adapter->b = {quant::Format::bf16, b, adapter->b_values.as<std::uint8_t>(), nullptr};
+  }
+  std::int64_t first_output = 0;
+  for (std::size_t i = 0; i < master.module; ++i) first_output += matrix.modules[i].rows;
+  const std::int64_t first = static_cast<std::int64_t>(master.module) * master.rank;
+  const std::int64_t num_rows = master.is_b ? matrix.modules[master.module].rows : master.rank,
+                     width = master.is_b ? master.rank : matrix.in;
+  const std::int64_t stride = (master.is_b ? adapter->b : adapter->a).at.width;
+  std::uint16_t* to = master.is_b ? adapter->b_values.as<std::uint16_t>() + first_output * stride + first
+                                  : adapter->a_values.as<std::uint16_t>() + first * stride;
+  const float* values = master.on_host ? bring(from_host_, master.values, num_rows * width, stream) : master.values;
+  place_rows({values, num_rows, width, master.scale, to, stride, not_finite}, stream);
+}
+
+std::int64_t Weights::rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream) {
+  std::uint32_t* not_finite = clear_flags(masters.size(), stream);
+  for (const AdapterMaster& master : masters) {
+    require_layer(master.matrix.layer);
+    QRL_INVARIANT(master.rank > 0 && (adapter_rank_ == 0 || master.rank == adapter_rank_), "adapters",
+                  "the rank of the first, " + std::to_string(adapter_rank_), std::to_string(master.rank));
+    adapter_rank_ = master.rank;
+    rewrite_adapter(master, not_finite++, stream);
+  }
+  return first_broken(masters.size(), stream);
 }
 
 const DeviceMatrix& Weights::matrix(const WeightId& id) const {

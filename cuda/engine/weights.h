@@ -13,10 +13,19 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A matrix's quantized values and scales on the device, and its bias, fp32, empty where there is none.
+/// The adapters of a matrix's modules as two bf16 matrices: A [modules · rank, in], one module's rows behind the
+/// other's; B [out, modules · rank], zero where an output meets another module's products.
+struct AdapterMemory {
+  Memory a_values, b_values;
+  DeviceMatrix a, b;
+  bool empty() const { return a_values.empty(); }
+};
+
+/// A matrix's quantized values and scales on the device, its bias, fp32, empty where there is none, and its adapters.
 struct MatrixMemory {
   Memory quantized, scales, bias;
   DeviceMatrix view;
+  AdapterMemory adapter;
 };
 
 /// A block's weights on the device: fp32 gains, empty for those that the model lacks, and matrices.
@@ -31,6 +40,10 @@ class Weights {
 
   /// As WeightStore::rewrite.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
+
+  /// As WeightStore::rewrite_adapters.
+  std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
+  std::int64_t adapter_rank() const { return adapter_rank_; }  ///< 0: no matrix has adapters
 
   /// As WeightStore::dequantize, in the stream's order.
   void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
@@ -53,6 +66,10 @@ class Weights {
   const Memory& vector_at(const WeightId& id) const;  ///< a gain or a bias
   void require_layer(std::int64_t layer) const;
   const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: it is none
+  void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
+  /// Zeros for `count` masters, each to become 1 when it is not finite; and the first that has.
+  std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
+  std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
                       const Stream& stream);
   const float* bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream);
@@ -64,6 +81,8 @@ class Weights {
   Memory staging_;                                         // panels of one matrix
   std::vector<std::vector<float>> wide_scales_;            // of this upload's int4 matrices, until they are copied
   Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
+  std::int64_t adapter_rank_ = 0;
+  Memory from_host_;  // of adapters' masters
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

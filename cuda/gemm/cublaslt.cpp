@@ -146,9 +146,9 @@ void CublasLt::multiply(const GemmTask& task, int algorithm, const Stream& strea
                 "number " + std::to_string(algorithm));
   const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
   state_->check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
-  const float one = 1, zero = 0;
+  const float one = 1, beta = task.adds_to_y ? 1 : 0;
   state_->check(state_->library.cublasLtMatmul(state_->handle, plan.product, &one, task.w.quantized, plan.w,
-                                               task.x.quantized, plan.x, &zero, task.y, plan.y, task.y, plan.y,
+                                               task.x.quantized, plan.x, &beta, task.y, plan.y, task.y, plan.y,
                                                &proposed.algo, state_->workspace.data(), kWorkspaceBytes,
                                                static_cast<cudaStream_t>(stream.handle())),
                 "cublasLtMatmul");

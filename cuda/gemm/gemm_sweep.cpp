@@ -9,12 +9,12 @@ const GemmChoice& GemmSweep::choose(const GemmTask& task, const std::function<vo
   // As a tick that becomes a graph is filled up, so that all of a graph's sizes were met before.
   const std::int64_t num_rows = padded_rows(task.num_rows);
   const auto [found, is_new] =
-      picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, num_rows, task.y_is_f32});
+      picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, num_rows, task.y_is_f32, task.adds_to_y});
   if (!is_new) return found->second;
   const std::vector<GemmChoice> choices =
       gemm_choices(task.w.format, task.w.at, num_rows, task.y_is_f32, rules_, limits_);
   found->second = choices.front();
-  if (choices.size() == 1) return found->second;
+  if (choices.size() == 1 || task.adds_to_y) return found->second;  // what adds to y is made once
   double best_s = 0;
   for (const GemmChoice& choice : choices) {
     const double taken_s = timer_([&] { make(choice); }, stream);

@@ -16,7 +16,7 @@ using LaunchTimer = std::function<double(const std::function<void()>& launch, co
 
 /// Picks by time, once a format, matrix shape and padded number of rows, on the first such GEMM itself:
 /// gemm_plan.h's choices all leave the same bits, so it may be made over and over, and no result depends on what was
-/// picked.
+/// picked. A GEMM that adds to y may not, and takes the first choice.
 class GemmSweep {
  public:
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
@@ -28,7 +28,7 @@ class GemmSweep {
                            const Stream& stream);
 
  private:
-  using Key = std::tuple<quant::Format, std::int64_t, std::int64_t, std::int64_t, bool>;
+  using Key = std::tuple<quant::Format, std::int64_t, std::int64_t, std::int64_t, bool, bool>;
   GemmRules rules_;
   DeviceLimits limits_;
   LaunchTimer timer_;

@@ -76,6 +76,12 @@ struct Operands {
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
+/// Whether the GEMM adds to y: of bf16 weights alone, so that other kernels stay as they are.
+template <class C>
+QRL_DEVICE bool adds(const GemmTask& task) {
+  return C::w_element == Element::bf16 && task.adds_to_y;
+}
+
 // Where a row's vector of x lies that lane t of four reads in its turn: the four vectors that a quarter of a warp's
 // lanes read together are neighbors, and two rows' fours lie in different banks.
 template <class C>
@@ -440,11 +446,16 @@ struct Streamed {
           }
           const std::int64_t to = row * task.y_stride + output;
           if (task.y_is_f32) {
-            static_cast<float*>(task.y)[to] = values[0];
-            static_cast<float*>(task.y)[to + 1] = values[1];
+            auto* y = static_cast<float*>(task.y) + to;
+            y[0] = adds<C>(task) ? y[0] + values[0] : values[0];
+            y[1] = adds<C>(task) ? y[1] + values[1] : values[1];
           } else {
-            *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(task.y) + to) =
-                static_cast<std::uint32_t>(bf16_of(values[0])) | static_cast<std::uint32_t>(bf16_of(values[1])) << 16;
+            auto* y = reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(task.y) + to);
+            if (adds<C>(task)) {
+              values[0] += float_of(*y << 16);
+              values[1] += float_of(*y & 0xffff0000U);
+            }
+            *y = static_cast<std::uint32_t>(bf16_of(values[0])) | static_cast<std::uint32_t>(bf16_of(values[1])) << 16;
           }
         }
       }
@@ -528,6 +539,8 @@ void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPla
   using quant::Format;
   QRL_INVARIANT(task.y_stride % 2 == 0 && task.x.stride % kInputChunk == 0, "streamed GEMM",
                 "input rows of whole chunks and output rows of whole words", std::to_string(task.y_stride));
+  QRL_INVARIANT(!task.adds_to_y || task.w.format == Format::bf16, "streamed GEMM", "bf16 weights for a GEMM that adds",
+                std::string(name(task.w.format)));
   switch (task.w.format) {
     case Format::f32:
       break;

@@ -156,6 +156,17 @@ QRL_KERNEL void store_vector_kernel(StoreTask task) {
   }
 }
 
+/// A block a row.
+QRL_KERNEL void place_rows_kernel(PlaceTask task) {
+  wait_for_kernel_before();
+  const std::int64_t row = block_x();
+  for (std::int64_t i = thread_idx(); i < task.width; i += kThreads) {
+    const float value = task.values[row * task.width + i];
+    note(magnitude_of(value), task.not_finite);
+    task.to[row * task.stride + i] = bf16_of(value * task.factor);
+  }
+}
+
 QRL_DEVICE void store(void* to, bool to_f32, std::int64_t at, float value) {
   if (to_f32) static_cast<float*>(to)[at] = value;
   else static_cast<std::uint16_t*>(to)[at] = bf16_of(value);
@@ -224,6 +235,10 @@ void round_table(const StoreTask& task, const Stream& stream) {
 }
 void store_vector(const StoreTask& task, const Stream& stream) {
   launch(store_vector_kernel, {ceil_div(task.count, kSegment)}, kThreads, 0, stream, task);
+}
+
+void place_rows(const PlaceTask& task, const Stream& stream) {
+  launch(place_rows_kernel, {task.num_rows}, kThreads, 0, stream, task);
 }
 
 void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream) {

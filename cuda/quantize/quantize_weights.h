@@ -41,6 +41,17 @@ struct StoreTask {
 void round_table(const StoreTask& task, const Stream& stream);
 void store_vector(const StoreTask& task, const Stream& stream);
 
+/// fp32 [num_rows, width], each times the factor in fp32, to bf16 (nearest even) in rows of `stride` numbers.
+struct PlaceTask {
+  const float* values;
+  std::int64_t num_rows, width;
+  float factor;
+  std::uint16_t* to;
+  std::int64_t stride;
+  std::uint32_t* not_finite;  ///< set to 1 when a value is not
+};
+void place_rows(const PlaceTask& task, const Stream& stream);
+
 /// Dequantized weights of a matrix, value · scale in fp32 (ops/linear.h's unpack_rows), rounded to bf16 unless to_f32:
 /// dense [w.at.out, w.at.in].
 struct DequantizeWeightsTask {

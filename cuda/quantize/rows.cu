@@ -21,19 +21,21 @@ QRL_DEVICE std::uint32_t quantized_bits(const QuantizedRows& out, float value, f
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
 }
 
+/// Four values rounded to bf16, of which the first `count` mean something; the others are zero.
+QRL_DEVICE void store_bf16(std::uint16_t* to, std::int64_t count, const Quad& values) {
+  std::uint16_t rounded[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) rounded[e] = e < count ? bf16_of(values.at[e]) : std::uint16_t{0};
+  *reinterpret_cast<quads::TwoWords*>(to) = {{rounded[0] | static_cast<std::uint32_t>(rounded[1]) << 16,
+                                              rounded[2] | static_cast<std::uint32_t>(rounded[3]) << 16}};
+}
+
 /// Four quantized values from element `first` on; those beyond the width are zero, whatever the scale.
 QRL_DEVICE void store_quantized(const QuantizedRows& out, std::int64_t row, std::int64_t first, const Quad& values,
                                 float scale) {
   const std::int64_t to = row * out.stride + first;
-  if (out.element == quant::Element::bf16) {
-    std::uint16_t quantized[4];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) quantized[e] = first + e < out.width ? bf16_of(values.at[e]) : std::uint16_t{0};
-    *reinterpret_cast<quads::TwoWords*>(static_cast<std::uint16_t*>(out.quantized) +
-                                        to) = {{quantized[0] | static_cast<std::uint32_t>(quantized[1]) << 16,
-                                                quantized[2] | static_cast<std::uint32_t>(quantized[3]) << 16}};
-    return;
-  }
+  if (out.element == quant::Element::bf16)
+    return store_bf16(static_cast<std::uint16_t*>(out.quantized) + to, out.width - first, values);
   std::uint32_t word = 0;
 #pragma unroll
   for (int e = 0; e < 4; ++e)
@@ -70,14 +72,18 @@ std::int64_t segment_size(const QuantizedRows& out) { return has_row_scale(out) 
 int block_threads(const QuantizedRows& out) { return has_row_scale(out) ? row_threads(out.width) : kThreads; }
 
 /// A block quantizes a segment of a row: its values in shared memory, from the segment's first on, all written and
-/// waited for, zero beyond the width.
+/// waited for, zero beyond the width. `wide`: QuantizeTask's.
 template <int kBlockThreads>
-QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, std::int64_t row, const Segment& segment,
-                                float* exchange) {
+QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, std::uint16_t* wide, std::int64_t row,
+                                const Segment& segment, float* exchange) {
   const auto quad_at = [&](std::int64_t first) {
     return *reinterpret_cast<const Quad*>(values + first - segment.begin);
   };
   const std::int64_t begin = segment.begin + 4 * thread_idx();
+  if (wide != nullptr) {
+    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
+      store_bf16(wide + row * out.stride + first, out.width - first, quad_at(first));
+  }
   if (out.element == quant::Element::bf16) {
     for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
       store_quantized(out, row, first, quad_at(first), 1);
@@ -171,7 +177,7 @@ void norm_quantize_kernel(NormTask task) {
   }
   sync_block();
   // A row's scales and quantized values are one block's, whatever spans them: the norm has the row anyway.
-  quantize_values<kBlockThreads>(values, out, row, {0, out.stride}, exchange_memory());
+  quantize_values<kBlockThreads>(values, out, task.wide, row, {0, out.stride}, exchange_memory());
 }
 
 /// A block a row's segment, as of embed.
@@ -200,7 +206,7 @@ void quantize_kernel(QuantizeTask task) {
     });
   }
   sync_block();
-  quantize_values<kBlockThreads>(values, task.out, row, segment, exchange_memory());
+  quantize_values<kBlockThreads>(values, task.out, task.wide, row, segment, exchange_memory());
 }
 
 template <int kBlockThreads>
@@ -224,7 +230,7 @@ void swiglu_quantize_kernel(SwigluTask task) {
     });
   }
   sync_block();
-  quantize_values<kBlockThreads>(values, task.out, row, segment, exchange_memory());
+  quantize_values<kBlockThreads>(values, task.out, task.wide, row, segment, exchange_memory());
 }
 
 /// A block a row of words; what no host word has is zero already.

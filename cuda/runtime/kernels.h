@@ -57,7 +57,8 @@ struct NormTask {
   const float* gain;
   const std::int32_t* row_ids;  ///< null: all
   float eps;
-  QuantizedRows out;  ///< out.width elements a row
+  QuantizedRows out;              ///< out.width elements a row
+  std::uint16_t* wide = nullptr;  ///< as QuantizeTask's
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
@@ -74,6 +75,7 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
+  std::uint16_t* wide = nullptr;  ///< the same values rounded to bf16, in rows of out.stride; null: not wanted
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
@@ -81,6 +83,7 @@ void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
+  std::uint16_t* wide = nullptr;  ///< as QuantizeTask's
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
@@ -206,7 +209,7 @@ struct DeviceMatrix {
 
 /// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. Products of
 /// dequantized values are exact; sums fp32 (int8: int32, exact). Scales of chunks of 128 inputs are applied chunk by
-/// chunk in fp32.
+/// chunk in fp32. With adds_to_y, of bf16 weights alone, the fp32 sum is added to what y holds before it is rounded.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -214,6 +217,7 @@ struct GemmTask {
   void* y;
   std::int64_t y_stride;
   bool y_is_f32;
+  bool adds_to_y = false;
 };
 
 /// What streamed_gemm needs besides its operands, on the device: `partials` as large as gemm_plan.h says,

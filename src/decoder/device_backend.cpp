@@ -20,11 +20,12 @@ namespace qrl::decoder {
 
 namespace {
 
-cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
+/// With values, or its form alone.
+cuda::HostMatrix host_matrix(const ops::PackedLinear& packed, bool has_values) {
   return {packed.format,
           packed.out,
           packed.in,
-          packed.panels.view().data,
+          has_values ? packed.panels.view().data : nullptr,
           packed.scales.empty() ? nullptr : packed.scales.view().data,
           packed.scales.empty() ? 0 : packed.scales.shape()[1],
           packed.bias.empty() ? nullptr : packed.bias.as<float>()};
@@ -48,7 +49,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
 
   void load(const model::Snapshot& snapshot) override {
     snapshot_ = &snapshot;
-    uploaded_version_ = -1;
+    uploaded_version_ = uploaded_base_ = -1;
   }
   void set_kv_scales(KvScales scales) override;
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) override;
@@ -65,7 +66,8 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   model::DeviceWeights* device_weights() override { return this; }
 
   bool holds(const model::Snapshot& snapshot) const override {
-    return &snapshot == snapshot_ && uploaded_version_ >= 0;
+    return &snapshot == snapshot_ && uploaded_version_ >= 0 &&
+           (!snapshot.lora().enabled() || uploaded_base_ == snapshot.base_number());
   }
   std::string rewrite(std::span<const model::DeviceMaster> masters) override;
   void finish(std::int64_t version) override { uploaded_version_ = version; }
@@ -102,6 +104,8 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   /// The snapshot's weights, unless they are there already.
   void upload_unless_there();
+  void upload_weights(bool has_base);  ///< without the base's matrices where these are there
+  void upload_adapters();
   void sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples);
 
   DecoderOptions options_;
@@ -114,7 +118,8 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   DeviceMasters masters_;
   KvScales kv_scales_;
   const model::Snapshot* snapshot_ = nullptr;
-  std::int64_t uploaded_version_ = -1;
+  std::int64_t uploaded_version_ = -1, uploaded_base_ = -1;
+  bool has_adapters_ = false;  ///< the engine has some
   /// Some of a plan's samples.
   struct Samples {
     void clear();
@@ -181,28 +186,89 @@ void DeviceBackend::score(const float* x, const model::TargetTokens& targets, st
 void DeviceBackend::upload_unless_there() {
   const model::Snapshot& snapshot = *snapshot_;
   if (uploaded_version_ == snapshot.version()) return;
+  const bool has_adapters = snapshot.lora().enabled();
+  QRL_INVARIANT(has_adapters || !has_adapters_, "upload", "a snapshot with adapters, as the first", "one without");
+  has_adapters_ = has_adapters;
+  upload_weights(has_adapters && uploaded_base_ == snapshot.base_number());
+  uploaded_base_ = snapshot.base_number();
+  if (has_adapters) upload_adapters();
+  uploaded_version_ = snapshot.version();
+}
+
+void DeviceBackend::upload_weights(bool has_base) {
+  const model::Snapshot& snapshot = *snapshot_;
   cuda::HostWeights weights;
-  if (snapshot.embedding_VD().view().dtype == base::DType::bf16)
+  if (!has_base && snapshot.embedding_VD().view().dtype == base::DType::bf16)
     weights.embedding_VD = static_cast<const std::uint16_t*>(snapshot.embedding_VD().view().data);
   weights.final_norm_D = snapshot.final_norm_D().as<float>();
   weights.rope_table = rope_table_.as<float>();
-  weights.lm_head = host_matrix(snapshot.lm_head());
+  weights.lm_head = host_matrix(snapshot.lm_head(), !has_base);
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
     const model::LayerSnapshot& from = snapshot.layer(i);
     cuda::HostLayer& to = weights.layers.emplace_back();
     model::visit_block(
         snapshot.config(), [&](const model::BlockGain&, const auto& of) { of(to) = of(from).template as<float>(); },
-        [&](const model::BlockMatrix&, const auto& of) { of(to) = host_matrix(of(from)); });
+        [&](const model::BlockMatrix&, const auto& of) { of(to) = host_matrix(of(from), !has_base); });
   }
   engine_->weights().upload(weights);
-  uploaded_version_ = snapshot.version();
+}
+
+/// A matrix at a time, so that little is in host memory in fp32.
+void DeviceBackend::upload_adapters() {
+  const model::Snapshot& snapshot = *snapshot_;
+  std::vector<base::Buffer> values;
+  std::vector<cuda::AdapterMaster> masters;
+  const auto add = [&](const std::string& weight, const ops::PackedLinear& packed, std::int64_t first_row,
+                       std::int64_t num_rows) {
+    const base::Buffer& dense = values.emplace_back(base::DType::f32, base::Shape{num_rows, packed.in});
+    ops::unpack_rows(packed, first_row, num_rows, dense.as<float>());
+    cuda::AdapterMaster& master = masters.emplace_back(*masters_.adapter(weight));
+    master.values = dense.as<float>();
+    master.on_host = true;
+    master.rank = snapshot.lora().rank;  // the snapshot's B has been scaled
+  };
+  for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
+    model::visit_matrices(snapshot.config(), [&](const model::BlockMatrix&, const auto& of) {
+      const model::MatrixAdapter& adapter = of(snapshot.layer(i).adapters);
+      if (adapter.empty()) return;
+      values.clear();
+      masters.clear();
+      std::int64_t first_row = 0;
+      for (const model::MatrixAdapter::Part& part : adapter.parts) {
+        add(model::lora_a_name(part.module), adapter.a, first_row, adapter.rank());
+        add(model::lora_b_name(part.module), part.b, 0, part.b.out);
+        first_row += adapter.rank();
+      }
+      (void)engine_->weights().rewrite_adapters(masters);  // finite since they were published
+    });
+  }
 }
 
 std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters) {
   uploaded_version_ = -1;  // till all are rewritten
-  std::vector<std::string> names;
-  const std::int64_t broken = engine_->weights().rewrite(masters_.of(masters, names));
-  return broken < 0 ? std::string() : names[static_cast<std::size_t>(broken)];
+  std::vector<model::DeviceMaster> others;
+  std::vector<cuda::AdapterMaster> adapters;
+  std::vector<std::string> names, adapter_names;
+  for (const model::DeviceMaster& master : masters) {
+    const cuda::AdapterMaster* place = masters_.adapter(master.weight);
+    if (place == nullptr) {
+      others.push_back(master);
+      continue;
+    }
+    cuda::AdapterMaster& placed = adapters.emplace_back(*place);
+    placed.values = static_cast<const float*>(master.values.data);
+    placed.rank = snapshot_->lora().rank;
+    if (placed.is_b) placed.scale = static_cast<float>(snapshot_->lora().scale());
+    adapter_names.push_back(master.weight);
+  }
+  const auto named = [](std::int64_t broken, const std::vector<std::string>& of) {
+    return broken < 0 ? std::string() : of[static_cast<std::size_t>(broken)];
+  };
+  const std::vector<cuda::Master> placed = masters_.of(others, names);
+  std::string broken;
+  if (!placed.empty()) broken = named(engine_->weights().rewrite(placed), names);
+  if (adapters.empty() || !broken.empty()) return broken;
+  return named(engine_->weights().rewrite_adapters(adapters), adapter_names);
 }
 
 void DeviceBackend::bring(const model::Snapshot& snapshot) {
@@ -291,6 +357,22 @@ void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::Samp
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums) {
   return cuda::dequantized_bytes(format, config, num_rows, row_only_sums);
+}
+
+std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
+                                  std::int64_t num_rows) {
+  if (!lora.enabled()) return 0;
+  std::int64_t bytes = cuda::adapter_rows_bytes(config, lora.rank, num_rows);
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string layer = model::layer_prefix(i);
+    model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+      const bool has_some = std::ranges::any_of(matrix.modules, [&](const model::BlockModule& module) {
+        return lora.targets(layer + std::string(module.name));
+      });
+      if (has_some) bytes += cuda::adapter_bytes(matrix, lora.rank);
+    });
+  }
+  return bytes;
 }
 
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {

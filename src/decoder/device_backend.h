@@ -7,6 +7,7 @@
 #include "cuda/engine/decode_engine.h"
 #include "decoder/backend.h"
 #include "decoder/decoder.h"
+#include "model/adapter.h"
 
 namespace qrl::decoder {
 
@@ -17,6 +18,10 @@ cuda::EngineOptions engine_options(const model::ModelConfig& config, const Decod
 /// that they dequantize.
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums);
+
+/// And what adapters take there, with what ticks of up to num_rows rows need for them.
+std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
+                                  std::int64_t num_rows);
 
 /// Takes an engine made with engine_options of the same arguments. Weights are copied to the device at the first
 /// `begin` of each version that the snapshot holds. Samples of requests with top-k or top-p are made on the CPU from

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "model/adapter.h"
 #include "model/block.h"
 
 namespace qrl::decoder {
@@ -24,8 +25,11 @@ DeviceMasters::DeviceMasters(const model::ModelConfig& config) {
         },
         [&](const model::BlockMatrix& matrix, const auto&) {
           std::int64_t first = 0;
+          std::size_t number = 0;
           for (const model::BlockModule& module : matrix.modules) {
             const std::string name = layer + std::string(module.name);
+            adapters_[model::lora_a_name(name)] = {.matrix = {matrix.name, i}, .module = number};
+            adapters_[model::lora_b_name(name)] = {.matrix = {matrix.name, i}, .module = number++, .is_b = true};
             add(name + ".weight", {matrix.name, i}, first, module.rows);
             if (matrix.has_bias) add(name + ".bias", {matrix.name, i, true}, first, module.rows);
             first += module.rows;
@@ -59,6 +63,11 @@ std::vector<cuda::Master> DeviceMasters::of(std::span<const model::DeviceMaster>
     }
   }
   return all;
+}
+
+const cuda::AdapterMaster* DeviceMasters::adapter(const std::string& weight) const {
+  const auto found = adapters_.find(weight);
+  return found == adapters_.end() ? nullptr : &found->second;
 }
 
 std::vector<cuda::DequantizedMatrix> DeviceMasters::of(std::span<const model::DequantizedTensor> wanted) const {

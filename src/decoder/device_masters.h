@@ -19,6 +19,9 @@ class DeviceMasters {
   /// What WeightStore::rewrite takes for these tensors; `names[i]` becomes the tensor of the i-th. A tied embedding is
   /// lm_head, too.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
+  /// What WeightStore::rewrite_adapters takes for A or B of that name (model/adapter.h), without values, rank and
+  /// scale; null: it is none.
+  const cuda::AdapterMaster* adapter(const std::string& weight) const;
   /// What WeightStore::dequantize takes.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
   /// Which matrix that is, by a snapshot's name for it.
@@ -28,7 +31,8 @@ class DeviceMasters {
   void add(const std::string& weight, const cuda::WeightId& id, std::int64_t first, std::int64_t count);
   void add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in);
 
-  std::multimap<std::string, cuda::Master> places_;  ///< by name, without values
+  std::multimap<std::string, cuda::Master> places_;      ///< by name, without values
+  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< the same of all that can be
   struct Matrix {
     cuda::WeightId id;
     base::Shape shape;

@@ -67,7 +67,8 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Whether it has held weights of this snapshot, of any version: only then can it rewrite them.
+  /// Whether it has held weights of this snapshot, of any version, and with adapters on the base that the snapshot has:
+  /// only then can it rewrite them.
   virtual bool holds(const Snapshot& snapshot) const = 0;
   /// Rewrites these weights in the snapshot's formats: the bits that it would have had from them. Blocks until it is
   /// done. The name of one that is not finite, or nothing.
@@ -87,8 +88,8 @@ class DeviceWeights {
   /// "embed_tokens" or "lm_head", where it stays.
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
-  /// The decoder's own product, x fp32 [num_rows, in] dense: its quantized values are written to input.quantized, y = x̂
-  /// · Ŵᵀ without a bias as it would be in a tick.
+  /// The decoder's own product, without an adapter, x fp32 [num_rows, in] dense: its quantized values are written to
+  /// input.quantized, y = x̂ · Ŵᵀ without a bias as it would be in a tick.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
   /// x̂, fp32, or bf16 rounded from it: dense [num_rows, in].
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;

@@ -168,6 +168,7 @@ class Snapshot::Writer {
   void finish() {
     if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
     snapshot_.version_ = version_;
+    ++snapshot_.base_number_;
   }
 
  private:
@@ -228,10 +229,11 @@ void Snapshot::publish(const WeightSource& source, std::int64_t version) {
 }
 
 void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t version) {
-  QRL_INVARIANT(version >= 0 && version_ >= 0 && !is_elsewhere_, "publish", "a base that was published before",
+  QRL_INVARIANT(version >= 0 && version_ >= 0, "publish", "a base that was published before",
                 "version " + std::to_string(version_));
   for (const WeightSpec& spec : adapter_specs(config_, lora_)) (void)find_view(adapters, spec);
   version_ = -1;
+  is_elsewhere_ = false;
   const auto store_gain = [&](const std::string& weight, const base::Buffer& to) -> std::string {
     if (!lora_.train_norms) return {};
     const auto values = values_of(adapters.find(weight)->second);
@@ -261,7 +263,11 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
 }
 
 Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version)
-    : snapshot_(snapshot), device_(device), version_(version), specs_(weight_specs(snapshot.config_)) {
+    : snapshot_(snapshot),
+      device_(device),
+      version_(version),
+      specs_(snapshot.lora_.enabled() ? adapter_specs(snapshot.config_, snapshot.lora_)
+                                      : weight_specs(snapshot.config_)) {
   QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
   QRL_INVARIANT(device.holds(snapshot), "publish", "a device that holds this snapshot's weights", "another");
   for (const auto& part : matrix_parts(snapshot.config_, snapshot.layers_, snapshot.lm_head_))

@@ -80,16 +80,17 @@ class Snapshot {
   void publish(const WeightSource& source, std::int64_t version);
 
   /// Rewrites adapters (and, with train_norms, gains) alone: adapter_specs' tensors, fp32 by name. The base, which an
-  /// earlier publish of either of the above wrote, stays as it is. A weight that is not finite ends in fail_broken.
+  /// earlier publish of either of the above wrote, stays as it is, in host memory and where a device has it. A weight
+  /// that is not finite ends in fail_broken.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
-  /// The same as publish in a device's memory alone: from then on the tensors here are of no version, and asking for
-  /// them is an internal error until the next publish of the other kind.
+  /// The same as publish, or with adapters as publish_adapters, in a device's memory alone: from then on the tensors
+  /// here are of no version, and asking for them is an internal error until the next publish of the other kind.
   class DeviceWriter {
    public:
     /// `device` holds this snapshot's weights; both must outlive this.
     DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
-    /// Some of the weights, fp32 by name in the device's memory. Blocks.
+    /// Some of the weights (with adapters: of adapter_specs), fp32 by name in the device's memory. Blocks.
     void write(const WeightViews& masters);
     /// After the last weight: the snapshot stands for `version`, or fail_broken.
     void finish();
@@ -111,6 +112,8 @@ class Snapshot {
   /// Of A and B, and of what enters them: bf16, or fp32 when the linear layers are.
   quant::Format adapter_format() const;
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
+  /// Counts publishes of all weights through host memory: of the same number the base of adapters is the same.
+  std::int64_t base_number() const { return base_number_; }
   /// bf16, or fp32 when the format is.
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
   const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
@@ -145,7 +148,7 @@ class Snapshot {
   ModelConfig config_;
   quant::Format format_;
   LoraConfig lora_;
-  std::int64_t version_ = -1;
+  std::int64_t version_ = -1, base_number_ = 0;
   bool is_elsewhere_ = false;  ///< on a device alone
   std::shared_ptr<const Int8Profile> profile_;
   base::Arena matrices_;
