@@ -55,7 +55,7 @@ struct AddNormGradientTask {
   const float *gain = nullptr, *inverse_rms = nullptr;
   ReadRows d_out, d_sum;                       ///< d_sum.values null: all 0
   WrittenRows d_x, d_branch;                   ///< d_branch.values null: not wanted
-  float *d_gain = nullptr, *d_bias = nullptr;  ///< d_bias null: there is none
+  float *d_gain = nullptr, *d_bias = nullptr;  ///< null: not wanted
   float* scratch = nullptr;                    ///< TrainingKernels::add_norm_scratch_floats of them
   std::int64_t num_rows = 0, width = 0;
 };
@@ -84,7 +84,7 @@ struct HeadsGradientTask {
   HeadTransform transform;
   ReadRows heads, d_q, d_k, d_v;
   WrittenRows d_heads;
-  float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< not null where the transform has them
+  float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< null: not wanted; of gains both or none
   float* scratch = nullptr;                                           ///< TrainingKernels::heads_scratch_floats of them
 };
 

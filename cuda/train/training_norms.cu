@@ -157,7 +157,7 @@ void add_norm_gradient(const AddNormGradientTask& task, const Stream& stream) {
                      has_words(task.d_x) && has_words(task.d_branch) && has_words(task.gain) && has_words(task.scratch);
   launch(words ? add_norm_gradient_kernel<8> : add_norm_gradient_kernel<1>, {segments}, kThreads,
          shared_bytes_of(task.width, has_bias ? 2 : 1), stream, work);
-  add_column_sums({work.gain_sums, segments, task.width, task.width, task.d_gain}, stream);
+  if (task.d_gain != nullptr) add_column_sums({work.gain_sums, segments, task.width, task.width, task.d_gain}, stream);
   if (has_bias) add_column_sums({work.bias_sums, segments, task.width, task.width, task.d_bias}, stream);
 }
 

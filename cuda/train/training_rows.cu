@@ -387,8 +387,9 @@ void transform_heads_gradient(const HeadsGradientTask& task, const Stream& strea
                             : (has_norms ? heads_gradient_kernel<false, true> : heads_gradient_kernel<false, false>);
   const auto of_heads = has_norms ? static_cast<std::size_t>(at.heads_per_block * t.head_dim) * sizeof(float) : 0;
   launch(kernel, {segments, at.num_groups}, at.threads(), of_heads, stream, HeadsGradientWork{task, at, sums});
-  if (t.bias != nullptr) add_column_sums({sums.bias, segments, columns, columns, task.d_bias}, stream);
-  if (!has_norms) return;
+  if (t.bias != nullptr && task.d_bias != nullptr)
+    add_column_sums({sums.bias, segments, columns, columns, task.d_bias}, stream);
+  if (!has_norms || task.d_q_gain == nullptr) return;
   const std::int64_t blocks = segments * at.num_groups, width = 2 * t.head_dim;
   add_column_sums({sums.gains, blocks, width, t.head_dim, task.d_q_gain}, stream);
   add_column_sums({sums.gains + t.head_dim, blocks, width, t.head_dim, task.d_k_gain}, stream);

@@ -64,25 +64,41 @@ def metrics(folder):
             for line in text.splitlines()]
 
 
-def check_resume(session, device):
+def check_same_when_cut(session, name, work, settings, stored):
     """A resumed run has the ticks of a whole one, row for row, and so its bits. Ticks of another number of rows would not do:
-    a row of bf16 or fp8 may then differ in the last bit, except with rollout.bitwise."""
-    name, work = f"save, resume ({device})", session.work / device
+    a row of bf16 or fp8 may then differ in the last bit, except with rollout.bitwise. Returns the whole run's metrics."""
     # bf16, and responses of more than FlashAttention's block of 128 keys.
     recipe = ROOT / "recipes" / "countdown_quickstart.yaml"
-    settings = [f"{device}=cuda", "sft.steps=60", "eval.freq=0"]
     for folder, steps in (("whole", (4,)), ("cut", (2, 4))):
         for total in steps:
             code, output, _ = trained(session, work / folder, recipe,
-                                      [*settings, f"trainer.total_training_steps={total}"], 120)
+                                      [*settings, "sft.steps=60", "eval.freq=0", f"trainer.total_training_steps={total}"], 120)
             if code != 0:
                 return session.note(name, False, f"exit code {code}: {output[-400:]}")
     # The run that was cut evaluates at its first end, too.
     def learning(folder):
         return [{key: value for key, value in row.items() if not key.startswith("val")} for row in metrics(work / folder)]
-    weights = [(work / folder / "checkpoints" / "step_4" / "model.safetensors").read_bytes() for folder in ("whole", "cut")]
+    weights = [(work / folder / "checkpoints" / "step_4" / stored).read_bytes() for folder in ("whole", "cut")]
     session.note(name, learning("whole") == learning("cut") and weights[0] == weights[1],
          "4 steps are the bits of 2 and 2, whose ticks have the same rows: metrics and weights")
+    return learning("whole")
+
+
+def check_resume(session, device):
+    check_same_when_cut(session, f"save, resume ({device})", session.work / device, [f"{device}=cuda"], "model.safetensors")
+
+
+def check_adapters(session):
+    """Adapters on an int8 base that sampler and learner share, and on a bf16 base of the CPU's learner."""
+    name = "adapters, save, resume"
+    rows = check_same_when_cut(session, name, session.work / "adapters",
+                               ["trainer.device=cuda", "lora.rank=8", "quant.learner.forward=low_bit", "quant.rollout.weights=int8",
+                                "optim.lr=1e-3", "rollout.bitwise=true"], "adapter_model.safetensors")
+    if rows is not None:
+        gaps = [row["mismatch/k3_kl"] for row in rows]
+        session.note("adapters, rollout.bitwise", all(gap == 0 for gap in gaps), f"k3 of the steps: {gaps}")
+    check_same_when_cut(session, name + " (rollout.device)", session.work / "adapters-sampler",
+                        ["rollout.device=cuda", "lora.rank=8", "optim.lr=1e-3"], "adapter_model.safetensors")
 
 
 def check_learning(session, device):

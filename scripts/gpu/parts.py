@@ -16,6 +16,7 @@ PARTS = {
     "learner": lambda session: correctness.check_cases(session, "the learner against the CPU's",
                                                        [session.programs.learner, "[gpu]"]),
     "resume": on_both(correctness.check_resume),
+    "adapters": correctness.check_adapters,
     "bitwise": correctness.check_bitwise,
     "quickstart": on_both(correctness.check_learning),
     "bench-ticks": lambda session: benchmarks.bench_peers(session, benchmarks.bench_ticks(session)),

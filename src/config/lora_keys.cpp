@@ -68,10 +68,6 @@ void check_lora(const Recipe& recipe, RuleBook& rules) {
           "the quantized values never change: set quant.uaq_scale: 1");
   require("quant.rollout.profile", recipe.quant.profile.empty(), "no quant.rollout.profile",
           "the base is quantized once as it is: set quant.rollout.profile: null");
-  require("trainer.device", !learns_on_gpu(recipe), "trainer.device cpu",
-          "adapters are trained on the CPU alone: set trainer.device: cpu");
-  require("rollout.device", !samples_on_gpu(recipe), "rollout.device cpu",
-          "the GPU's decoder has no adapters: set rollout.device: cpu");
   rules.require({"lora.publish", "quant.learner.forward"},
                 recipe.lora.publish == LoraPublish::adapter || recipe.quant.learner_forward == LearnerForward::bf16,
                 "quant.learner.forward bf16 with lora.publish merge", kTheirValues,

@@ -75,7 +75,10 @@ TensorList recomputed(const std::function<TensorList(const TensorList&)>& block,
     for (std::size_t i = 0; i < num_inputs; ++i) {
       if (all[i].defined()) d_inputs[i] = gradients[next++];
     }
-    for (const Weight& weight : weights) weight.gradient.add_(gradients[next++]);
+    for (const Weight& weight : weights) {
+      const Tensor& gradient = gradients[next++];
+      if (weight.gradient.defined()) weight.gradient.add_(gradient);
+    }
     return d_inputs;
   });
 }

@@ -29,7 +29,7 @@ struct Weight {
 
 /// block(inputs, then the weights' values) without keeping what its backward pass needs: that is recomputed, with the
 /// same bits, when it comes (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Inputs may be
-/// undefined; weights, which are those that autograd is to add up in Weight::gradient, may not.
+/// undefined; weights, which are those that autograd is to add up in Weight::gradient where that is defined, may not.
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 

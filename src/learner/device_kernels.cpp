@@ -77,8 +77,8 @@ AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_N
     kernels.add_norm_gradient(
         {read_rows(kept), gain.value.data_ptr<float>(), inverse_rms_N.data_ptr<float>(), read_rows(d_normed),
          d_sum.defined() ? read_rows(d_sum) : cuda::ReadRows{}, written_rows(d_x),
-         rounds ? written_rows(d_branch) : cuda::WrittenRows{}, gain.gradient.data_ptr<float>(),
-         has_bias ? bias.gradient.data_ptr<float>() : nullptr, scratch.data_ptr<float>(), num_rows, width},
+         rounds ? written_rows(d_branch) : cuda::WrittenRows{}, writable_or_null(gain.gradient),
+         has_bias ? writable_or_null(bias.gradient) : nullptr, scratch.data_ptr<float>(), num_rows, width},
         callers_stream(kept));
     return has_branch ? TensorList{d_x, d_branch} : TensorList{d_x};
   };

@@ -163,7 +163,7 @@ TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_h
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
     for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
       const Tensor rounded_MV = d_logits(chunk, d);
-      add_exact_matmul(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);
+      if (lm_head.gradient.defined()) add_exact_matmul(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);
       d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(rounded_MV, lm_head.value));
     });
     return TensorList{d_hidden_ND};

@@ -38,14 +38,16 @@ Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
 
-/// dX, and dYᵀ·X̂ added to `gradient`, in e4m3; d_y of any dtype, x fp32.
+/// dX, and dYᵀ·X̂ added to `gradient`, in e4m3; d_y of any dtype, x fp32; without a gradient x undefined.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
-  const Tensor weight = dequantized_weight_there(layer, x.device()), d_x = torch::empty_like(x);
-  for (std::int64_t first = 0; first < x.size(0); first += kFp8GradientTokens) {
-    const std::int64_t count = std::min(kFp8GradientTokens, x.size(0) - first);
+  const Tensor weight = dequantized_weight_there(layer, d_y.device()),
+               d_x = torch::empty({d_y.size(0), layer.form->in}, d_y.options().dtype(torch::kFloat32));
+  for (std::int64_t first = 0; first < d_y.size(0); first += kFp8GradientTokens) {
+    const std::int64_t count = std::min(kFp8GradientTokens, d_y.size(0) - first);
     const Tensor d_rows = d_y.narrow(0, first, count).to(torch::kFloat32).contiguous();
     d_x.narrow(0, first, count).copy_(exact_matmul(rounded_outputs(d_rows, *layer.form).to(layer.compute), weight));
+    if (!gradient.defined()) continue;
     const Tensor columns = rounded_columns(x.narrow(0, first, count), format).to(layer.compute);
     add_exact_matmul(rounded_columns(d_rows, format).to(layer.compute), columns.t(), gradient);
   }
@@ -73,9 +75,15 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   layer.weights->multiply(rows.data_ptr<float>(), input(), padded.data_ptr(), stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
   if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is
-  return differentiable({x}, {y}, [input, master, layer, device, num_rows = rows.size(0)](const TensorList& d) {
-    const bool in_fp8 =
-        layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
+  const bool in_fp8 =
+      layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
+  if (!master.gradient.defined()) {  // nothing of x is kept
+    return differentiable({x}, {y}, [layer, device, in_fp8](const TensorList& d) {
+      if (in_fp8) return TensorList{fp8_gradients(d[0], {}, layer, {})};
+      return TensorList{exact_matmul(d[0].to(layer.compute), dequantized_weight_there(layer, device))};
+    })[0];
+  }
+  return differentiable({x}, {y}, [input, master, layer, device, in_fp8, num_rows = rows.size(0)](const TensorList& d) {
     const Tensor kept_x =
         torch::empty({num_rows, layer.form->in},
                      torch::TensorOptions().device(device).dtype(in_fp8 ? torch::kFloat32 : layer.compute));

@@ -67,8 +67,11 @@ class TorchEngine : public ForwardEngine {
     return score_by_ops(parameters, task, nullptr);
   }
 
+  void prepare(Parameters& parameters, const model::Snapshot& snapshot) override { bring(parameters, &snapshot); }
+
   bool reads_in_place(const std::string& tensor) const override {
     const bool copies_head = numerics().lm_head == torch::kFloat32;
+    if (tensor.find(".lora_") != std::string::npos) return false;  // those are rounded from the masters
     return numerics().low_bit() && (tensor != "lm_head" || !copies_head);
   }
 
@@ -86,7 +89,7 @@ class TorchEngine : public ForwardEngine {
 
   /// `sampled`: the decoder's own results, or null.
   TargetScores score_by_ops(const Parameters& parameters, const ForwardTask& task, const SampledPass* sampled) const {
-    const PolicyWeights& policy = parameters.policy();
+    const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
     ForwardOptions options = forward_options(task);
     if (sampled != nullptr) options.after_layer = &sampled->after_layer;
     const auto ops = std::make_shared<const TorchOps>(place_rows(task.rows, config().head_dim, place_.device), config(),
@@ -100,7 +103,10 @@ class TorchEngine : public ForwardEngine {
                     bool is_on_device) override {
     QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish",
                   "the device's weights for a low_bit learner there", "none");
-    if (parameters.fake_quant()) {
+    const bool has_base = parameters.has_adapters() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
+    base_of_ = &snapshot;
+    base_number_ = snapshot.base_number();
+    if (parameters.fake_quant() && !has_base) {
       if (is_on_device) parameters.read_quantized(*device);
       else parameters.read_quantized(snapshot);
     }
@@ -110,8 +116,10 @@ class TorchEngine : public ForwardEngine {
 
   std::unique_ptr<const cuda::TrainingKernels> own_kernels_;
   TorchPlace place_;
-  model::DeviceWeights* decoder_ = nullptr;  // of the snapshot last read
-  bool tables_read_ = false;                 // from it
+  model::DeviceWeights* decoder_ = nullptr;   // of the snapshot last read
+  bool tables_read_ = false;                  // from it
+  const model::Snapshot* base_of_ = nullptr;  // last read
+  std::int64_t base_number_ = 0;
 };
 
 /// Bitwise on a device: the values are the decoder's own, the gradients LibTorch's.
@@ -121,6 +129,7 @@ class SampledEngine final : public TorchEngine {
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     bring(parameters, snapshot);
+    if (task.policy != nullptr) return score_by_ops(parameters, task, nullptr);  // the decoder has its adapters not
     const bool has_backward = torch::GradMode::is_enabled();
     const SampledPass sampled = sampled_pass(decoder(), config(), task.rows, task.targets, device(), has_backward);
     return has_backward ? score_by_ops(parameters, task, &sampled) : sampled.scores;

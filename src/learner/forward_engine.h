@@ -42,6 +42,8 @@ class ForwardEngine {
   /// After a publish into `snapshot`: reads that version's weights from now on. `device` has them too, or is null;
   /// `is_on_device` says that it alone has.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
+  /// Has all that a forward pass reads of that snapshot in place, as `score` does first.
+  virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last read, of
   /// the present weights; it may be null where reads_snapshot() is false.
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;

@@ -183,6 +183,7 @@ bool Learner::has_reference() const { return state_->keeps_reference; }
 TokenScores Learner::score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params) {
   State& state = *state_;
   QRL_INVARIANT(state.keeps_reference, "learner", "a reference", "none");
+  if (state.published != nullptr) state.engine->prepare(state.parameters, *state.published);
   if (state.reference == nullptr) {  // by now a snapshot has been published, whose formats it takes
     const torch::NoGradGuard no_grad;
     state.reference = std::make_unique<ReferencePolicy>(state.config, state.options.lora, state.parameters, state.base,
@@ -304,11 +305,14 @@ base::Buffer Learner::master(const std::string& name) const {
 bool Learner::has_adapters() const { return state_->options.lora.enabled(); }
 const model::LoraConfig& Learner::lora() const { return state_->options.lora; }
 
-model::WeightSource Learner::all_masters() const {
-  const model::WeightSource own([state = state_.get()](const model::WeightSpec& spec, float* to) {
+model::WeightSource Learner::own_masters() const {
+  return model::WeightSource([state = state_.get()](const model::WeightSpec& spec, float* to) {
     state->parameters.read_master(spec, to, state->world);
   });
-  return has_adapters() ? model::merged_weights(state_->config, state_->base, lora(), own) : own;
+}
+
+model::WeightSource Learner::all_masters() const {
+  return has_adapters() ? model::merged_weights(state_->config, state_->base, lora(), own_masters()) : own_masters();
 }
 
 model::WeightViews Learner::optimizer_state() const { return state_->parameters.named_moments(); }
@@ -334,7 +338,7 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   const base::ThreadsInScope threads(state_->options.num_threads);
   const torch::NoGradGuard no_grad;
   Parameters& parameters = state_->parameters;
-  if (has_adapters()) return publish_adapters(snapshot, version);
+  if (has_adapters()) return publish_adapters(snapshot, version, device);
   bool stays_there = device != nullptr && device->holds(snapshot) && parameters.torch_ops();
   if (is_sharded()) stays_there = !state_->world.any(!stays_there);  // all go the same way
   if (stays_there) {
@@ -351,17 +355,28 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   state_->published_version = version;
 }
 
-void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version) {
+void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
   State& state = *state_;
-  if (!snapshot.lora().enabled()) {
+  const Parameters& parameters = state.parameters;
+  const bool stays_there = snapshot.lora().enabled() && state.has_base == &snapshot && parameters.torch_ops() &&
+                           device != nullptr && device->holds(snapshot);
+  if (stays_there) {
+    model::Snapshot::DeviceWriter writer(snapshot, *device, version);
+    parameters.visit_masters(*state.ranks, [&](const model::WeightViews& all) { writer.write(all); });
+    writer.finish();
+  } else if (!snapshot.lora().enabled()) {
     QRL_INVARIANT(!state.engine->reads_snapshot(), "publish", "a snapshot with adapters", "one without");
     snapshot.publish(all_masters(), version);
   } else {
     if (state.has_base != &snapshot) snapshot.publish(state.base, version);
     state.has_base = &snapshot;
-    snapshot.publish_adapters(state.parameters.masters_in_place(), version);
+    if (parameters.torch_ops()) {  // perhaps not in host memory
+      snapshot.publish_adapters(model::views(model::read_adapters(state.config, lora(), own_masters())), version);
+    } else {
+      snapshot.publish_adapters(parameters.masters_in_place(), version);
+    }
   }
-  state.engine->read(state.parameters, snapshot, nullptr, false);
+  state.engine->read(state.parameters, snapshot, device, stays_there);
   state.published = &snapshot;
   state.published_version = version;
 }

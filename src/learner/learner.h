@@ -90,7 +90,7 @@ struct LearnerOptions {
   /// ZeRO stage 1: of masters and moments each rank keeps the tensors that are its own, the same bits. Not of a learner
   /// that is not trainable, and nothing to do for one rank.
   bool shard_optimizer = false;
-  /// Not of rank 0: low-rank adapters are all that is trained (model/adapter.h), on the CPU, by AdamW, not sharded.
+  /// Not of rank 0: low-rank adapters are all that is trained (model/adapter.h), by AdamW, not sharded.
   /// Masters, moments and gradients are then theirs alone.
   model::LoraConfig lora = {};
   std::uint64_t lora_seed = 0;                           ///< of new adapters (model::new_adapters)
@@ -229,7 +229,8 @@ class Learner {
   struct State;
   TokenScores score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
                        const ops::SampleParams& sample_params);
-  void publish_adapters(model::Snapshot& snapshot, std::int64_t version);
+  model::WeightSource own_masters() const;  ///< what is trained
+  void publish_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   std::unique_ptr<State> state_;
 };
 

@@ -74,8 +74,7 @@ void copy_views(const model::WeightViews& from, const model::WeightViews& to, co
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
                        const ParameterOptions& options)
     : config_(config), options_(options) {
-  QRL_INVARIANT(!has_adapters() || (!is_sharded() && !options.torch_ops), "parameters",
-                "adapters on one rank's CPU memory", "adapters elsewhere");
+  QRL_INVARIANT(!has_adapters() || !is_sharded(), "parameters", "adapters on every rank", "shards of them");
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
   place(has_adapters() ? model::adapter_specs(config, options.lora) : model::weight_specs(config));
   share_out();
@@ -88,12 +87,13 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
     if (!to.is_cpu()) to.copy_(values);
   }
   bind_policy(initial);
-  if (!has_adapters()) return;
+  if (!has_adapters() || options.torch_ops) return;
   if (options.packs_head) pack_head();
   policy_.lm_head = {};  // the packed one is all that is read of it
 }
 
 bool Parameters::has_copies() const {
+  if (has_adapters()) return false;  // what is trained is rounded when it is read
   return is_sharded() || (options_.torch_ops && (options_.compute != torch::kFloat32 || options_.fake_quant));
 }
 
@@ -248,7 +248,7 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
   const torch::ScalarType dtype = !is_matrix(parts.front()) ? torch::kFloat32
                                   : is_table                ? policy_.lm_head_dtype
                                                             : options_.compute;
-  const Tensor values = torch::empty(shape, torch::TensorOptions().dtype(dtype));
+  const Tensor values = torch::empty(shape, torch::TensorOptions().dtype(dtype).device(options_.device));
   std::int64_t first = 0;
   for (const model::WeightSpec& spec : parts) {
     const Tensor part = torch::empty(std::vector<std::int64_t>(spec.shape.dims().begin(), spec.shape.dims().end()));
@@ -394,10 +394,10 @@ void Parameters::read_quantized(model::DeviceWeights& weights) {
 
 void Parameters::read_tables(model::DeviceWeights& weights) {
   QRL_INVARIANT(!options_.reads_tables, "parameters", "tables on a device", "tables of their own");
-  const base::Shape& shape = placement("model.embed_tokens.weight").spec.shape;
-  policy_.embedding.value = device_table(weights, "embed_tokens", shape[0], shape[1], options_.device);
+  const std::int64_t vocab_size = config_.vocab_size, width = config_.hidden_size;
+  policy_.embedding.value = device_table(weights, "embed_tokens", vocab_size, width, options_.device);
   policy_.lm_head.value =
-      device_table(weights, "lm_head", shape[0], shape[1], options_.device).to(policy_.lm_head_dtype);
+      device_table(weights, "lm_head", vocab_size, width, options_.device).to(policy_.lm_head_dtype);
 }
 
 void Parameters::wait_for_device() const {

@@ -45,7 +45,7 @@ struct ParameterOptions {
   bool packs_head = true;    ///< logits are of PolicyWeights::head
   bool muon = false;         ///< the layers' matrices have a first moment alone
   /// Not of rank 0: what is trained are model::adapter_specs alone; all other weights are read once, in the dtype that
-  /// computes with them, and those that a snapshot has not at all. Neither sharded nor with torch_ops.
+  /// computes with them, and those that a snapshot has not at all. Not sharded.
   model::LoraConfig lora = {};
   /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners),
   /// and the forward pass reads copies of all, matrices in the dtype that its matmuls round them to anyway.

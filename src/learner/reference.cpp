@@ -24,7 +24,11 @@ ReferencePolicy::ReferencePolicy(const model::ModelConfig& config, const model::
 
 void ReferencePolicy::read(const model::WeightSource& source, const std::string& name, const Tensor& to) const {
   for (const model::WeightSpec& spec : model::adapter_specs(config_, lora_)) {
-    if (spec.name == name) return source.read(spec, to.data_ptr<float>());
+    if (spec.name != name) continue;
+    const Tensor values = to.is_cpu() ? to : torch::empty(to.sizes());
+    source.read(spec, values.data_ptr<float>());
+    if (!to.is_cpu()) to.copy_(values);
+    return;
   }
 }
 
@@ -69,6 +73,7 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
         views.emplace(a, base::View{a_values.data_ptr(), base::DType::f32, {lora_.rank, matrix.in}});
         views.emplace(b, base::View{part.value.data_ptr(), base::DType::f32, {part.value.size(0), lora_.rank}});
       }
+      if (parameters_.torch_ops()) return;  // reads the values themselves
       if (const std::string broken = model::pack_adapter(lora_, views, packed); !broken.empty())
         model::fail_broken(broken, 0);
       if (adapter.packed != nullptr) adapter.packed = &packed;
@@ -77,6 +82,8 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
 }
 
 const PolicyWeights& ReferencePolicy::policy() {
+  policy_.embedding = parameters_.policy().embedding;
+  policy_.lm_head = parameters_.policy().lm_head;
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& now = parameters_.policy().layers[idx];
     model::visit_matrices(config_, [&](const model::BlockMatrix&, const auto& of) {

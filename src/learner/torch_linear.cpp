@@ -43,11 +43,12 @@ Tensor rounded_activations(const Tensor& x, quant::Format format) {
 
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format) {
   const torch::ScalarType type = weight.value.scalar_type();
-  const Tensor kept_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
-  const Tensor y = format ? exact_matmul(kept_x, weight.value.t()) : torch::mm(kept_x, weight.value.t());
+  const Tensor read_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
+  const Tensor y = format ? exact_matmul(read_x, weight.value.t()) : torch::mm(read_x, weight.value.t());
+  const Tensor kept_x = weight.gradient.defined() ? read_x : Tensor();
   return differentiable({x}, {y}, [kept_x, weight, type, is_rounded = format.has_value()](const TensorList& d) {
     const Tensor d_y = d[0].to(type);
-    add_exact_matmul(d_y.t(), kept_x, weight.gradient);
+    if (kept_x.defined()) add_exact_matmul(d_y.t(), kept_x, weight.gradient);
     return TensorList{is_rounded ? exact_matmul(d_y, weight.value) : torch::mm(d_y, weight.value)};
   })[0];
 }

@@ -9,9 +9,9 @@
 
 namespace qrl::learner {
 
-/// x · Wᵀ, its gradients in x's dtype for x and in fp32, not rounded before it is added, for W. With a format x is fp32
-/// and met by the weight as rounded_activations, in the weight's dtype; the result is fp32, and gradients pass through
-/// the rounding.
+/// x · Wᵀ, its gradients in x's dtype for x and in fp32, not rounded before it is added, for W where that is trained.
+/// With a format x is fp32 and met by the weight as rounded_activations, in the weight's dtype; the result is fp32, and
+/// gradients pass through the rounding.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {});
 
 /// quant::round_activations of each row, in fp32, except for ties: fp32 [N, in] as quantized values of the format would

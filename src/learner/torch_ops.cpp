@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "learner/device_adapter.h"
 #include "learner/device_kernels.h"
 #include "learner/device_quantized.h"
 #include "learner/torch_linear.h"
@@ -37,7 +38,7 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
   const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens_N).to(compute));
   return differentiable({leaf}, {x_ND}, [tokens = rows.tokens_N, table_VD](const TensorList& d) {
     Tensor gradient = table_VD.gradient;
-    gradient.index_add_(0, tokens, d[0]);
+    if (gradient.defined()) gradient.index_add_(0, tokens, d[0]);
     return TensorList(1);
   })[0];
 }
@@ -209,6 +210,11 @@ Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
 }
 
 Tensor TorchOps::linear(const Linear& linear, const Recomputable& x) const {
+  const Tensor y = base_linear(linear, x);
+  return linear.adapter.empty() ? y : with_device_adapter(y, x.value, linear, numerics().compute);
+}
+
+Tensor TorchOps::base_linear(const Linear& linear, const Recomputable& x) const {
   if (linear.quantized == nullptr) return device_linear(x.value, linear.weight);
   if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format);
   return device_quantized_linear(

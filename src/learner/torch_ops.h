@@ -39,7 +39,7 @@ struct TorchDevice {
 /// added to in fp32. Kept for the backward pass: what enters each norm, transform and matmul; the rest is recomputed.
 /// With fake_quant each matmul's input is fp32, rounded to what the sampler's activations of that layer keep
 /// (rounded_activations), and its weights are the snapshot's (Parameters::read_quantized). With low_bit the matmul is
-/// the decoder's own (device_quantized.h). Straight-through gradients in both.
+/// the decoder's own (device_quantized.h). Straight-through gradients in both. Adapters are device_adapter.h's.
 class TorchOps final : public Ops {
  public:
   /// `device` must outlive the backward pass in what it points to.
@@ -53,6 +53,8 @@ class TorchOps final : public Ops {
   Recomputable swiglu(const Tensor& halves_N2F) const override;
 
  private:
+  Tensor base_linear(const Linear& linear, const Recomputable& x) const;
+
   DeviceRows rows_;
   Heads heads_;
   TorchDevice device_;

@@ -182,11 +182,11 @@ PeftAdapter open_peft(const fs::path& dir, const ModelConfig& config) {
 }
 
 void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig& lora, const std::string& base,
-               const WeightViews& adapters) {
+               const WeightViews& adapters, const state::StagedRead& staged) {
   std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : adapter_specs(config, lora))
     tensors.push_back({stored_name(spec), find_view(adapters, spec), {}});
-  state::write_safetensors(dir / kWeightsFile, tensors, {{"format", "pt"}});
+  state::write_safetensors(dir / kWeightsFile, tensors, {{"format", "pt"}}, staged);
 
   std::vector<std::string> targets = lora.target_modules;
   if (targets.empty()) {

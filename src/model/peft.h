@@ -24,10 +24,10 @@ PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& confi
 /// What the folder names as its base (base_model_name_or_path); empty where it names none.
 std::string peft_base(const std::filesystem::path& dir);
 
-/// Writes both files, tensors in fp32 as PEFT names them. `base`: what base_model_name_or_path is to say. The folder
-/// must be there.
+/// Writes both files, tensors in fp32 as PEFT names them. `base`: what base_model_name_or_path is to say; `staged`: how
+/// tensors that are not in host memory are read. The folder must be there.
 void save_peft(const std::filesystem::path& dir, const ModelConfig& config, const LoraConfig& lora,
-               const std::string& base, const WeightViews& adapters);
+               const std::string& base, const WeightViews& adapters, const state::StagedRead& staged = {});
 
 /// The modules that have an adapter, in the model's order.
 std::vector<std::string> adapted_modules(const ModelConfig& config, const LoraConfig& lora);

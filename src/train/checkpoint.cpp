@@ -104,7 +104,7 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
   const model::ModelConfig config = masters_config(context.config);
   if (learner.has_adapters()) {
     model::write_config(dir, config);
-    model::save_peft(dir, config, learner.lora(), context.base->path, learner.masters_in_place());
+    model::save_peft(dir, config, learner.lora(), context.base->path, learner.masters_in_place(), staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
   if (!learner.is_sharded()) {

@@ -65,13 +65,22 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
 
 double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
-  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const bool on_gpu = config::learns_on_gpu(recipe);
+  const bool reads_snapshot = on_gpu ? recipe.quant.learner_forward == config::LearnerForward::low_bit
+                                     : recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const double table = snapshot_formats(recipe.quant).f32_lm_head ? kF32 : dtype;
   double bytes = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
-    const bool is_kept = is_small || (!reads_snapshot && spec.kind != WeightKind::lm_head);
-    if (is_kept) bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : dtype);
+    const bool is_table = spec.kind == WeightKind::embedding || spec.kind == WeightKind::lm_head;
+    // The CPU's kernels read a packed lm_head, which is counted apart.
+    const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head));
+    if (is_kept)
+      bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : is_table && on_gpu ? table : dtype);
   }
+  // low_bit reads a bf16 lm_head in place.
+  if (on_gpu && reads_snapshot && table == kF32)
+    bytes += static_cast<double>(config.vocab_size * config.hidden_size) * kF32;
   return bytes;
 }
 
@@ -96,7 +105,9 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
-      const double value_bytes = code == quant::Element::bf16 ? kBf16 : 1;
+      // Adapters keep what enters a matmul in bf16, where all weights are trained it is kept as quantized values.
+      const bool is_wide = code == quant::Element::bf16 || config::trains_adapters(recipe);
+      const double value_bytes = is_wide ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
              (2 * width + queries + inner) * value_bytes;
     }
@@ -194,8 +205,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   std::vector<MemoryPart> parts = {{"master weights", most.masters, true, on_gpu},
                                    {"gradients", all, true, on_gpu},
                                    {"optimizer moments", most.moments, true, on_gpu}};
-  if (lora.enabled()) parts.push_back({"the base to compute with", frozen_bytes(recipe, config)});
-  if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
+  if (lora.enabled()) parts.push_back({"the base to compute with", frozen_bytes(recipe, config), true, on_gpu});
+  else if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
     parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
   if (num_shards > 1 && on_gpu && config::samples_on_gpu(recipe))
@@ -304,6 +315,10 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);
   if (on_gpu) {
     parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
+    const std::int64_t bytes_of_adapters =
+        decoder::device_adapter_bytes(config, sampler_formats(recipe).lora, recipe.rollout.max_num_batched_tokens);
+    if (bytes_of_adapters > 0)
+      parts.push_back({"its adapters on the GPU", static_cast<double>(bytes_of_adapters), false, true});
     if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
       parts.push_back({"dequantized operands", bytes, true, true});
   }

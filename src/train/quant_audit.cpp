@@ -26,7 +26,10 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
     const bool in_place = learner.reads_in_place(ours[i].name);
     const bool same = in_place && i < theirs.size() && theirs[i].data == ours[i].data;
     const std::string mode(name(learner.forward_mode()));
+    const bool is_adapter = ours[i].name.find(".lora_") != std::string::npos;
     const std::string reads = in_place ? mode
+                              : is_adapter && learner.forward_mode() != config::LearnerForward::bf16
+                                  ? "its fp32 masters, rounded as the sampler's"
                               : learner.forward_mode() == config::LearnerForward::bf16
                                   ? "its fp32 masters in model.dtype"
                                   : mode + ", from decoded copies";

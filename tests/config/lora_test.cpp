@@ -44,8 +44,6 @@ TEST_CASE("what adapters do not go with is refused by name, with what to set") {
   refused("optim: {name: muon}", "set optim.name: adamw");
   refused("quant: {uaq_scale: 1.5}", "set quant.uaq_scale: 1");
   refused("quant: {rollout: {profile: auto}}", "set quant.rollout.profile: null");
-  refused("trainer: {device: cuda}\nrollout: {device: cpu}", "set trainer.device: cpu");
-  refused("rollout: {device: cuda}", "set rollout.device: cpu");
   refused("model: {init: {config: x.json}}", "a new model without one");
   CHECK(holds(fault("lora: {rank: 8, publish: merge}\nquant: {learner: {forward: low_bit}}"),
               "quant.learner.forward bf16 with lora.publish merge"));

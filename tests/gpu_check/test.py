@@ -67,7 +67,7 @@ def main():
         code, output, rows = check(folder, "--only", "bench-decode,resume")
         expect(code == 0 and [row["check"].split()[0] for row in rows] == ["libraries"] + ["decode"] * 8 + ["save,"] * 2, "--only", output)
         code, output, rows = check(folder, "--budget", "9")
-        expect(code == 1 and len(rows) == 12 and all("left out" in row["what"] for row in rows[1:]), "--budget", output)
+        expect(code == 1 and len(rows) == 13 and all("left out" in row["what"] for row in rows[1:]), "--budget", output)
         code, output, rows = check(folder, "--only", "operations", fails="case")
         expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[1]["cases"][0]["why"], "what a case says", output)
         expect("QRL_CUDA_OVERLAP" not in output, "what holds in neither way is not said to", output)
@@ -87,6 +87,8 @@ def main():
         for fails, part, row in (("case", "operations", "FAILS  operations against the CPU"),
                                  ("bits", "bitwise", "FAILS  bitwise on the device, int8 weights, int8 KV"),
                                  ("weights", "resume", "FAILS  save, resume (rollout.device)"),
+                                 ("weights", "adapters", "FAILS  adapters, save, resume"),
+                                 ("gap", "adapters", "FAILS  adapters, rollout.bitwise"),
                                  ("tokens", "bench-decode", "FAILS  decode int8, batch 64: graphs"),
                                  ("ticks", "bench-ticks", "FAILS  ticks int4, 8B")):
             code, output, _ = check(folder, "--only", part, fails=fails)
@@ -108,7 +110,7 @@ def check_first_contact(folder):
     for tool in ("nvidia-smi", "ncu", "compute-sanitizer"):
         shutil.copy(CHECK.parent / "stand_in", folder / "path" / tool)
     code, output, parts = first_contact(folder, folder / "whole")
-    expect(code == 0 and len(parts) == 17 and all(part["state"] == "done" for part in parts.values()), "all five steps", output)
+    expect(code == 0 and len(parts) == 18 and all(part["state"] == "done" for part in parts.values()), "all five steps", output)
     expect("-> kernels may begin before the one before has ended" in output, "a figure's decision stands below it", output)
     expect("1: 70%, estimated 50% MISS" in output and "off by more than a fifth" in output, "a miss of the estimate is marked", output)
     files = sorted(file.name for file in (folder / "whole").iterdir())

@@ -30,17 +30,6 @@ model::SnapshotFormats formats_of(quant::Format format, const model::LoraConfig&
   return formats;
 }
 
-/// Adapters none of which is zero.
-model::WeightSource random_adapters(std::uint64_t seed = 3) {
-  return model::WeightSource([seed](const model::WeightSpec& spec, float* to) {
-    std::uint64_t index = 0;
-    for (const char c : spec.name) index = index * 31 + static_cast<unsigned char>(c);
-    base::RandomStream random(seed, base::RandomPurpose::test, index);
-    for (std::int64_t i = 0; i < spec.shape.numel(); ++i)
-      to[i] = (spec.kind == model::WeightKind::norm ? 1.0F : 0.0F) + 0.3F * random.normal();
-  });
-}
-
 struct Case {
   LearnerForward forward;
   quant::Format format;
@@ -188,7 +177,7 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
   const model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options();
   options.lora = lora_of(3);
-  options.lora_initial = random_adapters();
+  options.lora_initial = test::random_adapters();
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);
   Learner learner(config, weights, options, *world);
@@ -242,7 +231,7 @@ TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base"
     CHECK(adapted.score(batch, {1.0F}).logprobs == plain.score(batch, {1.0F}).logprobs);
     CHECK(decoder::forced_logits(with, tokens) == decoder::forced_logits(without, tokens));
 
-    options.lora_initial = random_adapters();
+    options.lora_initial = test::random_adapters();
     Learner changed(config, weights, options, *world);
     changed.publish(with, 1);  // the base is written anew: another learner's
     CHECK(changed.score(batch, {1.0F}).logprobs != plain.score(batch, {1.0F}).logprobs);
@@ -327,7 +316,7 @@ TEST_CASE("the reference of a KL term is the base with the adapters that trainin
       CAPTURE(static_cast<int>(one.forward), quant::name(one.format), is_new);
       learner::LearnerOptions options = options_of(one);
       options.lora = lora_of(4);
-      if (!is_new) options.lora_initial = random_adapters();
+      if (!is_new) options.lora_initial = test::random_adapters();
       Learner learner(config, weights, options, *world);
       learner.keep_reference(options.lora_initial);
       model::Snapshot snapshot(config, formats_of(one.format, options.lora));
@@ -348,7 +337,7 @@ TEST_CASE("merged weights are what the sampler gets from a snapshot without adap
   const model::Weights weights = test::tiny_weights(config);
   learner::LearnerOptions options = options_of({LearnerForward::bf16, quant::Format::f32}, config::ComputeDType::f32);
   options.lora = lora_of(4);
-  options.lora_initial = random_adapters();
+  options.lora_initial = test::random_adapters();
   Learner learner(config, weights, options, *world);
   model::Snapshot merged(config, quant::Format::f32), beside(config, formats_of(quant::Format::f32, options.lora));
   learner.publish(beside, 0);

@@ -27,6 +27,7 @@ struct Case {
   KvFormat kv;
   float temperature;
   bool qk_norm, qkv_bias, o_bias;
+  std::int64_t rank = 0;  ///< of adapters
 };
 constexpr Case kCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, true, false, false},
@@ -34,6 +35,8 @@ constexpr Case kCases[] = {
     {Format::bf16, KvFormat::bf16, 1.0F, true, false, false},
     {Format::fp8_channel, KvFormat::bf16, 1.3F, false, false, false},
     {Format::int4_int8, KvFormat::int8, 1.0F, true, true, false},
+    {Format::int8, KvFormat::int8, 1.0F, true, true, false, 3},
+    {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 5},
 };
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
@@ -95,8 +98,14 @@ std::int64_t check_bitwise(const Case& one, base::Device device, std::uint32_t n
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
   const auto world = dist::make_solo();
-  Learner learner(config, test::tiny_weights(config), bitwise_options(one.kv, device), *world);
-  DeviceSampler sampler(config, one.weights, sampler_options(one.kv), Products::rounded, device);
+  LearnerOptions options = bitwise_options(one.kv, device);
+  options.lora.rank = one.rank;
+  if (one.rank > 0) options.lora_initial = test::random_adapters();
+  const model::Weights weights = test::tiny_weights(config);  // the base is read when it is published
+  Learner learner(config, weights, options, *world);
+  model::SnapshotFormats formats(one.weights);
+  formats.lora = options.lora;
+  DeviceSampler sampler(config, formats, sampler_options(one.kv), Products::rounded, device);
   std::int64_t compared = 0, differ = 0;
   for (std::uint32_t round = 0; round < num_rounds; ++round) {
     sampler.publish(learner, round);

@@ -175,4 +175,15 @@ inline learner::LearnerOptions options(config::ComputeDType compute = config::Co
   return made;
 }
 
+/// Adapters none of which is zero.
+inline model::WeightSource random_adapters(std::uint64_t seed = 3) {
+  return model::WeightSource([seed](const model::WeightSpec& spec, float* to) {
+    std::uint64_t index = 0;
+    for (const char c : spec.name) index = index * 31 + static_cast<unsigned char>(c);
+    base::RandomStream random(seed, base::RandomPurpose::test, index);
+    for (std::int64_t i = 0; i < spec.shape.numel(); ++i)
+      to[i] = (spec.kind == model::WeightKind::norm ? 1.0F : 0.0F) + 0.3F * random.normal();
+  });
+}
+
 }  // namespace qrl::test
