@@ -19,10 +19,8 @@ struct Measure {
 
 /// What stands beside an answer. Notes must agree where both sides have them and count for nothing otherwise.
 struct Notes {
-  std::string name;         ///< of a point, A of A(1, 2), or of the variable of x ∈ {1, 2}
-  std::string run;          ///< capitals in a row, HTH, which are a product besides
-  std::string_view letter;  ///< one whose name does not matter: k of 2kπ, C of x + C
-  bool is_integer = false;  ///< what that letter stands for
+  std::string name;  ///< of a point, A of A(1, 2), or of the variable of x ∈ {1, 2}
+  std::string run;   ///< capitals in a row, HTH, which are a product besides
   Measure unit;
   long double scale = 1;   ///< 1e6 of "million"
   std::string_view words;  ///< behind a number

@@ -1,4 +1,4 @@
-// Functions and logarithms of Evaluator.
+// Functions and matrices of Evaluator.
 #include <algorithm>
 #include <string>
 
@@ -9,220 +9,209 @@ namespace qrl::reward::math {
 namespace {
 
 constexpr std::int64_t kFunctionSteps = 20;  // beside a node
+constexpr std::size_t kMaxDeterminant = 4;
+
+using Trig = Algebra::Trig;
+
+Value over(Algebra& f, const Value& below) { return f.divide(f.integer(1), below); }
+
+/// A function of one argument that has a law; all others are what Algebra::opaque makes of them.
+struct Function {
+  Law law;
+  Value (*value)(Algebra&, const Value&);
+};
+constexpr Function kFunctions[] = {
+    {Law::sin, [](Algebra& f, const Value& a) { return f.trigonometric(Trig::sin, a); }},
+    {Law::cos, [](Algebra& f, const Value& a) { return f.trigonometric(Trig::cos, a); }},
+    {Law::tan, [](Algebra& f, const Value& a) { return f.trigonometric(Trig::tan, a); }},
+    {Law::cot,
+     [](Algebra& f, const Value& a) { return f.divide(f.trigonometric(Trig::cos, a), f.trigonometric(Trig::sin, a)); }},
+    {Law::sec, [](Algebra& f, const Value& a) { return over(f, f.trigonometric(Trig::cos, a)); }},
+    {Law::csc, [](Algebra& f, const Value& a) { return over(f, f.trigonometric(Trig::sin, a)); }},
+    {Law::arcsin, [](Algebra& f, const Value& a) { return f.inverse_trigonometric(Trig::sin, a); }},
+    {Law::arccos, [](Algebra& f, const Value& a) { return f.inverse_trigonometric(Trig::cos, a); }},
+    {Law::arctan, [](Algebra& f, const Value& a) { return f.inverse_trigonometric(Trig::tan, a); }},
+    {Law::sinh, [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::sin, a); }},
+    {Law::cosh, [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::cos, a); }},
+    {Law::tanh, [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::tan, a); }},
+    {Law::coth, [](Algebra& f, const Value& a) { return over(f, f.hyperbolic(Trig::tan, a)); }},
+    {Law::sech, [](Algebra& f, const Value& a) { return over(f, f.hyperbolic(Trig::cos, a)); }},
+    {Law::csch, [](Algebra& f, const Value& a) { return over(f, f.hyperbolic(Trig::sin, a)); }},
+    {Law::exp, [](Algebra& f, const Value& a) { return f.power(f.e(), a); }},
+    {Law::cis, [](Algebra& f, const Value& a) { return f.circle(a); }},
+    {Law::cbrt,
+     [](Algebra& f, const Value& a) {
+       return f.power(a, f.rational({1, 3}));
+     }},
+    {Law::abs, [](Algebra& f, const Value& a) { return f.absolute(a); }},
+    {Law::floor, [](Algebra& f, const Value& a) { return f.rounded(a, false); }},
+    {Law::ceil, [](Algebra& f, const Value& a) { return f.rounded(a, true); }},
+};
+
+bool among(Law law, std::initializer_list<Law> laws) noexcept { return std::ranges::find(laws, law) != laws.end(); }
+
+Law law_of(const Node& node) noexcept { return static_cast<Law>(node.code); }
 
 }  // namespace
-
-bool Evaluator::is_logarithm_to(const Node& base, const Node& node) const noexcept {
-  if (node.kind != Kind::call || node.count == 0 || (node.text != "ln" && node.text != "log")) return false;
-  const Node& argument = tree_.child_at(node, 0);
-  if (argument.kind == Kind::list || argument.kind == Kind::tuple || argument.kind == Kind::set) return false;
-  if (node.count == 1) return base.kind == Kind::constant && base.text == "e";
-  const Node& index = tree_.child_at(node, 1);
-  return node.count == 2 && tree_.link(node, 1).code == '_' && index.kind == base.kind && index.text == base.text &&
-         (base.kind == Kind::number || base.kind == Kind::symbol);
-}
-
-bool Evaluator::undoes_logarithm(const Node& base, NodeIdx exponent) const noexcept {
-  const Node& node = tree_.at(exponent);
-  if (is_logarithm_to(base, node)) return true;
-  bool found = false;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Link link = tree_.link(node, k);
-    if (node.kind == Kind::sum) {
-      if (link.code == 'P' || link.code == 'M') return false;
-      found = found || undoes_logarithm(base, link.node);
-    } else if (node.kind == Kind::product) {
-      if (k > 0 && link.code != '*' && link.code != '/') return false;
-      found = found || (link.code != '/' && is_logarithm_to(base, tree_.at(link.node)));
-    }
-  }
-  return found;
-}
-
-Value Evaluator::antilogarithm(NodeIdx base, NodeIdx exponent) {
-  if (!budget_.spend(kFunctionSteps)) return algebra_.undefined();
-  const Node& node = tree_.at(exponent);
-  const auto argument_of = [this](const Node& logarithm) {
-    const Value argument = value(tree_.child(logarithm, 0));
-    return argument.is_zero() ? algebra_.undefined() : argument;
-  };
-  if (is_logarithm_to(tree_.at(base), node)) return argument_of(node);
-  if (!undoes_logarithm(tree_.at(base), exponent)) return algebra_.power(value(base), value(exponent));
-  if (node.kind == Kind::sum) {
-    Value result = algebra_.integer(1);
-    for (std::int32_t k = 0; k < node.count; ++k) {
-      const Link link = tree_.link(node, k);
-      const Value factor = antilogarithm(base, link.node);
-      result = link.code == '-' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
-    }
-    return result;
-  }
-  Value argument, rest = algebra_.integer(1);
-  bool found = false;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Link link = tree_.link(node, k);
-    if (!found && link.code != '/' && is_logarithm_to(tree_.at(base), tree_.at(link.node))) {
-      argument = argument_of(tree_.at(link.node));
-      found = true;
-      continue;
-    }
-    const Value factor = value(link.node);
-    rest = link.code == '/' ? algebra_.divide(rest, factor) : algebra_.multiply(rest, factor);
-  }
-  return algebra_.power(argument, rest);
-}
 
 /// ln of products, quotients and powers as sums: for the positive values that variables stand for here.
 Value Evaluator::logarithm_of(NodeIdx idx) {
   const Node& node = tree_.at(idx);
   if (!budget_.spend()) return algebra_.undefined();
-  if (node.kind == Kind::product && has_symbols(tree_, idx)) {
-    Value result = logarithm_of(tree_.child(node, 0));
-    for (std::int32_t k = 1; k < node.count; ++k) {
-      const Link link = tree_.link(node, k);
-      if (link.code != '*' && link.code != '/') return algebra_.logarithm(value(idx));
+  if (is_product_of_factors(tree_, node) && has_symbols(tree_, idx)) {
+    Value result = algebra_.integer(0);
+    for (const Link link : tree_.of(node)) {
       const Value term = logarithm_of(link.node);
-      result = link.code == '*' ? algebra_.add(result, term) : algebra_.subtract(result, term);
+      result = link.code == '/' ? algebra_.subtract(result, term) : algebra_.add(result, term);
     }
     return result;
   }
-  if (node.kind == Kind::power) {
+  if (node.kind == Kind::power)
     return algebra_.multiply(value(tree_.child(node, 1)), logarithm_of(tree_.child(node, 0)));
-  }
-  if (node.kind == Kind::root) {
-    const Value degree = node.count > 1 ? value(tree_.child(node, 1)) : algebra_.integer(2);
-    return algebra_.divide(logarithm_of(tree_.child(node, 0)), degree);
-  }
+  if (node.kind == Kind::root) return algebra_.divide(logarithm_of(tree_.child(node, 0)), degree_of(node));
   return algebra_.logarithm(value(idx));
 }
 
 Value Evaluator::call(const Node& node) {
   std::vector<Value> arguments;
-  const Value* index = nullptr;
-  Value index_value, exponent_value;
-  NodeIdx index_idx = -1;
-  bool has_exponent = false;
-  const bool unnamed = node.text.empty();
-  std::int32_t num_arguments = 0;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Link link = tree_.link(node, k);
-    if (link.code == '_') {
-      index_value = value(link.node);
-      index = &index_value;
-      index_idx = link.node;
-    } else if (link.code == '^') {
-      exponent_value = value(link.node);
-      has_exponent = true;
-    } else {
-      ++num_arguments;
-      const Node& argument = tree_.at(link.node);
-      const bool brackets = argument.kind == Kind::tuple && (argument.open == '[') == (argument.close == ']');
-      if (brackets || argument.kind == Kind::list || argument.kind == Kind::set) {
-        for (std::int32_t j = 0; j < argument.count; ++j) arguments.push_back(value(tree_.child(argument, j)));
-      } else {
-        arguments.push_back(value(link.node));
-      }
+  NodeIdx index = -1, exponent = -1, only = -1;
+  for (const auto& [part, code] : tree_.of(node)) {
+    const Node& argument = tree_.at(part);
+    if (code == '_' || code == '^') {
+      (code == '_' ? index : exponent) = part;
+      continue;
     }
+    only = arguments.empty() ? part : -1;
+    const bool brackets = argument.kind == Kind::tuple && (argument.open == '[') == (argument.close == ']');
+    if (!brackets && argument.kind != Kind::list && argument.kind != Kind::set) {
+      arguments.push_back(value(part));
+      continue;
+    }
+    only = -1;
+    for (const Link link : tree_.of(argument)) arguments.push_back(value(link.node));
   }
-  if (unnamed) return algebra_.opaque("call", arguments);
   if (!budget_.spend(kFunctionSteps)) return algebra_.undefined();
-  const bool log = node.text == "ln" || node.text == "log" || node.text == "lg" || node.text == "Log";
+  const Law law = law_of(node);
   Value result;
-  if (log && num_arguments == 1 && arguments.size() == 1) {
-    result = logarithm_of(tree_.child(node, 0));
-    if (node.text == "lg") result = algebra_.divide(result, algebra_.logarithm(algebra_.integer(10)));
-    if (index != nullptr) result = algebra_.divide(result, logarithm_of(index_idx));
+  if (only >= 0 && (law == Law::ln || law == Law::lg)) {
+    result = logarithm_of(only);
+    if (law == Law::lg) result = algebra_.divide(result, algebra_.logarithm(algebra_.integer(10)));
+    if (index >= 0) result = algebra_.divide(result, logarithm_of(index));
   } else {
-    result = named_call(node, arguments, index);
+    if (index >= 0) arguments.push_back(value(index));
+    result = named_call(node, arguments, index >= 0);
   }
-  if (!has_exponent) return result;
-  const bool inverse = exponent_value.is_integer() && exponent_value.exact->q.numerator == -1;
-  const auto inverted = [&](Algebra::Trig which) { return algebra_.inverse_trigonometric(which, arguments[0]); };
-  if (inverse && node.text == "sin") return inverted(Algebra::Trig::sin);
-  if (inverse && node.text == "cos") return inverted(Algebra::Trig::cos);
-  if (inverse && node.text == "tan") return inverted(Algebra::Trig::tan);
-  const bool big = node.text == "sum" || node.text == "prod" || node.text.ends_with("int");
-  if (big) return algebra_.opaque("upper", {result, exponent_value});
-  return algebra_.power(result, exponent_value);
+  if (exponent < 0) return result;
+  const Value power = value(exponent);
+  if (law == Law::big) return algebra_.opaque(node.text, {result, power});
+  const bool inverse = power.is_integer() && power.exact->q.numerator == -1;
+  if (!inverse || !among(law, {Law::sin, Law::cos, Law::tan})) return algebra_.power(result, power);
+  const Trig which = law == Law::sin ? Trig::sin : law == Law::cos ? Trig::cos : Trig::tan;
+  return algebra_.inverse_trigonometric(which, arguments[0]);
 }
 
-namespace {
-
-using Trig = Algebra::Trig;
-
-/// A function of one argument that has a law; all others are what Algebra::opaque makes of them.
-struct Function {
-  std::string_view names;  ///< each between spaces
-  Value (*value)(Algebra&, const Value&);
-};
-constexpr Function kFunctions[] = {
-    {" sin ", [](Algebra& f, const Value& a) { return f.trigonometric(Trig::sin, a); }},
-    {" cos ", [](Algebra& f, const Value& a) { return f.trigonometric(Trig::cos, a); }},
-    {" tan ", [](Algebra& f, const Value& a) { return f.trigonometric(Trig::tan, a); }},
-    {" cot ",
-     [](Algebra& f, const Value& a) { return f.divide(f.trigonometric(Trig::cos, a), f.trigonometric(Trig::sin, a)); }},
-    {" sec ", [](Algebra& f, const Value& a) { return f.divide(f.integer(1), f.trigonometric(Trig::cos, a)); }},
-    {" csc ", [](Algebra& f, const Value& a) { return f.divide(f.integer(1), f.trigonometric(Trig::sin, a)); }},
-    {" arcsin asin ", [](Algebra& f, const Value& a) { return f.inverse_trigonometric(Trig::sin, a); }},
-    {" arccos acos ", [](Algebra& f, const Value& a) { return f.inverse_trigonometric(Trig::cos, a); }},
-    {" arctan atan ", [](Algebra& f, const Value& a) { return f.inverse_trigonometric(Trig::tan, a); }},
-    {" sinh ", [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::sin, a); }},
-    {" cosh ", [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::cos, a); }},
-    {" tanh ", [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::tan, a); }},
-    {" coth ", [](Algebra& f, const Value& a) { return f.divide(f.integer(1), f.hyperbolic(Trig::tan, a)); }},
-    {" sech ", [](Algebra& f, const Value& a) { return f.divide(f.integer(1), f.hyperbolic(Trig::cos, a)); }},
-    {" csch ", [](Algebra& f, const Value& a) { return f.divide(f.integer(1), f.hyperbolic(Trig::sin, a)); }},
-    {" exp ", [](Algebra& f, const Value& a) { return f.power(f.e(), a); }},
-    {" cis ",
-     [](Algebra& f, const Value& a) {
-       return f.add(f.trigonometric(Trig::cos, a), f.multiply(f.i(), f.trigonometric(Trig::sin, a)));
-     }},
-    {" cbrt ", [](Algebra& f, const Value& a) { return f.root(a, f.integer(3)); }},
-    {" abs ", [](Algebra& f, const Value& a) { return f.absolute(a); }},
-    {" floor ", [](Algebra& f, const Value& a) { return f.rounded(a, false); }},
-    {" ceil ", [](Algebra& f, const Value& a) { return f.rounded(a, true); }},
-};
-
-bool among(std::string_view names, std::string_view name) {
-  return names.find(" " + std::string(name) + " ") != std::string_view::npos;
-}
-
-}  // namespace
-
-Value Evaluator::named_call(const Node& node, const std::vector<Value>& arguments, const Value* index) {
-  const std::string_view name = node.text;
-  if (arguments.size() == 1 && index == nullptr) {
-    const auto* function = std::find_if(std::begin(kFunctions), std::end(kFunctions),
-                                        [name](const Function& f) { return among(f.names, name); });
+Value Evaluator::named_call(const Node& node, std::vector<Value>& arguments, bool indexed) {
+  const Law law = law_of(node);
+  if (arguments.size() == 1 && !indexed) {
+    const auto* function = std::ranges::find(kFunctions, law, &Function::law);
     if (function != std::end(kFunctions)) return function->value(algebra_, arguments[0]);
-    if (name == "det" && tree_.child_at(node, 0).kind == Kind::matrix) return determinant(node);
+    if (law == Law::det && tree_.child_at(node, 0).kind == Kind::matrix) return determinant(node);
   }
-  const bool greatest = among(" gcd gcf hcf ", name), least = among(" lcm lcd ", name),
-             extreme = among(" max min ", name);
-  if ((greatest || least || extreme) && arguments.size() > 1 && index == nullptr) {
-    std::vector<Value> sorted = arguments;  // in any order the same
-    std::sort(sorted.begin(), sorted.end(), [](const Value& a, const Value& b) { return a.f[0].re < b.f[0].re; });
-    if (extreme) return extreme_of(name, sorted);
-    Value result = sorted[0];
-    for (std::size_t k = 1; k < sorted.size(); ++k) {
-      const Value common = algebra_.common_divisor(result, sorted[k]);
-      result = greatest ? common : algebra_.divide(algebra_.absolute(algebra_.multiply(result, sorted[k])), common);
-    }
-    return result;
+  if (indexed || arguments.size() < 2 || !among(law, {Law::divisor, Law::multiple, Law::max, Law::min}))
+    return algebra_.opaque(std::string(node.text) + (indexed ? '_' : ' '), arguments);
+  // In any order the same.
+  std::ranges::sort(arguments, {}, [](const Value& a) { return a.f[0].re; });
+  if (law == Law::max || law == Law::min) {
+    const auto size = [](const Value& a) { return *a.real(); };
+    if (!std::ranges::all_of(arguments, [](const Value& a) { return a.real().has_value(); }))
+      return algebra_.opaque(node.text, arguments);
+    return law == Law::max ? std::ranges::max(arguments, {}, size) : std::ranges::min(arguments, {}, size);
   }
-  std::vector<Value> parts = arguments;
-  if (index != nullptr) parts.push_back(*index);
-  return algebra_.opaque(index != nullptr ? std::string(name) + "_" : std::string(name), parts);
+  Value result = arguments[0];
+  for (std::size_t k = 1; k < arguments.size(); ++k) {
+    const Value common = algebra_.common_divisor(result, arguments[k]);
+    result = law == Law::divisor ? common
+                                 : algebra_.divide(algebra_.absolute(algebra_.multiply(result, arguments[k])), common);
+  }
+  return result;
 }
 
-Value Evaluator::extreme_of(std::string_view name, const std::vector<Value>& arguments) {
-  const Value* best = &arguments[0];
-  bool known = true;
-  for (const Value& a : arguments) {
-    known = known && a.real();
-    if (known && (name == "max" ? *a.real() > *best->real() : *a.real() < *best->real())) best = &a;
+// ---- matrices
+
+Value Evaluator::determinant(const Node& node) {
+  const auto m = matrix(tree_.child(node, 0));
+  if (!m || m->rows != m->columns || m->rows == 0 || m->rows > kMaxDeterminant) return opaque(node);
+  const std::size_t n = m->rows;
+  std::vector<std::size_t> columns(n);
+  for (std::size_t k = 0; k < n; ++k) columns[k] = k;
+  Value result = algebra_.integer(0);
+  do {  // the sum over permutations: at most 24
+    if (!budget_.spend(static_cast<std::int64_t>(n))) return algebra_.undefined();
+    std::size_t inversions = 0;
+    Value term = algebra_.integer(1);
+    for (std::size_t r = 0; r < n; ++r) {
+      term = algebra_.multiply(term, m->entries[r * n + columns[r]]);
+      for (std::size_t s = 0; s < r; ++s) inversions += columns[s] > columns[r] ? 1 : 0;
+    }
+    result = algebra_.add(result, inversions % 2 != 0 ? algebra_.negate(term) : term);
+  } while (std::ranges::next_permutation(columns).found);
+  return result;
+}
+
+std::optional<MatrixValue> Evaluator::matrix(NodeIdx idx) {
+  const Node& node = tree_.at(idx);
+  if (!budget_.spend()) return std::nullopt;
+  if (node.kind == Kind::matrix || node.kind == Kind::tuple) {
+    const bool tuple = node.kind == Kind::tuple;
+    if (tuple && node.count == 2 && (node.open == '[' || node.close == ']')) return std::nullopt;  // an interval
+    MatrixValue m;
+    m.columns = tuple ? 1 : static_cast<std::size_t>(node.columns);
+    m.rows = m.columns == 0 ? 0 : static_cast<std::size_t>(node.count) / m.columns;
+    for (const Link link : tree_.of(node)) m.entries.push_back(value(link.node));
+    return m;
   }
-  return known ? *best : algebra_.opaque(name, arguments);
+  if (node.kind == Kind::product) return matrix_product(node);
+  if (node.kind != Kind::sum) return std::nullopt;
+  std::optional<MatrixValue> total;
+  for (const auto& [part, code] : tree_.of(node)) {
+    auto term = matrix(part);
+    if (!term || (total && (term->rows != total->rows || term->columns != total->columns))) return std::nullopt;
+    for (std::size_t j = 0; j < term->entries.size(); ++j) {
+      Value& entry = term->entries[j];
+      if (code == '-') entry = algebra_.negate(entry);
+      if (total) entry = algebra_.add(total->entries[j], entry);
+    }
+    total = std::move(term);
+  }
+  return total;
+}
+
+/// Scalars and matrices, in order.
+std::optional<MatrixValue> Evaluator::matrix_product(const Node& node) {
+  std::optional<MatrixValue> result;
+  Value scale = algebra_.integer(1);
+  if (!is_product_of_factors(tree_, node)) return std::nullopt;
+  for (const auto& [part, code] : tree_.of(node)) {
+    auto m = code == '/' ? std::nullopt : matrix(part);
+    if (!m) {
+      scale = code == '/' ? algebra_.divide(scale, value(part)) : algebra_.multiply(scale, value(part));
+    } else if (!result) {
+      result = std::move(m);
+    } else {
+      if (result->columns != m->rows) return std::nullopt;
+      if (!budget_.spend(static_cast<std::int64_t>(result->rows * m->columns * m->rows))) return std::nullopt;
+      MatrixValue next{result->rows, m->columns, std::vector<Value>(result->rows * m->columns, algebra_.integer(0))};
+      for (std::size_t k = 0; k < next.entries.size() * m->rows; ++k) {
+        const std::size_t j = k % m->rows, entry = k / m->rows, r = entry / m->columns, c = entry % m->columns;
+        next.entries[entry] = algebra_.add(
+            next.entries[entry], algebra_.multiply(result->entries[r * m->rows + j], m->entries[j * m->columns + c]));
+      }
+      result = std::move(next);
+    }
+  }
+  if (!result) return std::nullopt;
+  for (Value& entry : result->entries) entry = algebra_.multiply(scale, entry);
+  return result;
 }
 
 }  // namespace qrl::reward::math

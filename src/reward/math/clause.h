@@ -9,6 +9,8 @@
 
 namespace qrl::reward::math {
 
+inline constexpr std::string_view kBold = "**", kDigits = "0123456789";
+
 /// The last place of `needle` in a text; npos where there is none. Linear, whatever the text.
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
 /// Without white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
@@ -25,6 +27,7 @@ std::optional<std::string> last_number(std::string_view text, const Vocabulary& 
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary) noexcept;
 /// "18" of "The answer is 18!", where the mark ends a line of words that speak of no factorials; `at`: where the
 /// answer, which ends with the mark, begins in the text.
-std::optional<std::string> exclaimed(std::string_view text, std::size_t at, std::string_view answer);
+std::optional<std::string> exclaimed(std::string_view text, std::size_t at, std::string_view answer,
+                                     const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

@@ -74,7 +74,12 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
   if (g.form == Form::tuple || a.form == Form::tuple) {
     const Answer &tuple = g.form == Form::tuple ? g : a, &other = g.form == Form::tuple ? a : g;
     if (other.form != Form::list) return false;
-    if (tuple.at().open == '(' && tuple.at().close == ')' && !other.signs && !other.either && in_order(x, y))
+    const auto name_of = [](const Answer& part) {
+      return part.form == Form::relation ? form_of(*part.tree, part.parts[0].node) : std::string();
+    };
+    // x = 3, y = 4 is (3, 4); of y = 4, x = 3 nothing is known.
+    if (tuple.at().open == '(' && tuple.at().close == ')' && !other.signs && !other.either &&
+        std::ranges::is_sorted(other.parts, {}, name_of) && in_order(x, y))
       return true;
     if (other.parts.size() != 1) return false;  // a list of one is its member
   }

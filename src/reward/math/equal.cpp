@@ -43,12 +43,9 @@ bool is_clock(const Answer& x) noexcept {
 /// Words behind a number that say something: left out on one side they are no unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
-  for (std::size_t k = 0; k < words.size();) {
-    std::string word;
-    for (; k < words.size() && base::is_letter(words[k]); ++k) word += base::lower(words[k]);
-    if (word.empty()) ++k;
-    else if (vocabulary.is(WordClass::saying, word)) found.insert(std::move(word));
-  }
+  for_each_word(words, [&](const std::string& word) {
+    if (vocabulary.is(WordClass::saying, word)) found.insert(word);
+  });
   return found;
 }
 
@@ -206,14 +203,7 @@ bool Equality::same_marked(const Answer& g, const Answer& a) {
     if (marked.at().kind == Kind::percent && (!is_plain_number(inner) || !is_plain_number(bare))) return false;
     return is_marked(g) ? same_value(inner, a) : same_value(g, inner);
   }
-  // Letters whose names do not matter: 2kπ and 2nπ, x + C and x + c.
-  const std::string_view one = g.notes.letter, other = a.notes.letter;
-  if (one.empty() || other.empty() || one == other || g.notes.is_integer != a.notes.is_integer) return false;
-  if (has_symbol(*g.tree, g.node, other) || has_symbol(*a.tree, a.node, one)) return false;
-  const Value letter = algebra_.symbol(one);
-  Evaluator evaluator(*a.tree, algebra_, budget_, a.sign >= 0);
-  evaluator.assign(other, letter);
-  return equal(value(g), evaluator.value(a.node)) && !budget_.spent();
+  return false;
 }
 
 /// Equal under some choice of signs of ambiguous roots, in every lane.

@@ -60,7 +60,6 @@ class Equality {
   bool same_equations(const Answer& g, const Answer& a);
   bool same_sides(const Answer& g, const Answer& a, bool swapped);
   bool same_chains(const Answer& g, const Answer& a);
-  bool same_assigned(const Answer& g, const Answer& a);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
   /// Whether what a relation says of its left side is `other`: x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5.

@@ -14,18 +14,18 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
     const auto places = static_cast<std::int64_t>(open - text.find('.') - 1);
-    const Value nines =
-        algebra.subtract(algebra.decimal("1", static_cast<std::int64_t>(repeating.size())), algebra.integer(1));
-    const Value tail = algebra.divide(algebra.decimal(repeating, -places), nines);
-    return algebra.add(algebra.decimal(text.substr(0, open), 0), tail);
+    const Value nines = algebra.subtract(
+        algebra.rational(*base::power({10, 1}, static_cast<std::int64_t>(repeating.size()))), algebra.integer(1));
+    const Value tail = algebra.divide(algebra.digits(repeating, -places), nines);
+    return algebra.add(algebra.digits(text.substr(0, open), 0), tail);
   }
   const std::size_t e = text.find('e');
   std::int64_t exponent = 0;
   if (e != std::string_view::npos) {
-    if (text.size() - e > 6) return algebra.opaque("number", {}, nullptr);
+    if (text.size() - e > 6) return algebra.opaque(text, {});
     std::from_chars(text.data() + e + 1, text.data() + text.size(), exponent);
   }
-  return algebra.decimal(text.substr(0, e), exponent);
+  return algebra.digits(text.substr(0, e), exponent);
 }
 
 /// What a root, a power with another exponent than a whole number, or a function costs beside a node: factors, three
@@ -44,40 +44,24 @@ std::int64_t power_steps(const Value& exponent) noexcept {
 bool is_never_negative(const Tree& tree, NodeIdx idx) noexcept {
   const Node& node = tree.at(idx);
   if (node.kind == Kind::power) {
-    const Node &base = tree.child_at(node, 0), &exponent = tree.child_at(node, 1);
-    return is_digits(exponent) && (exponent.text.back() - '0') % 2 == 0 && base.kind == Kind::symbol &&
-           base.text.size() == 1 && base.text != "z" && base.text != "w";
+    const Node& base = tree.child_at(node, 0);
+    const auto exponent = integer_of(tree.child_at(node, 1));
+    return exponent && *exponent % 2 == 0 && base.kind == Kind::symbol && base.text.size() == 1 &&
+           base.text[0] != 'z' && base.text[0] != 'w';
   }
-  if (node.kind != Kind::sum && node.kind != Kind::product) return node.kind == Kind::number;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const char code = tree.link(node, k).code;
-    const bool kept = code == 0 || code == (node.kind == Kind::sum ? '+' : '*') || code == '/';
-    if (!kept || !is_never_negative(tree, tree.child(node, k))) return false;
-  }
-  return true;
+  if (node.kind != Kind::sum && !is_product_of_factors(tree, node)) return node.kind == Kind::number;
+  return std::ranges::all_of(tree.of(node), [&](Link link) {
+    return (node.kind == Kind::product || link.code == 0 || link.code == '+') && is_never_negative(tree, link.node);
+  });
 }
 
 /// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
 bool is_root_of_square(const Tree& tree, const Node& root) noexcept {
   const Node& power = tree.child_at(root, 0);
-  if (root.count != 1 || power.kind != Kind::power || tree.child_at(power, 1).text != "2") return false;
+  if (root.count != 1 || power.kind != Kind::power || integer_of(tree.child_at(power, 1)) != 2) return false;
   const Node& base = tree.child_at(power, 0);
-  bool minus = false;
-  for (std::int32_t k = 0; base.kind == Kind::sum && k < base.count; ++k)
-    minus = minus || tree.link(base, k).code == '-';
-  return minus && has_symbols(tree, tree.child(power, 0));
-}
-
-/// What is compared as written, part by part.
-std::string opaque_name(const Node& node) {
-  switch (node.kind) {
-    case Kind::tuple:
-      return std::string("tuple") + node.open + node.close;
-    case Kind::matrix:
-      return std::string(node.text);
-    default:
-      return "kind " + std::to_string(static_cast<int>(node.kind));
-  }
+  return base.kind == Kind::sum && has_symbols(tree, tree.child(power, 0)) &&
+         std::ranges::any_of(tree.of(base), [](Link link) { return link.code == '-'; });
 }
 
 }  // namespace
@@ -91,10 +75,11 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::symbol:
       return assigned_ != nullptr && node.text == variable_ ? *assigned_ : algebra_.symbol(node.text);
     case Kind::constant:
-      if (node.text == "pi") return algebra_.pi();
-      if (node.text == "e") return algebra_.e();
-      if (node.text == "i") return algebra_.i();
-      return node.text == "infinity" ? algebra_.infinity(1) : algebra_.opaque(node.text, {});
+      return node.code == 'p'   ? algebra_.pi()
+             : node.code == 'e' ? algebra_.e()
+             : node.code == 'i' ? algebra_.i()
+             : node.code == 'o' ? algebra_.infinity(1)
+                                : algebra_.opaque(node.text, {});
     case Kind::words:
       return algebra_.opaque(node.text, {});
     case Kind::sum:
@@ -102,15 +87,13 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::product:
       return product(node);
     case Kind::power: {
-      if (undoes_logarithm(tree_.at(tree_.child(node, 0)), tree_.child(node, 1)))
-        return antilogarithm(tree_.child(node, 0), tree_.child(node, 1));
       const Value base = child(node, 0), exponent = child(node, 1);
       return budget_.spend(power_steps(exponent)) ? algebra_.power(base, exponent) : algebra_.undefined();
     }
     case Kind::root:
       if (is_root_of_square(tree_, node)) return absolute(tree_.child(tree_.child_at(node, 0), 0));
       if (!budget_.spend(kRootSteps)) return algebra_.undefined();
-      return algebra_.root(child(node, 0), node.count > 1 ? child(node, 1) : algebra_.integer(2));
+      return algebra_.root(child(node, 0), degree_of(node));
     case Kind::call:
       return call(node);
     case Kind::factorial:
@@ -133,36 +116,34 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::ratio: {  // 3:4 is 3/4; 12:00 and (0:0:1) are not
       const Node& second = tree_.child_at(node, 1);
       const bool time = second.kind == Kind::number && second.text.size() == 2 && second.text[0] == '0';
-      if (node.count > 2 || time) return opaque("ratio", node);
-      return algebra_.divide(child(node, 0), child(node, 1));
+      return node.count > 2 || time ? opaque(node) : algebra_.divide(child(node, 0), child(node, 1));
     }
     case Kind::quantity:
       return child(node, 0);
     case Kind::determinant:
       return determinant(node);
     default:
-      return opaque(opaque_name(node), node);
+      return opaque(node);
   }
 }
 
-/// Its parts in order, with what stands before each.
-Value Evaluator::opaque(std::string_view name, const Node& node) {
-  std::string key(name);
+/// What is compared as written, part by part: its parts in order, with what stands before each.
+Value Evaluator::opaque(const Node& node) {
+  std::string key{static_cast<char>(node.kind), node.open, node.close};
+  if (node.kind == Kind::matrix) key += node.text;
   std::vector<Value> parts;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    key += ' ';
-    key += tree_.link(node, k).code;
-    parts.push_back(value(tree_.child(node, k)));
+  for (const auto& [part, code] : tree_.of(node)) {
+    (key += ' ') += code;
+    parts.push_back(value(part));
   }
   return algebra_.opaque(key, parts);
 }
 
 Value Evaluator::sum(const Node& node) {
   Value result = algebra_.integer(0);
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Link link = tree_.link(node, k);
-    const bool minus = link.code == '-' || (link.code == 'P' && !upper_) || (link.code == 'M' && upper_);
-    const Value term = value(link.node);
+  for (const auto& [part, code] : tree_.of(node)) {
+    const Value term = value(part);
+    const bool minus = code == '-' || code == (upper_ ? 'M' : 'P');
     result = algebra_.add(result, minus ? algebra_.negate(term) : term);
   }
   return result;
@@ -170,14 +151,13 @@ Value Evaluator::sum(const Node& node) {
 
 Value Evaluator::product(const Node& node) {
   Value result = value(tree_.child(node, 0));
-  for (std::int32_t k = 1; k < node.count; ++k) {
-    const Link link = tree_.link(node, k);
-    const Value factor = value(link.node);
-    if (link.code == '*') result = algebra_.multiply(result, factor);
-    else if (link.code == '/')
+  for (const auto& [part, code] : tree_.of(node).subspan(1)) {
+    const Value factor = value(part);
+    if (code == '*') result = algebra_.multiply(result, factor);
+    else if (code == '/')
       result = budget_.spend(kDivisionSteps) ? algebra_.divide(result, factor) : algebra_.undefined();
-    else if (link.code == 'm') result = algebra_.modulo(result, factor);
-    else result = algebra_.opaque(std::string_view(&link.code, 1), {result, factor});
+    else if (code == 'm') result = algebra_.modulo(result, factor);
+    else result = algebra_.opaque({&code, 1}, {result, factor});
   }
   return result;
 }
@@ -185,15 +165,11 @@ Value Evaluator::product(const Node& node) {
 Value Evaluator::absolute(NodeIdx idx) {
   const Node& node = tree_.at(idx);
   if (is_never_negative(tree_, idx)) return value(idx);  // ln|x² + 1|
-  if (node.kind != Kind::product || !has_symbols(tree_, idx)) return algebra_.absolute(value(idx));
-  for (std::int32_t k = 1; k < node.count; ++k) {
-    if (tree_.link(node, k).code != '*' && tree_.link(node, k).code != '/') return algebra_.absolute(value(idx));
-  }
+  if (!is_product_of_factors(tree_, node) || !has_symbols(tree_, idx)) return algebra_.absolute(value(idx));
   Value result = algebra_.integer(1);
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Link link = tree_.link(node, k);
-    const Value factor = absolute(link.node);
-    result = link.code == '/' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
+  for (const auto& [part, code] : tree_.of(node)) {
+    const Value factor = absolute(part);
+    result = code == '/' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
   }
   return result;
 }
@@ -202,18 +178,15 @@ Value Evaluator::factorial(NodeIdx idx) {
   const Node& node = tree_.at(idx);
   std::int64_t shift = 0;  // of n in (n + 2)!
   if (algebra_.prefers_products() && node.kind == Kind::sum && has_symbols(tree_, idx)) {
-    for (std::int32_t k = 0; k < node.count; ++k) {
-      const Link link = tree_.link(node, k);
-      const Node& term = tree_.at(link.node);
-      const bool digit =
-          term.kind == Kind::number && term.text.size() == 1 && term.text[0] >= '0' && term.text[0] <= '9';
-      if (digit) shift += link.code == '-' ? '0' - term.text[0] : term.text[0] - '0';
+    for (const auto& [part, code] : tree_.of(node)) {
+      const auto digit = integer_of(tree_.at(part));
+      if (digit && *digit < 10) shift += code == '-' ? -*digit : *digit;
     }
   }
   const Value whole = value(idx);
   if (whole.is_integer() && !budget_.spend(std::clamp<std::int64_t>(whole.exact->q.numerator, 0, kMaxFactorial) / 20))
     return algebra_.undefined();  // a factor is two products in two fields and one of numbers
-  Value result = algebra_.factorial(shift == 0 ? whole : algebra_.subtract(whole, algebra_.integer(shift)));
+  Value result = algebra_.factorial(algebra_.subtract(whole, algebra_.integer(shift)));
   for (std::int64_t j = 0; j < shift; ++j)
     result = algebra_.multiply(result, algebra_.subtract(whole, algebra_.integer(j)));
   for (std::int64_t j = 1; j <= -shift; ++j) result = algebra_.divide(result, algebra_.add(whole, algebra_.integer(j)));
@@ -221,21 +194,16 @@ Value Evaluator::factorial(NodeIdx idx) {
 }
 
 Value Evaluator::subscript(const Node& node) {
-  const Node& base = tree_.child_at(node, 0);
-  const Node& index = tree_.child_at(node, 1);
-  if (base.kind == Kind::number && index.kind == Kind::number && index.text.size() <= 2) {
-    int radix = 0;
-    std::from_chars(index.text.data(), index.text.data() + index.text.size(), radix);
-    const bool digits = std::all_of(base.text.begin(), base.text.end(),
-                                    [radix](char c) { return c >= '0' && c <= '9' && c - '0' < radix; });
-    if (digits && radix >= 2 && radix <= 36) return algebra_.in_base(base.text, radix);
-    return algebra_.undefined();
+  const Node &base = tree_.child_at(node, 0), &index = tree_.child_at(node, 1);
+  if (base.kind == Kind::number && index.kind == Kind::number) {
+    const auto radix = integer_of(index);
+    const bool digits = is_digits(base) && radix && *radix >= 2 && *radix <= 10 &&
+                        std::ranges::all_of(base.text, [&](char c) { return c - '0' < *radix; });
+    return digits ? algebra_.digits(base.text, 0, static_cast<unsigned>(*radix)) : algebra_.undefined();
   }
-  if (base.kind == Kind::symbol) {
-    const bool plain = index.kind == Kind::symbol || index.kind == Kind::number || index.kind == Kind::words;
-    if (plain) return algebra_.symbol(std::string(base.text) + "_" + std::string(index.text));
-  }
-  return algebra_.opaque("_", {value(tree_.child(node, 0)), value(tree_.child(node, 1))});
+  if (base.kind == Kind::symbol && index.count == 0)
+    return algebra_.symbol(std::string(base.text) + '_' + std::string(index.text));
+  return opaque(node);
 }
 
 }  // namespace qrl::reward::math

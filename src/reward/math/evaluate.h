@@ -47,15 +47,12 @@ class Evaluator {
   Value factorial(NodeIdx idx);
   Value absolute(NodeIdx idx);
   Value call(const Node& node);
-  Value named_call(const Node& node, const std::vector<Value>& arguments, const Value* index);
-  Value extreme_of(std::string_view name, const std::vector<Value>& arguments);
+  Value named_call(const Node& node, std::vector<Value>& arguments, bool indexed);
   Value logarithm_of(NodeIdx idx);
-  bool is_logarithm_to(const Node& base, const Node& node) const noexcept;
-  bool undoes_logarithm(const Node& base, NodeIdx exponent) const noexcept;
-  Value antilogarithm(NodeIdx base, NodeIdx exponent);
+  Value degree_of(const Node& root) { return root.count > 1 ? child(root, 1) : algebra_.integer(2); }
   Value subscript(const Node& node);
   Value determinant(const Node& node);
-  Value opaque(std::string_view name, const Node& node);
+  Value opaque(const Node& node);
   std::optional<MatrixValue> matrix_product(const Node& node);
 
   const Tree& tree_;

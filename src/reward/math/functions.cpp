@@ -11,6 +11,16 @@ namespace {
 
 constexpr std::int64_t kMaxFallingFactors = 8;
 
+/// (√first ± √second) / below, or √(first ± √second) / below: the cosine of π/denominator and its conjugate.
+struct Radical {
+  std::int64_t denominator;
+  bool nested;
+  std::int64_t first, second, below;
+};
+constexpr Radical kRadicals[] = {{1, false, 1, 0, 1}, {2, false, 0, 0, 1},   {3, false, 1, 0, 2},
+                                 {4, false, 2, 0, 2}, {5, false, 5, 1, 4},   {6, false, 3, 0, 2},
+                                 {8, true, 2, 2, 2},  {10, true, 10, 20, 4}, {12, false, 6, 2, 4}};
+
 const char* name_of(Algebra::Trig which) noexcept {
   return which == Algebra::Trig::sin ? "sin" : which == Algebra::Trig::cos ? "cos" : "tan";
 }
@@ -38,9 +48,7 @@ Value Algebra::factorial(const Value& n) const {
     }
     return value;
   }
-  std::array<Complex, kLanes> numeric;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = std::tgamma(n.z[lane].real() + 1);
-  return opaque("factorial", {n}, &numeric);
+  return opaque("factorial", {n}, by_lane([&](std::size_t lane) { return std::tgamma(n.z[lane].real() + 1); }));
 }
 
 Value Algebra::binomial(const Value& n, const Value& k) const {
@@ -73,8 +81,6 @@ Value Algebra::absolute(const Value& a) {
   if (a.undefined) return a;
   if (a.infinite != 0) return infinity(1);
   if (const auto real = a.real()) return *real < 0 ? negate(a) : a;
-  std::array<Complex, kLanes> numeric;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = std::abs(a.z[lane]);
   const bool constant = std::abs(a.z[0] - a.z[1]) + std::abs(a.z[0] - a.z[2]) < 1e-12L * std::abs(a.z[0]);
   if (constant && std::abs(a.z[0].imag()) > 1e-12L) {  // √(re² + im²)
     Value squared = multiply(a, a);
@@ -88,7 +94,8 @@ Value Algebra::absolute(const Value& a) {
     }
     return power(squared, rational({1, 2}));
   }
-  return opaque("abs", {multiply(a, a)}, &numeric);  // |a| = |−a|
+  // |a| = |−a|
+  return opaque("abs", {multiply(a, a)}, by_lane([&](std::size_t lane) { return std::abs(a.z[lane]); }));
 }
 
 /// cos(qπ): by radicals where the denominator of q is up to 6, or 8, 10 or 12.
@@ -98,27 +105,18 @@ Value Algebra::cosine_of_pi(Rational q) {
   if (n > d) n = 2 * d - n;                                      // cos(2π − x) = cos x
   const bool negative = 2 * n > d;
   if (negative) n = d - n;  // cos(π − x) = −cos x; now 0 ≤ n/d ≤ 1/2
-  const auto squared_root = [this](const Value& v) { return power(v, rational({1, 2})); };
-  const auto sqrt_of = [&](std::int64_t v) { return squared_root(integer(v)); };
+  const std::int64_t divisor = std::gcd(n, d), a = n / divisor, b = d / divisor;
+  const auto root = [this](const Value& v) { return power(v, rational({1, 2})); };
+  const auto* radical = std::ranges::find(kRadicals, b, &Radical::denominator);
   Value value;
-  const std::int64_t divisor = std::gcd(n, d);
-  const std::int64_t a = n / divisor;
-  const std::int64_t b = d / divisor;
-  if (a == 0) value = integer(1);
-  else if (b == 2) value = integer(0);
-  else if (b == 3) value = rational({1, 2});
-  else if (b == 4) value = divide(sqrt_of(2), integer(2));
-  else if (b == 6) value = divide(sqrt_of(3), integer(2));
-  else if (b == 5) value = divide(add(sqrt_of(5), integer(a == 1 ? 1 : -1)), integer(4));
-  else if (b == 12) value = divide(add(sqrt_of(6), a == 1 ? sqrt_of(2) : negate(sqrt_of(2))), integer(4));
-  else if (b == 8) value = divide(squared_root(add(integer(2), a == 1 ? sqrt_of(2) : negate(sqrt_of(2)))), integer(2));
-  else if (b == 10) {
-    const Value twice = multiply(integer(2), sqrt_of(5));
-    value = divide(squared_root(add(integer(10), a == 1 ? twice : negate(twice))), integer(4));
-  } else {
+  if (radical == std::end(kRadicals)) {
     const long double z = std::cos(static_cast<long double>(a) / static_cast<long double>(b) * kPi);
-    const std::array<Complex, kLanes> numeric{z, z, z};
-    value = opaque("cos", {rational({a, b})}, &numeric);
+    value = opaque("cos", {rational({a, b})}, by_lane([z](std::size_t) { return z; }));
+  } else {
+    const Value second = root(integer(radical->second)), signed_second = a == 1 ? second : negate(second);
+    const Value above = radical->nested ? root(add(integer(radical->first), signed_second))
+                                        : add(root(integer(radical->first)), signed_second);
+    value = divide(above, integer(radical->below));
   }
   return negative ? negate(value) : value;
 }
@@ -179,8 +177,7 @@ Value Algebra::inverse_trigonometric(Trig which, const Value& a) {
     }
     return which == Trig::sin ? std::asin(z) : which == Trig::cos ? std::acos(z) : std::atan(z);
   };
-  std::array<Complex, kLanes> numeric;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = inverse(a.z[lane]);
+  const Numbers numeric = by_lane([&](std::size_t lane) { return inverse(a.z[lane]); });
   if (a.real() && numeric[0].imag() == 0) {
     const long double turns = numeric[0].real() / kPi * 120;  // 120: a multiple of all denominators of cosine_of_pi
     const long double nearest = std::nearbyint(turns);
@@ -190,7 +187,7 @@ Value Algebra::inverse_trigonometric(Trig which, const Value& a) {
       if (equal(trigonometric(which, angle), a)) return angle;
     }
   }
-  return opaque(std::string("arc") + name_of(which), {a}, &numeric);
+  return opaque(std::string("arc") + name_of(which), {a}, numeric);
 }
 
 Value Algebra::rounded(const Value& a, bool up) const {
@@ -203,11 +200,8 @@ Value Algebra::rounded(const Value& a, bool up) const {
   if (const auto real = a.real(); real && std::abs(*real) < 1e15L && std::abs(*real - std::nearbyint(*real)) > 1e-9L) {
     return integer(static_cast<std::int64_t>(up ? std::ceil(*real) : std::floor(*real)));
   }
-  std::array<Complex, kLanes> numeric;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    numeric[lane] = up ? std::ceil(a.z[lane].real()) : std::floor(a.z[lane].real());
-  }
-  return opaque(up ? "ceil" : "floor", {a}, &numeric);
+  const auto whole = [&](std::size_t lane) { return up ? std::ceil(a.z[lane].real()) : std::floor(a.z[lane].real()); };
+  return opaque(up ? "ceil" : "floor", {a}, by_lane(whole));
 }
 
 Value Algebra::modulo(const Value& a, const Value& b) const {

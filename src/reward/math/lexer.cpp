@@ -183,7 +183,7 @@ class Lexer {
   }
 
   void push_letter(std::string_view letter) {
-    if (letter == "e" || letter == "i") return push(T::constant, 0, letter);
+    if (letter == "e" || letter == "i") return push(T::constant, letter[0], letter);
     push(T::symbol, in_text() ? 't' : at_ <= upright_end_ ? 'r' : '\0', letter);
   }
 

@@ -13,13 +13,9 @@ using base::is_letter;
 
 constexpr std::size_t kMaxParts = 1000;
 
-bool is_capital(const Node& node) noexcept {
-  return node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] >= 'A' && node.text[0] <= 'Z';
-}
+constexpr std::string_view kCounts = "CAP";  // letters of combinations and arrangements
 
-bool is_mathbb(const Node& node) noexcept { return node.kind == Kind::symbol && node.text.starts_with("\\mathbb"); }
-
-/// Digits, alone: n of C_{n}.
+/// Both of digits.
 bool not_above(const Node& k, const Node& n) noexcept {
   if (!is_digits(k) || !is_digits(n)) return false;
   return k.text.size() != n.text.size() ? k.text.size() < n.text.size() : k.text <= n.text;
@@ -28,31 +24,33 @@ bool not_above(const Node& k, const Node& n) noexcept {
 /// The number of subsets (C) or arrangements (A, P) of k out of n.
 NodeIdx count_of(Lowering& to, std::string_view letter, NodeIdx n, NodeIdx k) {
   const NodeIdx subsets = to.tree.make(Kind::binomial, {{n, 0}, {k, 0}});
-  if (letter == "C") return subsets;
+  if (letter == kCounts.substr(0, 1)) return subsets;
   return to.tree.make(Kind::product, {{subsets, 0}, {to.tree.make(Kind::factorial, {{k, 0}}), '*'}});
 }
 
+/// C_{10}^3 and C^3_{10}; {}_{10}C_3 is a product.
 NodeIdx combination(Lowering& to, NodeIdx idx, Notes&) {
   const Tree& t = to.tree;
-  const auto counts = [](const Node& node) { return node.text == "C" || node.text == "A" || node.text == "P"; };
-  const Node &base = t.child_at(t.at(idx), 0), &exponent = t.child_at(t.at(idx), 1);
-  if (base.kind == Kind::subscript && counts(t.child_at(base, 0)) && not_above(exponent, t.child_at(base, 1)))
-    return count_of(to, t.child_at(base, 0).text, t.child(base, 1), t.child(t.at(idx), 1));
-  if (exponent.kind == Kind::subscript && counts(base) && not_above(t.child_at(exponent, 0), t.child_at(exponent, 1)))
-    return count_of(to, base.text, t.child(exponent, 1), t.child(exponent, 0));
-  return -1;
-}
-
-NodeIdx combination_in_front(Lowering& to, NodeIdx idx, Notes&) {
-  const Tree& t = to.tree;
   const Node& node = t.at(idx);
-  if (node.count != 2) return -1;
-  const Node &script = t.child_at(node, 0), &letter = t.child_at(node, 1);
-  if ((script.kind != Kind::subscript && script.kind != Kind::power) || letter.kind != Kind::subscript) return -1;
-  const Node& hollow = t.child_at(script, 0);
-  const std::string_view name = t.child_at(letter, 0).text;
-  const bool counts = hollow.kind == Kind::words && hollow.text.empty() && (name == "C" || name == "P");
-  return counts && is_digits(t.child_at(script, 1)) ? count_of(to, name, t.child(script, 1), t.child(letter, 1)) : -1;
+  const Node &one = t.child_at(node, 0), &other = t.child_at(node, 1);
+  if (node.count != 2 || other.kind == Kind::words) return -1;
+  const auto counts = [&t](const Node& n) { return kCounts.find(t.child_at(n, 0).text) != std::string_view::npos; };
+  const auto is_named = [&](const Node& n) {
+    return n.kind == Kind::subscript && is_capital(t.child_at(n, 0)) && counts(n);
+  };
+  if (node.kind == Kind::product) {
+    const bool hollow =
+        (one.kind == Kind::subscript || one.kind == Kind::power) && t.child_at(one, 0).kind == Kind::words;
+    return hollow && is_named(other) && is_digits(t.child_at(one, 1))
+               ? count_of(to, t.child_at(other, 0).text, t.child(one, 1), t.child(other, 1))
+               : -1;
+  }
+  if (is_named(one) && not_above(other, t.child_at(one, 1)))
+    return count_of(to, t.child_at(one, 0).text, t.child(one, 1), t.child(node, 1));
+  if (other.kind == Kind::subscript && is_capital(one) && counts(node) &&
+      not_above(t.child_at(other, 0), t.child_at(other, 1)))
+    return count_of(to, one.text, t.child(other, 1), t.child(other, 0));
+  return -1;
 }
 
 NodeIdx named_point(Lowering& to, NodeIdx idx, Notes& notes) {
@@ -63,37 +61,10 @@ NodeIdx named_point(Lowering& to, NodeIdx idx, Notes& notes) {
   return to.tree.child(node, 1);
 }
 
-NodeIdx transposed(Lowering& to, NodeIdx idx, Notes&) {
-  const Node& node = to.tree.at(idx);
-  const std::string_view exponent = to.tree.child_at(node, 1).text;
-  return to.tree.child_at(node, 0).kind == Kind::tuple && (exponent == "T" || exponent == "top")
-             ? to.tree.child(node, 0)
-             : -1;
-}
-
-constexpr std::string_view kIntegers = "klmn";  // letters that stand for integers
-
-/// "2kπ, k ∈ ℤ" and "x², x ∈ ℝ".
-NodeIdx with_domain(Lowering& to, NodeIdx idx, Notes& notes) {
-  const Tree& t = to.tree;
-  const Node& node = t.at(idx);
-  if (node.count != 2 || t.child_at(node, 1).kind != Kind::relation) return -1;
-  const Node& membership = t.child_at(node, 1);
-  const Node &variable = t.child_at(membership, 0), &domain = t.child_at(membership, 1);
-  if (membership.count != 2 || t.link(membership, 1).code != 'e' || variable.kind != Kind::symbol || !is_mathbb(domain))
-    return -1;
-  const bool integers =
-      domain.text.find('Z') != std::string_view::npos && kIntegers.find(variable.text) != std::string_view::npos;
-  const bool reals = domain.text.find('R') != std::string_view::npos && node.kind == Kind::list;
-  if (!has_symbol(t, t.child(node, 0), variable.text) || !(integers || reals)) return -1;
-  if (integers) notes.letter = variable.text, notes.is_integer = true;
-  return t.child(node, 0);
-}
-
 NodeIdx named_reals(Lowering& to, NodeIdx idx, Notes&) {
   const std::string key = text_key(to.tree.at(idx).text, to.vocabulary);
   if (to.vocabulary.is(WordClass::reals, key)) return to.tree.make(Kind::symbol, {}, "\\mathbb{R}");
-  return to.vocabulary.is(WordClass::nothing, key) ? to.tree.make(Kind::constant, {}, "empty") : -1;
+  return to.vocabulary.is(WordClass::nothing, key) ? to.tree.constant('0', "empty") : -1;
 }
 
 /// "m/s^2" of 6 m/s^2: the letters behind a number that may be units, apart from it.
@@ -124,63 +95,26 @@ std::string_view unit_letters(const Lowering& to, const Node& node) noexcept {
 NodeIdx with_unit(Lowering& to, NodeIdx idx, Notes& notes) {
   const Node node = to.tree.at(idx);
   notes.words = to.tree.child_at(node, 1).text;
-  for (std::size_t k = 0; k < notes.words.size();) {
-    std::string word;
-    if (notes.words[k] == '\\')
-      for (++k; k < notes.words.size() && is_letter(notes.words[k]);) ++k;
-    for (; k < notes.words.size() && is_letter(notes.words[k]); ++k) word += base::lower(notes.words[k]);
-    notes.scale *= to.vocabulary.magnitude(word);
-    k += word.empty() ? 1 : 0;
-  }
+  for_each_word(notes.words, [&](std::string_view word) { notes.scale *= to.vocabulary.magnitude(word); });
   notes.unit = measure(notes.words, to.vocabulary);
   return to.tree.child(node, 0);
 }
+
+constexpr std::string_view kAngle = "angle";
 
 /// Capitals next to each other: a word or points, and a product besides.
 NodeIdx run_of_capitals(Lowering& to, NodeIdx idx, Notes& notes) {
   const Node& node = to.tree.at(idx);
   std::string_view run;
-  bool angle = false;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Node& part = to.tree.child_at(node, k);
-    if (k == 0 && (part.text == "angle" || part.text == "measuredangle")) {
-      angle = true;
-      continue;
-    }
+  const bool angle = to.tree.child_at(node, 0).text.ends_with(kAngle);
+  for (const auto& [child, code] : to.tree.of(node).subspan(angle ? 1 : 0)) {
+    const Node& part = to.tree.at(child);
     const bool next = run.empty() || part.text.data() == run.data() + run.size();
-    if (!is_capital(part) || !next || (k > 0 && to.tree.link(node, k).code != '*')) return -1;
+    if (!is_capital(part) || !next || (code != 0 && code != '*')) return -1;
     run = {run.empty() ? part.text.data() : run.data(), run.size() + 1};
   }
   notes.run = run;
   if (angle && run.size() == 3) notes.run = std::min(notes.run, std::string(run.rbegin(), run.rend()));
-  return -1;
-}
-
-/// k of 2kπ, and C of a constant of integration.
-NodeIdx free_letter(Lowering& to, NodeIdx idx, Notes& notes) {
-  const Tree& t = to.tree;
-  std::string_view letter;
-  std::size_t num_letters = 0, num_constants = 0;
-  bool pi = false, added = false;
-  const auto is_constant = [](const Node& n) { return n.kind == Kind::symbol && (n.text == "C" || n.text == "c"); };
-  any_node(t, idx, [&](const Node& n) {
-    const bool integer =
-        n.kind == Kind::symbol && n.text.size() == 1 && kIntegers.find(n.text) != std::string_view::npos;
-    if (integer && letter != n.text) letter = n.text, ++num_letters;
-    num_constants += is_constant(n) ? 1 : 0;
-    pi = pi ||
-         (n.kind == Kind::product &&
-          any_node(t, t.idx_of(n), [](const Node& p) { return p.kind == Kind::constant && p.text == "pi"; }) &&
-          any_node(t, t.idx_of(n), [](const Node& s) {
-            return s.kind == Kind::symbol && s.text.size() == 1 && kIntegers.find(s.text) != std::string_view::npos;
-          }));
-    return n.kind == Kind::power && has_symbols(t, t.child(n, 1)) && !has_symbols(t, t.child(n, 0));  // (−1)^k
-  });
-  const Node& node = t.at(idx);
-  for (std::int32_t k = 0; node.kind == Kind::sum && k < node.count; ++k)
-    added = added || (is_constant(t.child_at(node, k)) && t.link(node, k).code != '-');
-  if (added && num_constants == 1) notes.letter = has_symbol(t, idx, "C") ? "C" : "c";
-  else if (pi && num_letters == 1 && notes.letter.empty()) notes.letter = letter, notes.is_integer = true;
   return -1;
 }
 
@@ -195,88 +129,32 @@ NodeIdx membership(Lowering& to, NodeIdx idx, Notes& notes) {
   return t.child(node, 1);
 }
 
-/// x = 2, y = 3 or x = 3, y = 2: a list for each of the alternatives that "or" joins.
-NodeIdx alternatives(Lowering& to, NodeIdx idx, Notes&) {
-  const std::vector<Link> items = to.tree.links_of(idx);
-  std::vector<Link> lists, current;
-  std::string letters, of_first;
-  for (std::size_t k = 0; k <= items.size(); ++k) {
-    if (k == items.size() || (items[k].code == '|' && k > 0)) {
-      if (current.size() < 2 || (k == items.size() && lists.empty())) return -1;
-      std::sort(letters.begin(), letters.end());
-      const bool twice = std::adjacent_find(letters.begin(), letters.end()) != letters.end();
-      if (twice || (!lists.empty() && letters != of_first)) return -1;
-      of_first = std::move(letters);
-      letters.clear();
-      lists.push_back({to.tree.make(Kind::list, current), 0});
-      current.clear();
-    }
-    if (k == items.size()) break;
-    const Node& item = to.tree.at(items[k].node);
-    const Node& name = item.count == 2 ? to.tree.child_at(item, 0) : item;
-    if (item.kind != Kind::relation || item.count != 2 || to.tree.link(item, 1).code != '=' ||
-        name.kind != Kind::symbol || name.text.size() != 1)
-      return -1;
-    letters += name.text;
-    current.push_back({items[k].node, 0});
-  }
-  return to.tree.make(Kind::list, lists);
-}
-
-/// y = 3, x = 4 in the order of the letters.
-NodeIdx named_coordinates(Lowering& to, NodeIdx idx, Notes&) {
-  std::vector<Link> items = to.tree.links_of(idx);
-  if (to.tree.at(idx).kind == Kind::matrix && (to.tree.at(idx).text != "cases" || to.tree.at(idx).columns != 1))
-    return -1;
-  const auto letter = [&to](Link item) -> std::string_view {
-    const Node& node = to.tree.at(item.node);
-    const bool equation = node.kind == Kind::relation && node.count == 2 && to.tree.link(node, 1).code == '=';
-    return equation && to.tree.child_at(node, 0).kind == Kind::symbol ? to.tree.child_at(node, 0).text
-                                                                      : std::string_view();
-  };
-  const auto before = [&](Link a, Link b) { return letter(a) < letter(b); };
-  if (std::any_of(items.begin(), items.end(), [&](Link i) { return letter(i).size() != 1 || i.code == '|'; }) ||
-      std::is_sorted(items.begin(), items.end(), before))
-    return -1;
-  std::stable_sort(items.begin(), items.end(), before);
-  return to.tree.make(Kind::list, items);
-}
-
 constexpr Rule kRules[] = {
     {"combination", Kind::power, combination, "C_{10}^3"},
-    {"combination, scripts in front", Kind::product, combination_in_front, "{}_{10}C_3"},
+    {"combination, scripts in front", Kind::product, combination, "{}_{10}C_3"},
     {"named point", Kind::product, named_point, "A(1,2)"},
-    {"transposed tuple", Kind::power, transposed, "(2,3)^T"},
-    {"domain of a variable", Kind::list, with_domain, "2k\\pi, k \\in \\mathbb{Z}"},
-    {"family of integers", Kind::set_builder, with_domain, "\\{k\\pi \\mid k \\in \\mathbb{Z}\\}"},
     {"words for the reals", Kind::words, named_reals, "\\text{all real numbers}"},
     {"unit", Kind::quantity, with_unit, "5\\text{ cm}"},
     {"capitals in a row", Kind::product, run_of_capitals, "HTH"},
     {"membership", Kind::relation, membership, "x \\in \\{1,2\\}"},
-    {"alternatives", Kind::list, alternatives, "x=2, y=3 \\text{ or } x=3, y=2"},
-    {"named coordinates", Kind::list, named_coordinates, "y=3, x=4"},
-    {"named coordinates in rows", Kind::matrix, named_coordinates, "\\begin{cases}y=3\\\\x=4\\end{cases}"},
-    {"free letter", Kind::sum, free_letter, "x^3+C"},
-    {"free letter of a multiple", Kind::product, free_letter, "2k\\pi"},
 };
 
 bool is_set_like(const Tree& tree, const Node& node) noexcept {
-  if (node.kind == Kind::subscript) return is_mathbb(tree.child_at(node, 0));
+  if (node.kind == Kind::subscript) return is_number_set(tree.child_at(node, 0));
   if (node.kind == Kind::sum && node.count == 2)
-    return is_mathbb(tree.child_at(node, 0)) && tree.child_at(node, 1).kind == Kind::set &&
+    return is_number_set(tree.child_at(node, 0)) && tree.child_at(node, 1).kind == Kind::set &&
            tree.link(node, 1).code == '-';
-  return node.kind == Kind::set_operation || node.kind == Kind::set_builder || is_mathbb(node) ||
-         (node.kind == Kind::constant && node.text == "empty");
+  return node.kind == Kind::set_operation || node.kind == Kind::set_builder || is_number_set(node) ||
+         (node.kind == Kind::constant && node.code == '0');
 }
 
 /// Sums, products and powers of matrices or tuples.
 bool is_matrix(const Tree& tree, const Node& node) noexcept {
   if (node.kind != Kind::product && node.kind != Kind::sum && node.kind != Kind::power)
     return node.kind == Kind::matrix;
-  bool any = false;
-  for (std::int32_t k = 0; k < node.count; ++k)
-    any = any || tree.child_at(node, k).kind == Kind::matrix || tree.child_at(node, k).kind == Kind::tuple;
-  return any;
+  return std::ranges::any_of(tree.of(node), [&tree](Link link) {
+    return tree.at(link.node).kind == Kind::matrix || tree.at(link.node).kind == Kind::tuple;
+  });
 }
 
 Form form_of_node(const Tree& tree, const Node& node) noexcept {
@@ -382,8 +260,7 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
       ++k;
       continue;
     }
-    std::string word;
-    for (; k < words.size() && is_letter(words[k]); ++k) word += base::lower(words[k]);
+    const std::string word = lower_word(words, k);
     if (word == "per") below = true;
     if (word == "square" || word == "sq") power = 2;
     if (word == "cubic") power = 3;

@@ -213,7 +213,7 @@ bool Parser::begins_unit(NodeIdx left) const noexcept {
   if (token.text == "Omega") return number && token.space && now(1).type == T::end;
   if (token.text == "mu") return number && (now(1).type == T::word || now(1).code == 't' || now(1).code == 'r');
   if (token.code == 't') return number || before.type == T::close;
-  const bool value = number || before.type == T::close || (before.type == T::constant && before.text == "pi");
+  const bool value = number || before.type == T::close || is(before, T::constant, 'p');
   const bool unit = words_.unit(token.text).dimension != 0;
   return token.code == 'r' && unit && value && (token.space || (number && words_.unit(token.text).dimension != '?'));
 }
@@ -391,8 +391,7 @@ bool Parser::equation_follows() const noexcept {
 bool Parser::begins_value(std::size_t ahead) const noexcept {
   while (is(now(ahead), T::op, '-') || now(ahead).type == T::open) ++ahead;
   const Token& token = now(ahead);
-  return token.type == T::number || token.type == T::fraction || token.type == T::root ||
-         (token.type == T::constant && token.text == "pi");
+  return token.type == T::number || token.type == T::fraction || token.type == T::root || is(token, T::constant, 'p');
 }
 
 /// Whether an operand follows without an operation sign.

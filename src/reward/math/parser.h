@@ -69,7 +69,7 @@ class Parser {
   bool calls(NodeIdx function) const noexcept;
   NodeIdx call_of(NodeIdx function);
   NodeIdx root();
-  NodeIdx function(std::string_view name);
+  NodeIdx function(const Token& token);
   NodeIdx plain_argument();
   NodeIdx absolute();
   NodeIdx bracketed(char open);

@@ -9,6 +9,8 @@ namespace qrl::reward::math {
 
 namespace {
 
+constexpr std::size_t kMaxLogarithms = 20;  // that are remembered
+
 struct PrimeFactor {
   std::uint64_t prime;  ///< or what is left above the bound of the search
   std::int64_t exponent;
@@ -159,6 +161,11 @@ Value Algebra::rational_power(Rational base, const Value& exponent) {
 
 Value Algebra::power(const Value& base, const Value& exponent) {
   if (base.undefined || exponent.undefined) return undefined();
+  if (!logarithms_.empty() && !exponent.exact && !base.is_zero()) {  // e^(ln x), 5^(log₅ 3)
+    const Value undone = multiply(exponent, logarithm(base));
+    const auto found = std::ranges::find(logarithms_, undone.f, [](const auto& pair) { return pair.first; });
+    if (found != logarithms_.end()) return found->second;
+  }
   if (base.infinite != 0 || exponent.infinite != 0) {
     const bool grows = base.infinite > 0 && exponent.is_rational() && exponent.exact->q.numerator > 0;
     return grows ? infinity(1) : opaque("^", {base, exponent});
@@ -200,21 +207,21 @@ Value Algebra::power(const Value& base, const Value& exponent) {
   return value;
 }
 
-Value Algebra::root(const Value& radicand, const Value& degree) { return power(radicand, divide(integer(1), degree)); }
-
-Value Algebra::logarithm(const Value& a) const {
+Value Algebra::logarithm(const Value& a) {
   if (a.undefined || a.is_zero()) return undefined();
   if (a.infinite > 0) return infinity(1);
   const auto atom = [this](const Value& argument) {
-    std::array<Complex, kLanes> numeric;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = std::log(argument.z[lane]);
-    return opaque("ln", {argument}, &numeric);
+    return opaque("ln", {argument}, by_lane([&](std::size_t lane) { return std::log(argument.z[lane]); }));
   };
-  if (!a.is_rational() || a.exact->q.numerator < 0) return a.f == e().f ? integer(1) : atom(a);
-  Value value = integer(0);  // the sum over its prime factors
-  for (const PrimeFactor& factor : factorize(a.exact->q)) {
-    value = add(value, multiply(integer(factor.exponent), atom(integer(static_cast<std::int64_t>(factor.prime)))));
+  Value value = integer(0);
+  if (a.f == e().f) return integer(1);
+  if (!a.is_rational() || a.exact->q.numerator < 0) {
+    value = atom(a);
+  } else {  // the sum over its prime factors
+    for (const PrimeFactor& factor : factorize(a.exact->q))
+      value = add(value, multiply(integer(factor.exponent), atom(integer(static_cast<std::int64_t>(factor.prime)))));
   }
+  if (logarithms_.size() < kMaxLogarithms) logarithms_.emplace_back(value.f, a);
   return value;
 }
 

@@ -41,7 +41,7 @@ NodeIdx Parser::leaf(Kind kind) {
   const Token token = now();
   ++at_;
   const NodeIdx idx = make(kind, {}, token.text);
-  if (ok_) made(idx).flag = token.code == 'w';
+  if (ok_) made(idx).flag = token.code == 'w', made(idx).code = kind == Kind::constant ? token.code : '\0';
   return idx;
 }
 
@@ -62,7 +62,7 @@ NodeIdx Parser::prefix() {
       return words();
     case T::function:
       ++at_;
-      return function(token.text);
+      return function(token);
     case T::fraction: {
       ++at_;
       const NodeIdx above = argument();
@@ -233,7 +233,7 @@ NodeIdx Parser::root() {
 }
 
 /// sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Links: arguments; `_` index; `^` exponent of the function.
-NodeIdx Parser::function(std::string_view name) {
+NodeIdx Parser::function(const Token& token) {
   std::vector<Link> links;
   NodeIdx index = -1, exponent = -1;
   while (ok_ && (is_op('_') || is_op('^'))) {
@@ -244,23 +244,21 @@ NodeIdx Parser::function(std::string_view name) {
   while (take(T::op, '\'')) {
   }
   if (now().type == T::close || now().type == T::end || now().type == T::relation)  // m_{\max}
-    return index < 0 && exponent < 0 ? make(Kind::symbol, {}, name) : fail("a function without its argument");
-  constexpr std::string_view kBig = " sum prod lim limsup liminf coprod int iint iiint oint ",
-                             kTwo = " overset underset stackrel ";
-  const auto among = [name](std::string_view names) {
-    return names.find(" " + std::string(name) + " ") != std::string_view::npos;
-  };
-  if (among(kBig)) {
+    return index < 0 && exponent < 0 ? make(Kind::symbol, {}, token.text) : fail("a function without its argument");
+  const auto law = static_cast<Law>(token.code);
+  if (law == Law::big) {
     links.push_back({expression(50), 0});
   } else if (now().type == T::open && (is_round_or_square(now().code) || now().code == '{')) {
     links.push_back({bracketed(now().code), 0});
-    while (ok_ && among(kTwo) && is(T::open, '{')) links.push_back({bracketed('{'), 0});
+    while (ok_ && law == Law::stack && is(T::open, '{')) links.push_back({bracketed('{'), 0});
   } else {
     links.push_back({plain_argument(), 0});
   }
   if (index >= 0) links.push_back({index, '_'});
   if (exponent >= 0) links.push_back({exponent, '^'});
-  return make(Kind::call, links, name);
+  const NodeIdx call = make(Kind::call, links, token.text);
+  if (ok_) made(call).code = token.code;
+  return call;
 }
 
 /// What stands behind a function without brackets: factors up to the next function, sum or bracket.
@@ -362,7 +360,7 @@ NodeIdx Parser::bracketed(char open) {
   NodeIdx idx = -1;
   if (now().type == T::close && now().code == closing_of(open) && (open == 'S' || open == '{')) {
     ++at_;
-    idx = open == 'S' ? make(Kind::constant, {}, "empty") : make(Kind::words, {}, "");
+    idx = open == 'S' ? tree_.constant('0', "empty") : make(Kind::words, {}, "");
   } else {
     idx = inside(open);
   }

@@ -131,7 +131,7 @@ class Reader {
       case Kind::set:
         return points(node);
       case Kind::constant:
-        return node.text == "empty" ? std::optional(RealSet{}) : std::nullopt;
+        return node.code == '0' ? std::optional(RealSet{}) : std::nullopt;
       case Kind::symbol:
         if (!is_reals(node)) return std::nullopt;
         return all_reals(algebra_);

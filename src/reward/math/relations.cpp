@@ -1,6 +1,5 @@
 // Equations, inequalities and chains of them.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -30,30 +29,14 @@ bool all_equalities(const Answer& x) noexcept {
 
 bool is_variable(const Answer& x) noexcept { return x.at().kind != Kind::product && is_name(*x.tree, x.node); }
 
-/// a_n and a(n), where the latter is read as a product.
-bool same_term(const Answer& a, const Answer& b) noexcept {
-  const auto letters = [](const Answer& x) {
-    const Node& node = x.at();
-    const bool term =
-        node.count == 2 && (node.kind == Kind::subscript || (node.kind == Kind::product && x.code(1) == '*'));
-    return term && x.tree->child_at(node, 0).kind == Kind::symbol && x.tree->child_at(node, 1).kind == Kind::symbol
-               ? std::pair{x.tree->child_at(node, 0).text, x.tree->child_at(node, 1).text}
-               : std::pair<std::string_view, std::string_view>{};
-  };
-  return !letters(a).first.empty() && a.at().kind != b.at().kind && letters(a) == letters(b);
-}
-
-bool is_capital(const Node& node) noexcept {
-  return node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] <= 'Z';
-}
-
 /// The different symbols, indexed ones and calls f(1) in it; capitals in a row, AB, are one.
 void note_names(const Tree& tree, NodeIdx idx, std::set<std::string>& names) {
   const Node& node = tree.at(idx);
   const bool call = node.kind == Kind::call && node.text.empty();  // \sin x has the names of x
-  if (node.kind == Kind::symbol || node.kind == Kind::words || node.kind == Kind::subscript || call)
+  if (node.kind == Kind::symbol || node.kind == Kind::words || node.kind == Kind::subscript || call) {
     names.insert(form_of(tree, idx));
-  if (node.kind == Kind::symbol || node.kind == Kind::words || node.kind == Kind::subscript || call) return;
+    return;
+  }
   for (std::int32_t k = 0; k < node.count; ++k) {
     std::string run;
     for (; node.kind == Kind::product && k < node.count && is_capital(tree.child_at(node, k)); ++k)
@@ -102,10 +85,9 @@ std::optional<long double> last_place(const Tree& tree, const Node& outer, bool 
   if (about && node.kind == Kind::degree) return times(kPi / 180);
   if (about && node.kind == Kind::product && node.count == 2 && tree.child_at(node, 1).kind == Kind::power) {
     const Node &power = tree.child_at(node, 1), &digits = unsigned_of(tree, tree.child_at(power, 1));
-    if (tree.child_at(power, 0).text != "10" || !is_digits(digits) || digits.text.size() > 2) return std::nullopt;
-    int exponent = 0;
-    std::from_chars(digits.text.data(), digits.text.data() + digits.text.size(), exponent);
-    return times(std::pow(10.0L, &digits != &tree.child_at(power, 1) ? -exponent : exponent));
+    const auto exponent = integer_of(digits);
+    if (integer_of(tree.child_at(power, 0)) != 10 || !exponent || *exponent > 99) return std::nullopt;
+    return times(std::pow(10.0L, &digits != &tree.child_at(power, 1) ? -*exponent : *exponent));
   }
   if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos) return std::nullopt;
   const std::size_t point = node.text.find('.');
@@ -310,10 +292,9 @@ bool Equality::same_equations(const Answer& g, const Answer& a) {
     return left.form == Form::text || (left.at().kind == Kind::symbol && left.at().text == "y");
   };
   const Answer &left = g.parts[0], &other = a.parts[0];
-  const bool renamed =
-      same_term(left, other) || (is_function(left) && is_graph(other)) || (is_graph(left) && is_function(other));
+  const bool renamed = (is_function(left) && is_graph(other)) || (is_graph(left) && is_function(other));
   if (renamed && same(g.parts[1], a.parts[1])) return true;
-  return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g) || same_assigned(g, a);
+  return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
 /// y = f(x) and an equation a(x) y + b(x) = 0 that holds there, where no solution has a = 0: y = (x + 1)/(x − 1) and
@@ -357,28 +338,6 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// (x, y) = (1, 2) and (y, x) = (2, 1).
-bool Equality::same_assigned(const Answer& g, const Answer& a) {
-  const auto is_point = [](const Answer& x) {
-    return x.parts[0].form == Form::tuple && x.parts[1].form == Form::tuple;
-  };
-  if (!is_point(g) || !is_point(a)) return false;
-  const auto &names = g.parts[0].parts, &values = g.parts[1].parts, &other = a.parts[0].parts,
-             &others = a.parts[1].parts;
-  if (names.size() > 8 || values.size() != names.size() || other.size() != names.size() ||
-      others.size() != names.size())
-    return false;
-  std::set<std::string_view> seen;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto k = std::find_if(other.begin(), other.end(), [&](const Answer& o) {
-      return o.at().kind == Kind::symbol && o.at().text == names[i].at().text;
-    });
-    if (names[i].at().kind != Kind::symbol || !seen.insert(names[i].at().text).second || k == other.end()) return false;
-    if (!same(values[i], others[static_cast<std::size_t>(k - other.begin())])) return false;
-  }
-  return true;
-}
-
 /// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
@@ -395,17 +354,14 @@ int Equality::proportion(const Answer& g, const Answer& a) {
 /// a < b < c and c > b > a.
 bool Equality::same_chains(const Answer& g, const Answer& a) {
   const std::size_t n = g.parts.size();
-  bool forward = true, backward = true;
-  for (std::size_t k = 1; k < n; ++k) {
-    forward = forward && g.code(k) == a.code(k);
-    backward = backward && g.code(k) == reversed(a.code(n - k));
-  }
-  const auto parts_same = [&](bool reverse) {
-    for (std::size_t k = 0; k < n; ++k)
-      if (!same(g.parts[k], a.parts[reverse ? n - 1 - k : k])) return false;
+  const auto same_chain = [&](bool backward) {
+    for (std::size_t k = 0; k < n; ++k) {
+      const char code = k == 0 ? g.code(0) : backward ? reversed(a.code(n - k)) : a.code(k);
+      if (g.code(k) != code || !same(g.parts[k], a.parts[backward ? n - 1 - k : k])) return false;
+    }
     return true;
   };
-  return (forward && parts_same(false)) || (backward && parts_same(true));
+  return same_chain(false) || same_chain(true);
 }
 
 }  // namespace qrl::reward::math

@@ -7,6 +7,10 @@ namespace {
 
 using T = TokenType;
 
+constexpr NameRow function(Law law, std::string_view names) {
+  return {'b', T::function, static_cast<char>(law), "", names};
+}
+
 // clang-format off
 constexpr NameRow kNames[] = {
     {'c', T::relation, 't', "", "Longrightarrow Rightarrow gets implies mapsto rightarrow to"},
@@ -60,10 +64,10 @@ constexpr NameRow kNames[] = {
     {'b', T::root, 0, "", "sqrt"},
     {'c', T::root, '3', "", "cubicroot"},
     {'c', T::dots, 0, "", "cdots dots dotsb dotsc ldots vdots"},
-    {'c', T::constant, 0, "empty", "emptyset varnothing"},
-    {'c', T::constant, 0, "infinity", "infin infty"},
-    {'w', T::constant, 0, "infinity", "infinity oo infty inf"},
-    {'b', T::constant, 0, "pi", "pi"},
+    {'c', T::constant, '0', "empty", "emptyset varnothing"},
+    {'c', T::constant, 'o', "infinity", "infin infty"},
+    {'w', T::constant, 'o', "infinity", "infinity oo infty inf"},
+    {'b', T::constant, 'p', "pi", "pi"},
     {'c', T::open, '(', "", "langle lparen"},
     {'c', T::close, ')', "", "rangle rparen"},
     {'c', T::open, 'S', "", "lbrace"},
@@ -107,11 +111,16 @@ constexpr NameRow kNames[] = {
                             "Phi Psi Omega ell hbar angle aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box "
                             "heartsuit spadesuit clubsuit diamondsuit measuredangle beth checkmark blacksquare bigcirc odot perthousand"},
     {'c', T::symbol, 0, "", "triangle square top exists diamond complement S"},
-    {'b', T::function, 0, "", "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc asin acos atan sinh cosh tanh coth sech "
-                              "csch arcsinh arccosh arctanh arsinh arcosh artanh ln log lg exp gcd lcm max min sup inf det arg sgn dim "
-                              "ker deg Pr lim sum prod int iint iiint oint limsup liminf coprod hom abs floor ceil cbrt argmax argmin Var "
-                              "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace "
-                              "conj Arg Log cis widebar overset underset overarc wideparen GL SL lcd gcf hcf mathop stackrel bigoplus bigotimes"},
+    function(Law::sin, "sin"), function(Law::cos, "cos"), function(Law::tan, "tan"), function(Law::cot, "cot"), function(Law::sec, "sec"),
+    function(Law::csc, "csc"), function(Law::arcsin, "arcsin asin"), function(Law::arccos, "arccos acos"), function(Law::arctan, "arctan atan"),
+    function(Law::sinh, "sinh"), function(Law::cosh, "cosh"), function(Law::tanh, "tanh"), function(Law::coth, "coth"), function(Law::sech, "sech"),
+    function(Law::csch, "csch"), function(Law::exp, "exp"), function(Law::cis, "cis"), function(Law::cbrt, "cbrt"), function(Law::abs, "abs"),
+    function(Law::floor, "floor"), function(Law::ceil, "ceil"), function(Law::ln, "ln log Log"), function(Law::lg, "lg"), function(Law::det, "det"),
+    function(Law::divisor, "gcd gcf hcf"), function(Law::multiple, "lcm lcd"), function(Law::max, "max"), function(Law::min, "min"),
+    function(Law::big, "sum prod lim limsup liminf coprod int iint iiint oint"), function(Law::stack, "overset underset stackrel"),
+    function(Law::none, "arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
+                        "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace conj Arg "
+                        "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {'c', T::function, 0, "", "sign tr rank hat bar dot span char"},
 };
 
@@ -163,14 +172,41 @@ constexpr WordRow kWords[] = {
                        "realnumbers allreals allofthereals anyrealvalueof"},
     {WordClass::nothing, "nosolution nosolutions norealsolution norealsolutions emptyset"},
     {WordClass::condition, "if for when where If For"},
+    {WordClass::shortened, "mr mrs ms dr st rs approx"},
+    {WordClass::concluding, "therefore thus hence so"},
+    {WordClass::denial, "not t doubt false impossible never untrue"},
+    {WordClass::claim, "that think believe say claim mean suppose if"},
+    {WordClass::affirming, "therefore thus hence so finally the correct right option choice answer is one"},
+    {WordClass::right, "correct right"},
+    {WordClass::over, "over"},
+    {WordClass::joint, "in of or and to"},
+    {WordClass::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"},
+    {WordClass::operation, "of by times plus minus over and or"},
 };
+
+constexpr PhraseRow kPhrases[] = {
+    {Phrase::denied, " not\t*not\tn't\tn’t\t not equal to\t cannot be\t\\ne\t\\neq"},
+    {Phrase::joining, ",\t;\tand\tor\t&"},
+    {Phrase::silent, "\\text\t\\textbf\t\\mathrm\t\\quad\t\\qquad\t\\[\t\\]\t\\(\t\\)\t\\ \t\\,\t\\;\t$\t{\t}\t \t\n\t\r"},
+    {Phrase::about, "to\tfor\tof"},
+    {Phrase::verb, "is\tare\twas\twould be\tmust be\tshould be\twill be\thas to be\tequals\tbecomes\t是\t为"},
+    {Phrase::sign, ":\t=\t："},
+    {Phrase::dash, "- \t– \t— "},
+    {Phrase::tag, "<answer>\t<b>\t<strong>"},
+    {Phrase::operand, " or\t and\t,\t-\t+\t−\t–\t—\t±"},
+};
+
+constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}, {"```", "```"}, {"`", "`"}, {"**", "**"}, {"__", "__"},
+                             {"_", "_"}, {"\"", "\""}, {"<b>", "</b>"}, {"<strong>", "</strong>"}, {"", "**"}, {"", "__"}, {"", "_"}};
 // clang-format on
 
 }  // namespace
 
 const Rows& default_rows() noexcept {
-  static const Rows rows{kNames, kUnits, kWords};
+  static const Rows rows{kNames, kUnits, kWords, kPhrases};
   return rows;
 }
+
+std::span<const Shell> shells() noexcept { return kShells; }
 
 }  // namespace qrl::reward::math

@@ -1,6 +1,7 @@
 #include "reward/math/tree.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 
 #include "base/ascii.h"
@@ -23,6 +24,8 @@ NodeIdx Tree::make(Kind kind, const std::vector<Link>& of, std::string_view text
   return static_cast<NodeIdx>(nodes.size() - 1);
 }
 
+constexpr std::string_view kUnknowns = "xyt", kNumberSet = "\\mathbb";
+
 bool has_symbols(const Tree& tree, NodeIdx idx) noexcept {
   return any_node(tree, idx, [](const Node& node) { return node.kind == Kind::symbol || node.kind == Kind::words; });
 }
@@ -33,25 +36,41 @@ bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept {
 
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
   return any_node(tree, idx, [&tree](const Node& node) {
-    bool any = false;
-    for (std::int32_t k = 0; node.kind == Kind::sum && k < node.count; ++k)
-      any = any || tree.link(node, k).code == 'P' || tree.link(node, k).code == 'M';
-    return any;
+    return node.kind == Kind::sum &&
+           std::ranges::any_of(tree.of(node), [](Link link) { return link.code == 'P' || link.code == 'M'; });
   });
 }
 
 std::set<std::string> variables_of(const Tree& tree, NodeIdx idx) {
   const Node& node = tree.at(idx);
-  if (node.kind == Kind::subscript || (node.kind == Kind::symbol && !node.text.starts_with("\\mathbb")))
-    return {form_of(tree, idx)};
+  if (node.kind == Kind::subscript || (node.kind == Kind::symbol && !is_number_set(node))) return {form_of(tree, idx)};
   std::set<std::string> all;
-  for (std::int32_t k = 0; k < node.count; ++k) all.merge(variables_of(tree, tree.child(node, k)));
+  for (const Link link : tree.of(node)) all.merge(variables_of(tree, link.node));
   return all;
 }
 
 bool is_digits(const Node& node) noexcept {
   return node.kind == Kind::number && std::all_of(node.text.begin(), node.text.end(), base::is_digit);
 }
+
+std::optional<std::int64_t> integer_of(const Node& node) noexcept {
+  std::int64_t value = 0;
+  if (!is_digits(node)) return std::nullopt;
+  const auto [end, error] = std::from_chars(node.text.data(), node.text.data() + node.text.size(), value);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+bool is_capital(const Node& node) noexcept {
+  return node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] <= 'Z';
+}
+
+bool is_product_of_factors(const Tree& tree, const Node& node) noexcept {
+  return node.kind == Kind::product && std::ranges::all_of(tree.of(node), [](Link link) {
+           return link.code == 0 || link.code == '*' || link.code == '/';
+         });
+}
+
+bool is_number_set(const Node& node) noexcept { return node.kind == Kind::symbol && node.text.starts_with(kNumberSet); }
 
 const Node& unsigned_of(const Tree& tree, const Node& node) noexcept {
   return node.kind == Kind::sum && node.count == 1 ? tree.child_at(node, 0) : node;
@@ -73,15 +92,13 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept {
     case Kind::absolute:
     case Kind::determinant:
     case Kind::set_operation:
-      for (std::int32_t k = 0; k < node.count; ++k) {
-        const NodeIdx child = tree.child(node, k);
-        const bool symbols = has_symbols(tree, child);
-        const std::string_view text = tree.at(child).text;
-        if (node.kind == Kind::absolute && (text == "x" || text == "y" || text == "t"))
-          return false;  // |x| = 4 is to be solved
-        if ((symbols && !is_name(tree, child)) || (node.kind == Kind::product && !symbols)) return false;  // 2x is none
-      }
-      return true;
+      return std::ranges::all_of(tree.of(node), [&](Link link) {
+        const bool symbols = has_symbols(tree, link.node);
+        if (node.kind == Kind::product && !symbols) return false;  // 2x is none
+        return (!symbols || is_name(tree, link.node)) &&
+               (node.kind != Kind::absolute || tree.at(link.node).kind != Kind::symbol ||
+                kUnknowns.find(tree.at(link.node).text) == std::string_view::npos);
+      });  // |x| = 4 is to be solved
     default:
       return false;
   }
@@ -96,16 +113,15 @@ NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept {
 
 std::string form_of(const Tree& tree, NodeIdx idx) {
   const Node& node = tree.at(idx);
-  std::string form = std::to_string(static_cast<int>(node.kind)) + ":" + std::string(node.text);
+  std::string form = std::to_string(static_cast<int>(node.kind)) + ':' + std::string(node.text);
   std::vector<std::string> parts;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    char code = tree.link(node, k).code;
+  for (auto [child, code] : tree.of(node)) {
     if (code == 0 && (node.kind == Kind::sum || node.kind == Kind::product)) code = node.kind == Kind::sum ? '+' : '*';
-    parts.push_back(code + form_of(tree, tree.child(node, k)));
+    parts.push_back(code + form_of(tree, child));
   }
   if (node.kind == Kind::sum || node.kind == Kind::product || node.kind == Kind::set || node.kind == Kind::list)
     std::sort(parts.begin(), parts.end());
-  for (const std::string& part : parts) form += "(" + part + ")";
+  for (const std::string& part : parts) (form += '(') += part + ')';
   return form;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +18,7 @@ inline constexpr int kMaxTreeDepth = 100;
 enum class Kind : std::uint8_t {
   number,    ///< text
   symbol,    ///< text
-  constant,  ///< text: pi, e, i, infinity, empty
+  constant,  ///< code: p(π) e i o(∞) 0(∅)
   words,     ///< text
   sum,       ///< links: + − P(±) M(∓)
   product,   ///< links: * / m(mod), or another code for an operation without a law here
@@ -56,6 +58,7 @@ struct Link {
 struct Node {
   Kind kind = Kind::number;
   char open = 0, close = 0;  ///< of a tuple
+  char code = 0;             ///< of a leaf: that of its token
   bool flag = false;         ///< list: of semicolons; number: in words; symbol: apart and upright or not, after a space
   std::int32_t columns = 0;  ///< of a matrix
   std::int32_t first = 0, count = 0;  ///< its links
@@ -76,9 +79,17 @@ struct Tree {
   }
   NodeIdx child(const Node& node, std::int32_t k) const noexcept { return link(node, k).node; }
   const Node& child_at(const Node& node, std::int32_t k) const noexcept { return at(child(node, k)); }
+  std::span<const Link> of(const Node& node) const noexcept {
+    return {links.data() + node.first, static_cast<std::size_t>(node.count)};
+  }
   NodeIdx idx_of(const Node& node) const noexcept { return static_cast<NodeIdx>(&node - nodes.data()); }
   /// −1 where one of the links is or where it would be deeper than kMaxTreeDepth.
   NodeIdx make(Kind kind, const std::vector<Link>& of, std::string_view text = {});
+  NodeIdx constant(char code, std::string_view text) {
+    const NodeIdx idx = make(Kind::constant, {}, text);
+    nodes.back().code = code;
+    return idx;
+  }
   std::vector<Link> links_of(NodeIdx idx) const {
     const auto begin = links.begin() + at(idx).first;
     return {begin, begin + at(idx).count};
@@ -107,6 +118,14 @@ bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
 std::set<std::string> variables_of(const Tree& tree, NodeIdx idx);
 /// Digits alone.
 bool is_digits(const Node& node) noexcept;
+/// Of digits; nothing of anything else or beyond 64 bits.
+std::optional<std::int64_t> integer_of(const Node& node) noexcept;
+/// One capital letter.
+bool is_capital(const Node& node) noexcept;
+/// A product by · and / alone.
+bool is_product_of_factors(const Tree& tree, const Node& node) noexcept;
+/// ℝ, ℤ and the like.
+bool is_number_set(const Node& node) noexcept;
 /// The node, or what a sign alone stands before.
 const Node& unsigned_of(const Tree& tree, const Node& node) noexcept;
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.

@@ -44,33 +44,6 @@ bool usable(const Complex& z) noexcept {
   return std::isfinite(z.real()) && std::isfinite(z.imag()) && (z == Complex(0) || std::norm(z) > 0);
 }
 
-/// Base-10 or other digits as residues of both moduli of each field, and approximately.
-struct Digits {
-  std::array<std::uint64_t, 2> p{}, q{};
-  long double approximate = 0;
-
-  void append(unsigned digit, unsigned base) noexcept {
-    for (std::size_t k = 0; k < 2; ++k) {
-      const Modulus& mp = kFields[k].p();
-      const Modulus& mq = kFields[k].q();
-      p[k] = mp.add(mp.multiply(p[k], mp.from(base)), mp.from(digit));
-      q[k] = mq.add(mq.multiply(q[k], mq.from(base)), mq.from(digit));
-    }
-    approximate = approximate * base + digit;
-  }
-};
-
-Value from_digits(const Digits& digits, Exponent::Parity parity) noexcept {
-  Value value;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::size_t k = lane < 2 ? 0 : 1;
-    value.f[lane] = {digits.p[k], 0};
-    value.g[lane] = {digits.q[k], parity, true};
-    value.z[lane] = digits.approximate;
-  }
-  return value;
-}
-
 }  // namespace
 
 Exponent exponent_or_key(const Value& value, std::size_t lane) noexcept {
@@ -111,40 +84,32 @@ Value Algebra::rational(Rational q) const noexcept {
   return value;
 }
 
-Value Algebra::decimal(std::string_view digits, std::int64_t exponent) const noexcept {
-  Digits read;
-  std::int64_t mantissa = 0;
+Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
+  std::int64_t whole = 0;
   bool fits = true;
-  unsigned last = 0;
-  const std::size_t point = std::min(digits.find('.'), digits.size());
-  for (std::size_t k = 0; k < digits.size(); ++k) {
-    if (k == point) continue;
-    last = static_cast<unsigned>(digits[k] - '0');
-    read.append(last, 10);
-    fits = fits && !__builtin_mul_overflow(mantissa, std::int64_t{10}, &mantissa) &&
-           !__builtin_add_overflow(mantissa, static_cast<std::int64_t>(last), &mantissa);
+  const auto digit_of = [](char c) { return static_cast<unsigned>(c - '0'); };
+  for (const char c : text)
+    fits = fits && (c == '.' || (!__builtin_mul_overflow(whole, std::int64_t{base}, &whole) &&
+                                 !__builtin_add_overflow(whole, std::int64_t{digit_of(c)}, &whole)));
+  const std::size_t point = text.find('.');
+  if (point != std::string_view::npos) exponent -= static_cast<std::int64_t>(text.size() - point - 1);
+  const auto scale = fits ? base::power({10, 1}, exponent) : std::nullopt;
+  if (const auto q = scale ? product({whole, 1}, *scale) : std::nullopt) return rational(*q);
+  Value value;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const auto append = [base](const Modulus& m, std::uint64_t& residue, unsigned digit) {
+      residue = m.add(m.multiply(residue, m.from(base)), m.from(digit));
+    };
+    for (const char c : text) {
+      if (c == '.') continue;
+      append(field_of(lane).p(), value.f[lane].re, digit_of(c));
+      append(field_of(lane).q(), value.g[lane].residue, digit_of(c));
+      value.z[lane] = value.z[lane].real() * base + digit_of(c);
+      value.g[lane].parity = base % 2 != 0 ? Exponent::none : digit_of(c) % 2 != 0 ? Exponent::odd : Exponent::even;
+    }
+    value.g[lane].known = true;
   }
-  exponent -= static_cast<std::int64_t>(digits.size() - std::min(point + 1, digits.size()));
-  if (fits) {
-    const auto scale = base::power({10, 1}, exponent);
-    if (const auto q = scale ? product({mantissa, 1}, *scale) : std::nullopt) return rational(*q);
-  }
-  Value value = from_digits(read, last % 2 != 0 ? Exponent::odd : Exponent::even);
-  if (exponent == 0) return value;
-  return multiply(value, integer_power(rational({10, 1}), exponent));
-}
-
-Value Algebra::in_base(std::string_view digits, int base) const noexcept {
-  Digits read;
-  std::int64_t exact = 0;
-  bool fits = true;
-  for (const char c : digits) {
-    const auto digit = static_cast<unsigned>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
-    read.append(digit, static_cast<unsigned>(base));
-    fits = fits && !__builtin_mul_overflow(exact, std::int64_t{base}, &exact) &&
-           !__builtin_add_overflow(exact, static_cast<std::int64_t>(digit), &exact);
-  }
-  return fits ? integer(exact) : from_digits(read, Exponent::none);
+  return exponent == 0 ? value : multiply(value, integer_power(rational({10, 1}), exponent));
 }
 
 Value Algebra::infinity(int sign) const noexcept {
@@ -160,7 +125,7 @@ Value Algebra::undefined() const noexcept {
 }
 
 Value Algebra::opaque(std::string_view name, const std::vector<Value>& arguments,
-                      const std::array<Complex, kLanes>* numeric) const noexcept {
+                      const std::optional<Numbers>& numeric) const noexcept {
   Value value;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     std::uint64_t key = hash(name, lane * 2 + 1);
@@ -171,7 +136,7 @@ Value Algebra::opaque(std::string_view name, const std::vector<Value>& arguments
     }
     value.f[lane] = random_square(field_of(lane), key);
     value.g[lane] = random_exponent(field_of(lane), key);
-    value.z[lane] = numeric != nullptr ? (*numeric)[lane] : 1 + static_cast<long double>(mix(key) >> 40) / (1 << 24);
+    value.z[lane] = numeric ? (*numeric)[lane] : 1 + static_cast<long double>(mix(key) >> 40) / (1 << 24);
   }
   return value;
 }
@@ -187,20 +152,17 @@ Value Algebra::symbol(std::string_view name) const noexcept {
 }
 
 Value Algebra::pi() const noexcept {
-  const std::array<Complex, kLanes> numeric{kPi, kPi, kPi};
-  Value value = opaque("\\pi", {}, &numeric);
+  Value value = opaque("\\pi", {}, by_lane([](std::size_t) { return kPi; }));
   value.exact = Exact{{1, 1}, true, false};
   return value;
 }
 
 Value Algebra::e() const noexcept {
-  const std::array<Complex, kLanes> numeric{kE, kE, kE};
-  return opaque("\\e", {}, &numeric);
+  return opaque("\\e", {}, by_lane([](std::size_t) { return kE; }));
 }
 
 Value Algebra::i() const noexcept {
-  const std::array<Complex, kLanes> numeric{Complex(0, 1), Complex(0, 1), Complex(0, 1)};
-  Value value = opaque("\\i", {}, &numeric);
+  Value value = opaque("\\i", {}, by_lane([](std::size_t) { return Complex(0, 1); }));
   for (std::size_t lane = 0; lane < kLanes; ++lane) value.f[lane] = {0, field_of(lane).p().one()};
   value.exact = Exact{{1, 1}, false, true};
   return value;

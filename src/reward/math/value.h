@@ -29,6 +29,11 @@ using base::Rational;
 inline constexpr std::size_t kLanes = 3;
 inline const Field& field_of(std::size_t lane) noexcept { return kFields[lane < 2 ? 0 : 1]; }
 using Complex = std::complex<long double>;
+using Numbers = std::array<Complex, kLanes>;  ///< a number for each lane
+template <class Number>
+Numbers by_lane(const Number& number) {
+  return {number(0), number(1), number(2)};
+}
 inline constexpr long double kPi = 3.14159265358979323846264338327950288L;
 inline constexpr long double kE = 2.71828182845904523536028747135266250L;
 
@@ -50,7 +55,7 @@ struct Exact {
 struct Value {
   std::array<Element, kLanes> f{};
   std::array<Exponent, kLanes> g{};
-  std::array<Complex, kLanes> z{};
+  Numbers z{};
   std::optional<Exact> exact;
   std::int8_t infinite = 0;  ///< ±1: ±∞; nothing else counts then
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: equal to nothing
@@ -82,10 +87,8 @@ class Algebra {
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// ASCII digits with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
-  Value decimal(std::string_view digits, std::int64_t exponent) const noexcept;
-  /// ASCII digits below `base`, 2 to 36.
-  Value in_base(std::string_view digits, int base) const noexcept;
+  /// ASCII digits below `base`, 2 to 10, with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
+  Value digits(std::string_view text, std::int64_t exponent, unsigned base = 10) const noexcept;
   Value infinity(int sign) const noexcept;
   Value undefined() const noexcept;
   Value pi() const noexcept;
@@ -95,7 +98,7 @@ class Algebra {
   Value symbol(std::string_view name) const noexcept;
   /// f(arguments) for an f about which nothing is known; `numeric` where its values are.
   Value opaque(std::string_view name, const std::vector<Value>& arguments,
-               const std::array<Complex, kLanes>* numeric = nullptr) const noexcept;
+               const std::optional<Numbers>& numeric = {}) const noexcept;
 
   Value add(const Value& a, const Value& b) const noexcept;
   Value negate(const Value& a) const noexcept;
@@ -103,15 +106,17 @@ class Algebra {
   Value multiply(const Value& a, const Value& b) const noexcept;
   Value divide(const Value& a, const Value& b) const noexcept;
   Value power(const Value& base, const Value& exponent);
-  Value root(const Value& radicand, const Value& degree);
+  Value root(const Value& radicand, const Value& degree) { return power(radicand, divide(integer(1), degree)); }
 
   Value factorial(const Value& n) const;
   Value binomial(const Value& n, const Value& k) const;
   Value absolute(const Value& a);
-  Value logarithm(const Value& a) const;
+  Value logarithm(const Value& a);
   enum class Trig : std::uint8_t { sin, cos, tan };
   Value trigonometric(Trig which, const Value& angle);
   Value inverse_trigonometric(Trig which, const Value& a);
+  /// e^(i·angle).
+  Value circle(const Value& angle);
   Value hyperbolic(Trig which, const Value& a);
   Value rounded(const Value& a, bool up) const;
   /// a mod b, greatest common divisor and least common multiple of integers; opaque otherwise.
@@ -125,12 +130,13 @@ class Algebra {
   Value prime_power(std::uint64_t prime, const Value& exponent) const noexcept;
   Element power_image(std::size_t lane, Element base, const Value& exponent, bool fixed_sign);
   Element with_sign(std::size_t lane, Element radicand, Element root);
-  Value circle(const Value& angle);
   Value cosine_of_pi(Rational q);
 
   std::uint32_t signs_;
   bool products_;
   std::uint64_t round_;
+  /// The logarithms taken so far and their arguments: what undoes them.
+  std::vector<std::pair<std::array<Element, kLanes>, Value>> logarithms_;
   std::array<std::vector<Element>, kLanes> roots_;  ///< radicands of ambiguous roots, in the order met
 };
 

@@ -1,17 +1,18 @@
 #include "reward/math/vocabulary.h"
 
 #include <algorithm>
-#include <string>
+
+#include "base/ascii.h"
 
 namespace qrl::reward::math {
 
 namespace {
 
-/// Calls `take` with each of the names that spaces separate.
+/// Calls `take` with each of the names that spaces or another character separate.
 template <class Take>
-void for_each_name(std::string_view names, const Take& take) {
+void for_each_name(std::string_view names, const Take& take, char between = ' ') {
   for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(' ', at), names.size());
+    const std::size_t end = std::min(names.find(between, at), names.size());
     if (end > at) take(names.substr(at, end - at));
     at = end + 1;
   }
@@ -21,7 +22,26 @@ constexpr char kMagnitude = '*';  // dimension of a word that multiplies
 
 }  // namespace
 
-Vocabulary::Vocabulary(const Rows& rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
+std::string lower_word(std::string_view text, std::size_t& at) {
+  std::string word;
+  for (; at < text.size() && base::is_letter(text[at]); ++at) word += base::lower(text[at]);
+  return word;
+}
+
+bool take_word(std::string_view& text, std::string_view word) noexcept {
+  if (!base::begins_with(text, word) ||
+      (text.size() > word.size() && base::is_letter(text[word.size()]) && base::is_letter(word.back())))
+    return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
+Vocabulary::Vocabulary(const Rows& rows)
+    : classes_(static_cast<std::size_t>(WordClass::count_)), phrases_(static_cast<std::size_t>(Phrase::count_)) {
+  for (const PhraseRow& row : rows.phrases)
+    for_each_name(
+        row.phrases, [&](std::string_view phrase) { phrases_[static_cast<std::size_t>(row.of)].push_back(phrase); },
+        '\t');
   for (const NameRow& row : rows.names) {
     for_each_name(row.names, [&](std::string_view name) {
       const Meaning meaning{row.type, row.code, row.text.empty() ? name : row.text};
@@ -53,6 +73,22 @@ long double Vocabulary::magnitude(std::string_view word) const noexcept {
 
 bool Vocabulary::is(WordClass of, std::string_view word) const noexcept {
   return classes_[static_cast<std::size_t>(of)].contains(std::string(word));
+}
+
+bool Vocabulary::any(WordClass of, std::string_view text) const {
+  bool found = false;
+  for_each_word(text, [&](const std::string& word) { found = found || is(of, word); });
+  return found;
+}
+
+bool Vocabulary::take(Phrase of, std::string_view& text) const noexcept {
+  return std::ranges::any_of(phrases_[static_cast<std::size_t>(of)],
+                             [&text](std::string_view phrase) { return take_word(text, phrase); });
+}
+
+bool Vocabulary::ends(Phrase of, std::string_view text) const noexcept {
+  return std::ranges::any_of(phrases_[static_cast<std::size_t>(of)],
+                             [text](std::string_view phrase) { return text.ends_with(phrase); });
 }
 
 bool Vocabulary::is_word(std::string_view letters) const noexcept {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,12 +12,26 @@
 
 namespace qrl::reward::math {
 
+/// The letters of a text from `at` in lower case; `at` is behind them then.
+std::string lower_word(std::string_view text, std::size_t& at);
+/// Calls `take` with each word of a text in lower case. The name of a LaTeX command is none.
+template <class Take>
+void for_each_word(std::string_view text, const Take& take) {
+  for (std::size_t k = 0; k < text.size();) {
+    const bool command = text[k] == '\\';
+    k += command ? 1 : 0;
+    const std::string word = lower_word(text, k);
+    if (!word.empty() && !command) take(word);
+    k += word.empty() && !command ? 1 : 0;
+  }
+}
+
 enum class TokenType : unsigned char {
   end,
   number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'; code: 'w' in words
   symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}"); code: 'r' of upright letters
-  constant,  ///< text: "pi", "e", "i", "infinity", "empty"
-  function,  ///< text: name without backslash
+  constant,  ///< code: p(π) e i o(∞) 0(∅)
+  function,  ///< text: name without backslash; code: its Law
   word,      ///< letters that are no product; code: 't' within \text{…}; text: as written
   relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter for one without a law here (vocabulary.h)
   op,    ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over)
@@ -35,6 +50,41 @@ enum class TokenType : unsigned char {
   money,    ///< a sign of money; text: its unit
   wrapper,  ///< a command with an argument that it only lays out; code: see Wrapper's letters in tables.cpp
   layout,   ///< nothing; code: n where a line ends, . where a full stop behind it belongs to it
+};
+
+/// Functions with a law here, and those that are written in a way of their own.
+enum class Law : char {
+  none,
+  sin,
+  cos,
+  tan,
+  cot,
+  sec,
+  csc,
+  arcsin,
+  arccos,
+  arctan,
+  sinh,
+  cosh,
+  tanh,
+  coth,
+  sech,
+  csch,
+  exp,
+  cis,
+  cbrt,
+  abs,
+  floor,
+  ceil,
+  ln,
+  lg,
+  det,
+  divisor,
+  multiple,
+  max,
+  min,
+  big,    ///< a sum, product, limit or integral
+  stack,  ///< of two arguments in braces
 };
 
 struct Meaning {
@@ -65,18 +115,28 @@ struct UnitRow {
 
 /// Classes of English words, the only ones that any stage asks for.
 enum class WordClass : unsigned char {
-  shown,      ///< short words that are no product of letters
-  leading,    ///< before a value, without effect on it
-  verb,       ///< says that what follows is the value
-  closing,    ///< ends the clause of a value
-  refusal,    ///< before a value: it is denied, an operand, a bound or a name
-  changing,   ///< behind a value: it is another one, or none
-  turning,    ///< in the name of a value: it is not the value itself
-  saying,     ///< behind a value: part of the statement, which both sides must have
-  hedge,      ///< approximately
-  reals,      ///< words for all real numbers
-  nothing,    ///< words for no solution
-  condition,  ///< before a condition
+  shown,       ///< short words that are no product of letters
+  leading,     ///< before a value, without effect on it
+  verb,        ///< says that what follows is the value
+  closing,     ///< ends the clause of a value
+  refusal,     ///< before a value: it is denied, an operand, a bound or a name
+  changing,    ///< behind a value: it is another one, or none
+  turning,     ///< in the name of a value: it is not the value itself
+  saying,      ///< behind a value: part of the statement, which both sides must have
+  hedge,       ///< approximately
+  reals,       ///< words for all real numbers
+  nothing,     ///< words for no solution
+  condition,   ///< before a condition
+  shortened,   ///< its full stop ends no sentence
+  concluding,  ///< with a capital: begins a conclusion
+  denial,      ///< before "that the answer is": denies it
+  claim,       ///< between a denial and "the answer is"
+  affirming,   ///< in the sentence that names the right choice
+  right,       ///< behind a choice: it is the right one
+  over,        ///< before a number: it is an operand
+  joint,       ///< between two numbers: the last alone is no answer
+  counting,    ///< in a line: a mark behind its number may be a factorial
+  operation,   ///< the last word of a line: what follows is an operand
   count_
 };
 struct WordRow {
@@ -84,13 +144,41 @@ struct WordRow {
   std::string_view words;  ///< separated by spaces; '_' is a space within one
 };
 
+/// Classes of phrases and signs that a text begins or ends with.
+enum class Phrase : unsigned char {
+  denied,   ///< before a box: it is no answer
+  joining,  ///< between boxes: they are one list
+  silent,   ///< between boxes, without effect
+  about,    ///< behind "answer": what it is an answer to
+  verb,     ///< behind "answer": what follows is it
+  sign,     ///< the same
+  dash,     ///< the same, where no verb stands there
+  tag,      ///< before an answer
+  operand,  ///< before a formula: it is a part of another
+  count_
+};
+struct PhraseRow {
+  Phrase of;
+  std::string_view phrases;  ///< separated by '\t'
+};
+/// What may stand around an answer without effect.
+struct Shell {
+  std::string_view open, close;
+};
+
 struct Rows {
   std::span<const NameRow> names;
   std::span<const UnitRow> units;
   std::span<const WordRow> words;
+  std::span<const PhraseRow> phrases;
 };
 /// The rows that qrl-train judges by.
 const Rows& default_rows() noexcept;
+std::span<const Shell> shells() noexcept;
+
+constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
+/// Takes a word or sign, in lower case here, that the text begins with and that no letter follows.
+bool take_word(std::string_view& text, std::string_view word) noexcept;
 
 class Vocabulary {
  public:
@@ -104,6 +192,11 @@ class Vocabulary {
   long double magnitude(std::string_view word) const noexcept;
   /// `word` in lower case.
   bool is(WordClass of, std::string_view word) const noexcept;
+  /// Whether one of a text's words is.
+  bool any(WordClass of, std::string_view text) const;
+  /// Takes a phrase that the text begins with.
+  bool take(Phrase of, std::string_view& text) const noexcept;
+  bool ends(Phrase of, std::string_view text) const noexcept;
   /// Whether letters in a row are a word and no product.
   bool is_word(std::string_view letters) const noexcept;
 
@@ -116,6 +209,7 @@ class Vocabulary {
   Names commands_, words_;
   std::unordered_map<std::string_view, Unit> units_;
   std::vector<std::unordered_set<std::string>> classes_;
+  std::vector<std::vector<std::string_view>> phrases_;
 };
 
 const Vocabulary& default_vocabulary();
