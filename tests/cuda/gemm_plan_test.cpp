@@ -204,8 +204,9 @@ TEST_CASE("a sweep takes the fastest kernel, and times each shape once") {
     launch();
     return num_timed++ == fastest ? 1.0 : 2.0;
   });
-  const auto choose = [&](quant::Format format, std::int64_t rows) {
+  const auto choose = [&](quant::Format format, std::int64_t rows, bool adds_to_y = false) {
     target::GemmTask task{};
+    task.adds_to_y = adds_to_y;
     task.num_rows = rows;
     task.w.format = format;
     task.w.at = at;
@@ -223,5 +224,6 @@ TEST_CASE("a sweep takes the fastest kernel, and times each shape once") {
   made.clear();
   choose(Format::bf16, 9);
   choose(Format::int4, 500);
-  CHECK(made.empty());
+  CHECK(choose(Format::int4, 30, true) == gemm_choices(Format::int4, at, 32, false, {}, limits)[0]);
+  CHECK(made.empty());  // what adds may be made only once
 }
