@@ -67,6 +67,27 @@ std::string_view bare(std::string_view text) noexcept {
   return text;
 }
 
+std::string_view without_control_tokens(std::string_view text) noexcept {
+  constexpr std::size_t kMaxToken_bytes = 48;
+  for (text = trimmed(text);; text = trimmed(text)) {
+    std::string_view rest = text;
+    if (rest.ends_with("<|im_start|>user")) rest.remove_suffix(4);
+    const std::size_t from = rest.size() > kMaxToken_bytes ? rest.size() - kMaxToken_bytes : 0;
+    const std::size_t open = rest.ends_with("</s>") ? rest.size() - 4
+                             : rest.ends_with("|>") ? rest.find("<|", from)
+                                                    : std::string_view::npos;
+    if (open == std::string_view::npos) return text;
+    text = rest.substr(0, open);
+  }
+}
+
+std::string_view item_of(std::string_view line) noexcept {
+  line = trimmed(line);
+  if (line.starts_with("- ") || line.starts_with("* ")) return trimmed(line.substr(2));
+  const bool numbered = line.size() > 3 && is_digit(line[0]) && (line[1] == '.' || line[1] == ')') && line[2] == ' ';
+  return numbered ? trimmed(line.substr(3)) : std::string_view();
+}
+
 std::string_view sentence(std::string_view text) noexcept {
   for (std::size_t k = 0; k < text.size(); ++k) {
     const char c = text[k], next = k + 1 < text.size() ? text[k + 1] : '\n';

@@ -15,6 +15,10 @@ inline constexpr std::string_view kBold = "**", kDigits = "0123456789";
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
 /// Without white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
 std::string_view bare(std::string_view text) noexcept;
+/// Without the control tokens that a decoder left behind the text: <|eot_id|>, <|im_start|>user.
+std::string_view without_control_tokens(std::string_view text) noexcept;
+/// The text of an item at the start of a line, behind "- ", "* ", "1. " or "2) "; empty where there is none.
+std::string_view item_of(std::string_view line) noexcept;
 /// To the full stop, line break or tag that ends it.
 std::string_view sentence(std::string_view text) noexcept;
 /// Without the words of the table at its beginning and what begins with one that ends a clause: "42" of "a total of 42

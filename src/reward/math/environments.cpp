@@ -51,7 +51,7 @@ void Parser::lay_out_rows(std::size_t begin) {
   if (array && !aligned) return;  // a matrix
   tokens_[begin - 1].text = "cases";
   std::vector<std::uint8_t> dropped(tokens_.size(), 0);
-  bool relation = false, left = false, left_above = false, whole = false, filled = false;
+  bool relation = false, left = false, filled = false;
   const auto note_cell = [&](std::size_t m) {
     for (std::size_t k = m == 0 ? begin : marks[m - 1] + 1; k < marks[m]; ++k)
       relation = relation || is_relation(tokens_[k]);
@@ -66,7 +66,6 @@ void Parser::lay_out_rows(std::size_t begin) {
       if (tokens_[marks[m]].type == T::newline) {
         const std::size_t first = next.type == T::cell ? marks[m] + 2 : marks[m] + 1;
         const bool operation = next.type == T::cell && left && is_operation(tokens_[first]);
-        if (whole || !aligned || starts || true) left_above = left;
         if (is_relation(tokens_[first]) || operation) dropped[marks[m]] = 1;
       }
       continue;
@@ -78,7 +77,6 @@ void Parser::lay_out_rows(std::size_t begin) {
       tokens_[marks[m]].type = T::newline;  // x &= 5 & y &= 6
     }
   }
-  (void)left_above;
   std::size_t kept = 0;
   for (std::size_t k = 0; k < tokens_.size(); ++k)
     if (dropped[k] == 0) tokens_[kept++] = tokens_[k];
@@ -86,7 +84,7 @@ void Parser::lay_out_rows(std::size_t begin) {
 }
 
 NodeIdx Parser::environment(std::string_view name) {
-  if (++depth_ > kMaxTreeDepth) return fail("nested too deep");
+  if (++depth_ > kMaxTreeDepth) return fail(Fault::nested_too_deep);
   ++at_;
   lay_out_rows(at_);
   name = tokens_[at_ - 1].text;
@@ -96,7 +94,7 @@ NodeIdx Parser::environment(std::string_view name) {
   const bool outer_set = std::exchange(in_set_, false), outer_separated = std::exchange(separated_, false);
   for (bool missing = true; ok_;) {
     const T type = now().type;
-    if (type == T::end) return fail("an environment is not closed");
+    if (type == T::end) return fail(Fault::open_environment);
     if (type != T::cell && type != T::newline && type != T::finish) {
       entries.push_back({entry(), 0});
       missing = false;
@@ -109,7 +107,7 @@ NodeIdx Parser::environment(std::string_view name) {
     ++at_;
     if (type == T::cell) continue;
     if (columns == 0) columns = in_row;
-    if (!trailing && in_row != columns) return fail("rows of different lengths");
+    if (!trailing && in_row != columns) return fail(Fault::unlike_rows);
     in_row = 0;
     if (type == T::finish) break;
   }
@@ -131,8 +129,7 @@ NodeIdx Parser::entry() {
   if (now().type == T::word && words_.is(WordClass::condition, now().text) && more) ++at_;  // x & \text{if } x > 0
   const NodeIdx idx = list(T::cell);
   const T type = now().type;
-  return !ok_ || type == T::cell || type == T::newline || type == T::finish ? idx
-                                                                            : fail("an entry with something left over");
+  return !ok_ || type == T::cell || type == T::newline || type == T::finish ? idx : fail(Fault::unread_entry);
 }
 
 }  // namespace qrl::reward::math

@@ -42,21 +42,6 @@ constexpr Marker kMarkers[] = {
     {P::answer_tag, "<answer>", End::tag},
 };
 
-/// Without the control tokens that a decoder left behind the text: <|eot_id|>, <|im_start|>user.
-std::string_view without_control_tokens(std::string_view text) noexcept {
-  constexpr std::size_t kMaxToken_bytes = 48;
-  for (text = trimmed(text);; text = trimmed(text)) {
-    std::string_view rest = text;
-    if (rest.ends_with("<|im_start|>user")) rest.remove_suffix(4);
-    const std::size_t from = rest.size() > kMaxToken_bytes ? rest.size() - kMaxToken_bytes : 0;
-    const std::size_t open = rest.ends_with("</s>") ? rest.size() - 4
-                             : rest.ends_with("|>") ? rest.find("<|", from)
-                                                    : std::string_view::npos;
-    if (open == std::string_view::npos) return text;
-    text = rest.substr(0, open);
-  }
-}
-
 /// "f(x) = ax + b, where b is any integer" without its condition; one that is a formula is part of the answer.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
@@ -73,14 +58,6 @@ std::string without_condition(std::string_view text) {
 
 void skip(std::string_view& text, std::string_view characters) noexcept {
   text.remove_prefix(std::min(text.find_first_not_of(characters), text.size()));
-}
-
-/// The text of an item at the start of a line, behind "- ", "* ", "1. " or "2) "; empty where there is none.
-std::string_view item_of(std::string_view line) noexcept {
-  line = trimmed(line);
-  if (line.starts_with("- ") || line.starts_with("* ")) return trimmed(line.substr(2));
-  const bool numbered = line.size() > 3 && is_digit(line[0]) && (line[1] == '.' || line[1] == ')') && line[2] == ' ';
-  return numbered ? trimmed(line.substr(3)) : std::string_view();
 }
 
 /// The last `mark` of a text that no backslash stands before.

@@ -18,31 +18,6 @@ using T = TokenType;
 
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
-struct Sign {
-  std::string_view text;
-  T type;
-  char code;
-};
-/// The longest come first.
-constexpr Sign kSigns[] = {
-    {"...", T::dots, 0},      {"**", T::op, '^'},       {"!=", T::relation, 'n'}, {"==", T::relation, '='},
-    {"=>", T::relation, 't'}, {"<=", T::relation, 'l'}, {">=", T::relation, 'g'}, {"->", T::relation, 't'},
-    {"(", T::open, '('},      {"[", T::open, '['},      {")", T::close, ')'},     {"]", T::close, ']'},
-    {"/", T::op, '/'},        {"+", T::op, '+'},        {"-", T::op, '-'},        {"^", T::op, '^'},
-    {"_", T::op, '_'},        {"'", T::op, '\''},       {"%", T::op, '%'},        {":", T::op, ':'},
-    {"!", T::op, '!'},        {"*", T::op, '*'},        {"=", T::relation, '='},  {"<", T::relation, '<'},
-    {">", T::relation, '>'},  {"|", T::bar, 0},         {",", T::separator, ','}, {";", T::separator, ';'},
-    {"&", T::cell, 0},        {".", T::layout, 0},      {"~", T::layout, 0},      {"`", T::layout, 0},
-    {"\"", T::layout, 0},
-};
-/// Behind a backslash.
-constexpr Sign kEscaped[] = {
-    {"{", T::open, 'S'}, {"}", T::close, 'S'},     {"%", T::op, '%'},   {"|", T::bar, 0},    {"_", T::op, '_'},
-    {"(", T::layout, 0}, {")", T::layout, 0},      {"[", T::layout, 0}, {"]", T::layout, 0}, {",", T::layout, 0},
-    {";", T::layout, 0}, {":", T::layout, 0},      {"!", T::layout, 0}, {">", T::layout, 0}, {" ", T::layout, 0},
-    {"/", T::layout, 0}, {"&", T::separator, '&'},
-};
-
 class Lexer {
  public:
   Lexer(Tokens& out, Comma comma, const Vocabulary& vocabulary)
@@ -95,15 +70,13 @@ class Lexer {
     } else if (c == '{' || c == '}') {
       read_brace(c);
     } else {
-      read_sign(kSigns);
+      read_sign(signs());
     }
   }
 
-  template <std::size_t N>
-  bool read_sign(const Sign (&signs)[N]) {
-    const auto* sign =
-        std::find_if(std::begin(signs), std::end(signs), [this](const Sign& s) { return rest().starts_with(s.text); });
-    if (sign == std::end(signs))
+  bool read_sign(std::span<const SignRow> signs) {
+    const auto sign = std::ranges::find_if(signs, [this](const SignRow& s) { return rest().starts_with(s.text); });
+    if (sign == signs.end())
       return fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1))), false;
     at_ += sign->text.size();
     if (sign->type == T::layout) space_ = space_ || sign->text != ".";
@@ -131,7 +104,7 @@ class Lexer {
     const bool sign = std::string_view(":-+=<>,").find(peek(1)) != std::string_view::npos && peek(2) == '}';
     ++at_;
     if (c == '{' && sign && !script) {  // 1{:}2, {-}7: braces that only set a sign's spacing
-      read_sign(kSigns);
+      read_sign(signs());
       ++at_;
       return;
     }
@@ -254,7 +227,7 @@ class Lexer {
       return;
     }
     if (peek() != '\\') {
-      read_sign(kEscaped);
+      read_sign(escaped_signs());
       return;
     }
     ++at_;

@@ -1,4 +1,4 @@
-// Operators behind an operand, units and lists.
+// Operators behind an operand, and units.
 #include "reward/math/parser.h"
 
 #include <functional>
@@ -35,7 +35,7 @@ constexpr Operator kBeside{T::end, "*", 50, 60, Kind::product};
 
 void Parser::run() {
   const NodeIdx root = list(T::end);
-  if (ok_ && now().type != T::end) fail("something is left over");
+  if (ok_ && now().type != T::end) fail(Fault::something_left_over);
   if (ok_) tree_.root = root;
 }
 
@@ -45,8 +45,8 @@ bool Parser::take(T type, char code) noexcept {
   return true;
 }
 
-NodeIdx Parser::fail(std::string_view why) noexcept {
-  if (ok_) tree_.fault = why;
+NodeIdx Parser::fail(Fault why) noexcept {
+  if (ok_) tree_.fault = text_of(why);
   ok_ = false;
   at_ = tokens_.size() - 1;
   return -1;
@@ -54,11 +54,11 @@ NodeIdx Parser::fail(std::string_view why) noexcept {
 
 NodeIdx Parser::make(Kind kind, const std::vector<Link>& links, std::string_view text) {
   const NodeIdx idx = tree_.make(kind, links, text);
-  return idx >= 0 ? idx : fail("an operand is missing, or nested too deep");
+  return idx >= 0 ? idx : fail(Fault::unfit_operand);
 }
 
 NodeIdx Parser::expression(int least) {
-  if (++depth_ > kMaxTreeDepth) fail("nested too deep");
+  if (++depth_ > kMaxTreeDepth) fail(Fault::nested_too_deep);
   NodeIdx left = prefix();
   while (ok_) {
     const Operator* op = next_operator(left);
@@ -114,8 +114,7 @@ NodeIdx Parser::continue_with(const Operator& op, NodeIdx left) {
   const bool braced = take(T::open, '{'), bracket = take(T::open, '(');
   ++at_;
   const NodeIdx modulus = expression(op.right);
-  if (!ok_ || (bracket && !take(T::close, ')')) || (braced && !take(T::close, '}')))
-    return fail("a bracket is not closed");
+  if (!ok_ || (bracket && !take(T::close, ')')) || (braced && !take(T::close, '}'))) return fail(Fault::open_bracket);
   return make(Kind::product, {{left, 0}, {modulus, 'm'}});
 }
 
@@ -129,8 +128,8 @@ NodeIdx Parser::several(const Operator& op, NodeIdx left) {
     const bool row = next->type == T::op || next->type == T::relation;
     const char code = beside || !row ? next->codes[0] : now().code;
     if (next == &kEquals) {
-      if (has_word(tree_.at(left).text, WordClass::turning)) return fail("words that say another thing");
-      if (links.size() > 1 || depth_ > 1 || at_ == 0) return fail("words within a formula");
+      if (words_.any(WordClass::turning, tree_.at(left).text)) return fail(Fault::turning_words);
+      if (links.size() > 1 || depth_ > 1 || at_ == 0) return fail(Fault::words_within_formula);
     }
     if (!beside) ++at_;
     const bool dots = now().type == T::dots && op.kind == Kind::sum;
@@ -142,7 +141,7 @@ NodeIdx Parser::several(const Operator& op, NodeIdx left) {
   if (!ok_) return -1;
   if (op.kind == Kind::ratio &&
       std::any_of(links.begin(), links.end(), [this](Link l) { return is_kind(l.node, Kind::words); }))
-    return fail("a label before a colon");
+    return fail(Fault::label_before_colon);
   const NodeIdx idx = make(op.kind, links);
   return op.kind == Kind::product && plain_fraction && take(T::op, '%') ? make(Kind::percent, {{idx, 0}}) : idx;
 }
@@ -159,7 +158,7 @@ NodeIdx Parser::power(NodeIdx base) {
   if (sign.type == T::op && sign.code == '\'') {
     for (at_ += braced ? 1 : 0; take(T::op, '\'');) {
     }
-    if (braced && !take(T::close, '}')) return fail("a bracket is not closed");
+    if (braced && !take(T::close, '}')) return fail(Fault::open_bracket);
     return make(Kind::prime, {{base, 0}});
   }
   const bool numbers = is_kind(base, Kind::symbol) && tree_.at(base).text.starts_with("\\mathbb");
@@ -204,8 +203,7 @@ bool Parser::begins_unit(NodeIdx left) const noexcept {
   const Token& token = now();
   if (token.type == T::word) return true;
   if (token.type == T::op && token.code == '/') return !token.text.empty() && now(1).type == T::word;  // $3/\text{hour}
-  if (words_apart() > 0) return true;
-  const Token& letter = is(T::open, '{') ? now(1) : token;  // 30^{\circ}{C}
+  const Token& letter = is(T::open, '{') ? now(1) : token;                                             // 30^{\circ}{C}
   if (is_kind(left, Kind::degree)) return letter.type == T::symbol && (letter.text == "C" || letter.text == "F");
   if (token.type != T::symbol || at_ == 0) return false;
   const Token& before = tokens_[at_ - 1];
@@ -216,15 +214,6 @@ bool Parser::begins_unit(NodeIdx left) const noexcept {
   const bool value = number || before.type == T::close || is(before, T::constant, 'p');
   const bool unit = words_.unit(token.text).dimension != 0;
   return token.code == 'r' && unit && value && (token.space || (number && words_.unit(token.text).dimension != '?'));
-}
-
-std::size_t Parser::words_apart() const noexcept {
-  if (at_ == 0 || tokens_[at_ - 1].type != T::number) return 0;
-  const auto is_word_in = [this](std::size_t ahead, char open) {
-    return is(now(ahead), T::open, open) && now(ahead + 1).type == T::word && now(ahead + 2).type == T::close;
-  };
-  if (is_word_in(0, '(')) return 3;
-  return now().type == T::fraction && is_word_in(1, '{') && is_word_in(4, '{') ? 7 : 0;
 }
 
 std::size_t Parser::exponent_at(std::size_t ahead) const noexcept {
@@ -246,9 +235,9 @@ NodeIdx Parser::unit_behind(NodeIdx number) {
     }
   }
   // Plain words behind variables are prose; \text{…} is a unit there, too.
-  if (now().type == T::word && now().code == 0 && has_symbols(tree_, number)) return fail("words behind a formula");
-  const std::size_t apart = words_apart(), first = at_ + (apart == 3 ? 1 : apart == 7 ? 2 : is_op('/') ? 0 : 0);
-  at_ += apart > 0 ? apart : is_op('/') ? 1 : 0;
+  if (now().type == T::word && now().code == 0 && has_symbols(tree_, number)) return fail(Fault::words_behind_formula);
+  const std::size_t first = at_;
+  at_ += is_op('/') ? 1 : 0;
   int brackets = 0;
   for (bool more = true; more && ok_;) {
     const bool joint = is_op('/') || is_op('*');
@@ -263,18 +252,8 @@ NodeIdx Parser::unit_behind(NodeIdx number) {
     else more = false;
   }
   const std::string_view unit = span_of(first);
-  if (has_word(unit, WordClass::changing)) return fail("words that make another number of it");
+  if (words_.any(WordClass::changing, unit)) return fail(Fault::changing_words);
   return make(Kind::quantity, {{number, 0}, {make(Kind::words, {}, unit), 0}});
-}
-
-bool Parser::has_word(std::string_view text, WordClass of) const {
-  for (std::size_t k = 0; k < text.size();) {
-    std::string word;
-    for (; k < text.size() && base::is_letter(text[k]); ++k) word += base::lower(text[k]);
-    if (words_.is(of, word)) return true;
-    k += word.empty() ? 1 : 0;
-  }
-  return false;
 }
 
 std::string_view Parser::span_of(std::size_t first) const noexcept {
@@ -289,132 +268,6 @@ std::string_view Parser::span_of(std::size_t first) const noexcept {
     end = text.data() + text.size();
   }
   return {begin, static_cast<std::size_t>(end - begin)};
-}
-
-// ---- lists
-
-bool Parser::ends_list(T closing) const noexcept {
-  const T type = now().type;
-  return type == T::end || type == closing || type == T::close || type == T::cell || type == T::newline ||
-         type == T::finish || closes_outward();
-}
-
-/// Items with separators between them; one item is itself. Semicolons separate lists of what commas separate.
-NodeIdx Parser::list(T closing) {
-  if (++depth_ > kMaxTreeDepth) return fail("nested too deep");
-  std::vector<Link> groups, items;
-  bool several = false;
-  const auto ends_element = [this] { return in_set_ && (now().type == T::bar || is_op(':')); };
-  while (ok_) {
-    bool separated = items.empty(), alternative = false;
-    for (; now().type == T::separator && now().code != ';'; ++at_) {  // "19, 46, and 82"
-      separated_ = separated_ || !items.empty();
-      separated = true;
-      alternative = alternative || now().code == '|';
-    }
-    const bool outward = depth_ == 1 && is(T::close, ']');  // ]2, 5[
-    if ((!outward && ends_list(closing)) || (in_set_ && !separated && ends_element())) break;
-    if (alternative && items.size() == 1 && now().type == T::word && words_.is(WordClass::hedge, now().text) &&
-        begins_value(1)) {
-      ++at_;  // 1/6, or approximately 0.1667
-      items[0].node = make(Kind::relation, {items[0], {expression(11), 'a'}});
-      continue;
-    }
-    if (take(T::separator, ';')) {
-      several = separated_ = true;
-      if (!items.empty()) groups.push_back({group(std::move(items)), 0});
-      items.clear();
-      continue;
-    }
-    const bool outermost = depth_ == 1;
-    if (outermost) depth_ = 0;
-    items.push_back({expression(0), alternative ? '|' : '\0'});
-    if (outermost) depth_ = 1;
-    if (ok_ && membership_follows()) {  // k\pi (k \in \mathbb{Z})
-      ++at_;
-      items.push_back({expression(0), 0});
-      if (!take(T::close, ')')) return fail("a bracket is not closed");
-    }
-    if (now().type != T::separator && !ends_list(closing) && !ends_element() && !equation_follows())
-      return fail("two things without an operation between them");
-  }
-  --depth_;
-  if (!ok_) return -1;
-  if (!items.empty()) groups.push_back({group(std::move(items)), 0});
-  if (groups.empty()) return fail("something is missing");
-  if (!several || groups.size() == 1) return groups.front().node;
-  const NodeIdx idx = make(Kind::list, groups);
-  if (ok_) made(idx).flag = true;
-  return idx;
-}
-
-/// n ≡ 1, 3 (mod 8) is of both.
-NodeIdx Parser::group(std::vector<Link> items) {
-  if (items.size() == 1 || items.back().node < 0) return items.front().node;
-  const NodeIdx modulus = modulus_of(tree_, items.back().node);
-  for (Link& item : items) {
-    if (modulus < 0 || item.node < 0 || modulus_of(tree_, item.node) >= 0) continue;
-    std::vector<Link> links = tree_.links_of(item.node);
-    const bool relation = is_kind(item.node, Kind::relation);
-    const NodeIdx of = relation ? links.back().node : item.node;
-    const NodeIdx modular = make(Kind::product, {{of, 0}, {modulus, 'm'}});
-    if (relation) links.back().node = modular;
-    item.node = relation ? make(Kind::relation, links) : modular;
-  }
-  return make(Kind::list, items);
-}
-
-bool Parser::modulus_follows() const noexcept {
-  const auto is_mod = [](const Token& t) { return t.type == T::op && (t.code == 'p' || t.code == 'm'); };
-  const std::size_t braced = is(T::open, '{') ? 1 : 0;
-  return is_op('p') || (is(now(braced), T::open, '(') && is_mod(now(braced + 1)));
-}
-
-bool Parser::membership_follows() const noexcept {
-  return is(T::open, '(') && now(1).type == T::symbol && is(now(2), T::relation, 'e');
-}
-
-/// Whether "y =", behind a line break or \quad, begins another equation: x = 2 \quad y = 3.
-bool Parser::equation_follows() const noexcept {
-  constexpr std::size_t kMaxName = 8;  // a_{10}, f(2)
-  if (!now().newline || now().type != T::symbol) return false;
-  std::size_t depth = 0;
-  for (std::size_t k = 1; k < kMaxName; ++k) {
-    if (depth == 0 && is(now(k), T::relation, '=')) return true;
-    if (now(k).type == T::open) ++depth;
-    else if (now(k).type == T::close && depth > 0) --depth;
-    else if (depth == 0 && !is(now(k), T::op, '_') && !is(now(k - 1), T::op, '_')) return false;
-  }
-  return false;
-}
-
-bool Parser::begins_value(std::size_t ahead) const noexcept {
-  while (is(now(ahead), T::op, '-') || now(ahead).type == T::open) ++ahead;
-  const Token& token = now(ahead);
-  return token.type == T::number || token.type == T::fraction || token.type == T::root || is(token, T::constant, 'p');
-}
-
-/// Whether an operand follows without an operation sign.
-bool Parser::begins_operand() const noexcept {
-  const Token& token = now();
-  switch (token.type) {
-    case T::symbol:
-      return !equation_follows();
-    case T::constant:
-    case T::function:
-    case T::root:
-    case T::begin:
-    case T::fraction:
-      return true;
-    case T::number:
-      return at_ == 0 || tokens_[at_ - 1].type != T::number;  // 2 3 is no product
-    case T::open:
-      return token.code != 'S' && !membership_follows() && !closes_outward();
-    case T::bar:
-      return token.code == 0 && num_bars_ == 0 && !in_set_;
-    default:
-      return false;
-  }
 }
 
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {

@@ -29,7 +29,7 @@ class Parser {
   bool is(TokenType type, char code) const noexcept { return is(now(), type, code); }
   bool is_op(char code) const noexcept { return is(TokenType::op, code); }
   bool take(TokenType type, char code) noexcept;
-  NodeIdx fail(std::string_view why) noexcept;
+  NodeIdx fail(Fault why) noexcept;
   NodeIdx make(Kind kind, const std::vector<Link>& links, std::string_view text = {});
   Node& made(NodeIdx idx) noexcept { return tree_.nodes[static_cast<std::size_t>(idx)]; }
   bool is_kind(NodeIdx idx, Kind kind) const noexcept { return idx >= 0 && tree_.at(idx).kind == kind; }
@@ -44,16 +44,12 @@ class Parser {
   NodeIdx unit_behind(NodeIdx number);
   NodeIdx list(TokenType closing);
   NodeIdx group(std::vector<Link> items);
-  bool has_word(std::string_view text, WordClass of) const;
   bool ends_list(TokenType closing) const noexcept;
   bool begins_operand() const noexcept;
   bool begins_value(std::size_t ahead) const noexcept;
   bool begins_unit(NodeIdx left) const noexcept;
   bool modulus_follows() const noexcept;
-  bool membership_follows() const noexcept;
   bool equation_follows() const noexcept;
-  /// Whether "(clips)" or \frac{m}{s} of words stands next: how many tokens, 0 where it does not.
-  std::size_t words_apart() const noexcept;
   std::size_t exponent_at(std::size_t ahead) const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;

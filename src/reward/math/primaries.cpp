@@ -1,4 +1,4 @@
-// Operands: numbers, names, functions, brackets.
+// Operands: numbers, names and functions.
 #include <string>
 #include <utility>
 
@@ -22,18 +22,7 @@ bool below(std::string_view a, std::string_view b) noexcept {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-bool is_set_operator(const Token& token) noexcept {
-  return token.type == T::op && (token.code == 'U' || token.code == 'N' || token.code == 'D');
-}
-
-/// Whether a token between items stands there.
-bool is_between(const Token& token) noexcept {
-  return token.type == T::relation || token.type == T::separator || token.type == T::word || is_set_operator(token);
-}
-
 bool is_round_or_square(char code) noexcept { return code == '(' || code == '[' || code == 'S'; }
-
-char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? ']' : open == '{' ? '}' : open; }
 
 }  // namespace
 
@@ -75,7 +64,7 @@ NodeIdx Parser::prefix() {
     case T::open:
       return bracketed(token.code);
     case T::close:
-      return token.code == ']' ? bracketed(']') : fail("an operand is missing");  // ]2, 5[
+      return token.code == ']' ? bracketed(']') : fail(Fault::operand_missing);  // ]2, 5[
     case T::bar:
       return absolute();
     case T::begin:
@@ -87,7 +76,7 @@ NodeIdx Parser::prefix() {
       ++at_;
       if (!braced)
         return token.code == '=' || token.code == 'a' || token.code == 't' ? expression(11)
-                                                                           : fail("an operand is missing");
+                                                                           : fail(Fault::operand_missing);
       const char* name = token.code == '>'   ? "above"
                          : token.code == 'g' ? "from"
                          : token.code == '<' ? "below"
@@ -97,14 +86,14 @@ NodeIdx Parser::prefix() {
     case T::op:
       return signed_operand();
     default:
-      return fail("an operand is missing");
+      return fail(Fault::operand_missing);
   }
 }
 
 NodeIdx Parser::signed_operand() {
   const char code = now().code;
   if (code == '_' || code == '^') return make(Kind::words, {}, "");  // {}_{10}C_3
-  if (code != '+' && code != '-' && code != 'P' && code != 'M') return fail("an operand is missing");
+  if (code != '+' && code != '-' && code != 'P' && code != 'M') return fail(Fault::operand_missing);
   ++at_;
   const NodeIdx operand = expression(59);
   if (code == '+' || !ok_) return operand;
@@ -148,10 +137,6 @@ NodeIdx Parser::argument() {
     if (token.text.empty()) ++at_;
     return digit;
   }
-  if (now().type == T::op && now().code != '-' && now().code != '+') {  // x_*
-    ++at_;
-    return make(Kind::words, {}, "op");
-  }
   return expression(70);
 }
 
@@ -161,9 +146,9 @@ NodeIdx Parser::number() {
   const Token whole = now();
   const NodeIdx idx = leaf(Kind::number);
   if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
-    if (now().newline || !now().space || now(2).space != now(1).space) return fail("two numbers in a row");
+    if (now().newline || !now().space || now(2).space != now(1).space) return fail(Fault::numbers_in_row);
     if (!digits(whole) || !digits(now()) || !digits(now(2)) || !below(now().text, now(2).text))
-      return fail("no mixed number");
+      return fail(Fault::no_mixed_number);
     const NodeIdx above = leaf(Kind::number);
     ++at_;
     return make(Kind::mixed, {{idx, 0}, {make(Kind::product, {{above, 0}, {leaf(Kind::number), '/'}}), 0}});
@@ -173,7 +158,7 @@ NodeIdx Parser::number() {
   while (now(close).type == T::word) ++close;
   if (is(T::open, '(') && now(1).type == T::number && now(close).type == T::close &&
       (whole.code == 'w' || now(1).code == 'w')) {
-    if (now(1).text != whole.text) return fail("a number and another one in words");
+    if (now(1).text != whole.text) return fail(Fault::other_number_in_words);
     at_ += close + 1;
     return idx;
   }
@@ -225,7 +210,7 @@ NodeIdx Parser::root() {
   NodeIdx degree = -1;
   if (take(T::open, '[')) {
     degree = list(T::close);
-    if (!take(T::close, ']')) return fail("a bracket is not closed");
+    if (!take(T::close, ']')) return fail(Fault::open_bracket);
   }
   const bool number = now().type == T::number;  // \sqrt12 is √12, whatever LaTeX shows
   const NodeIdx radicand = is(T::open, '(') ? bracketed('(') : number ? leaf(Kind::number) : argument();
@@ -244,7 +229,7 @@ NodeIdx Parser::function(const Token& token) {
   while (take(T::op, '\'')) {
   }
   if (now().type == T::close || now().type == T::end || now().type == T::relation)  // m_{\max}
-    return index < 0 && exponent < 0 ? make(Kind::symbol, {}, token.text) : fail("a function without its argument");
+    return index < 0 && exponent < 0 ? make(Kind::symbol, {}, token.text) : fail(Fault::function_without_argument);
   const auto law = static_cast<Law>(token.code);
   if (law == Law::big) {
     links.push_back({expression(50), 0});
@@ -288,122 +273,9 @@ NodeIdx Parser::absolute() {
   const NodeIdx inside = expression(40);
   in_set_ = outer_set;
   --num_bars_;
-  if (!ok_ || now().type != T::bar) return fail("a bar is not closed");
+  if (!ok_ || now().type != T::bar) return fail(Fault::open_bar);
   ++at_;
   return make(Kind::absolute, {{inside, 0}});
-}
-
-// ---- brackets
-
-/// {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show.
-bool Parser::begins_builder() const noexcept {
-  if (at_ > 1 && !is_between(tokens_[at_ - 2])) return false;
-  const std::size_t bar = is(now(1), T::relation, 'e') && now(2).type == T::symbol ? 3 : 1;
-  return now().type == T::symbol && (now(bar).type == T::bar || is(now(bar), T::op, ':'));
-}
-
-/// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
-bool Parser::closes_outward() const noexcept {
-  if (!is(T::open, '[') || !separated_ || at_ == 0) return false;
-  const Token &before = tokens_[at_ - 1], &next = now(1);
-  const bool mark = before.type == T::op && (before.code == '!' || before.code == '%' || before.code == 'd');
-  const bool operand =
-      before.type == T::number || before.type == T::symbol || before.type == T::constant || before.type == T::close;
-  return (operand || mark) && (next.type == T::end || next.type == T::close || is_between(next));
-}
-
-/// Inside brackets with no other separator a comma separates: (1,234) is the pair 1, 234, but (1,000)(0.05) a product.
-void Parser::split_thousands(std::size_t open) {
-  const char code = tokens_[open].code;
-  const Token before = open > 0 ? tokens_[open - 1] : Token{};
-  const bool capital = before.type == T::symbol && before.text.size() == 1 && before.text[0] <= 'Z';
-  const bool begins = open == 0 || before.type == T::open || before.type == T::begin || before.type == T::cell ||
-                      before.type == T::newline || is_between(before) || capital;
-  if (!begins || (code == '{' && open > 0)) return;
-  std::vector<std::size_t> numbers;
-  std::size_t close = open + 1, depth = 0;
-  for (; close < tokens_.size(); ++close) {
-    const Token& token = tokens_[close];
-    if (token.type == T::open) ++depth;
-    if (token.type == T::close && depth-- == 0) break;
-    if (depth == 0 && token.type == T::separator) return;
-    if (depth == 0 && token.groups > 0) numbers.push_back(close);
-  }
-  if (close >= tokens_.size() - 1 && numbers.empty()) return;
-  const Token behind = tokens_[std::min(close + 1, tokens_.size() - 1)];
-  const bool ends = behind.type == T::end || behind.type == T::close || behind.type == T::cell ||
-                    behind.type == T::newline || behind.type == T::finish || behind.type == T::bar ||
-                    is_between(behind);
-  if (!ends || (code == '{' && behind.type != T::end)) return;
-  for (std::size_t n = numbers.size(); n-- > 0;) {
-    const Token number = tokens_[numbers[n]];
-    const std::size_t size = std::min(number.text.find_first_not_of("0123456789"), number.text.size());
-    std::vector<Token> parts{number};
-    parts[0].text = number.text.substr(0, number.groups);
-    for (std::size_t k = number.groups; k < size; k += 3) {
-      parts.push_back({T::separator, ',', false, false, 0, {}});
-      parts.push_back(
-          {T::number, 0, false, false, 0, number.text.substr(k, k + 3 < size ? 3 : std::string_view::npos)});
-    }
-    tokens_.erase(tokens_.begin() + static_cast<std::ptrdiff_t>(numbers[n]));
-    tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(numbers[n]), parts.begin(), parts.end());
-  }
-}
-
-NodeIdx Parser::bracketed(char open) {
-  if (++depth_ > kMaxTreeDepth) return fail("nested too deep");
-  split_thousands(at_);
-  ++at_;
-  const int outer_bars = std::exchange(num_bars_, 0);
-  if (open == '{' && begins_builder()) open = 'S';
-  const bool outer_set = std::exchange(in_set_, open == 'S'), outer_separated = std::exchange(separated_, false);
-  NodeIdx idx = -1;
-  if (now().type == T::close && now().code == closing_of(open) && (open == 'S' || open == '{')) {
-    ++at_;
-    idx = open == 'S' ? tree_.constant('0', "empty") : make(Kind::words, {}, "");
-  } else {
-    idx = inside(open);
-  }
-  num_bars_ = outer_bars;
-  in_set_ = outer_set;
-  separated_ = outer_separated;
-  --depth_;
-  return ok_ ? idx : -1;
-}
-
-NodeIdx Parser::inside(char open) {
-  const char opening = tokens_[at_ - 1].code;
-  NodeIdx idx = list(T::close);
-  if (ok_ && open == 'S' && (now().type == T::bar || is_op(':'))) {
-    ++at_;
-    in_set_ = false;
-    idx = make(Kind::set_builder, {{idx, 0}, {list(T::close), 0}});
-    return take(T::close, closing_of(opening)) ? idx : fail("a bracket is not closed");
-  }
-  if (open == 'S' && is_kind(idx, Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
-    made(idx).text = "cases";
-    return idx;
-  }
-  const bool outward = closes_outward();
-  if (!ok_ || (now().type != T::close && !outward)) return fail("a bracket is not closed");
-  if (open == ']') open = '(';
-  const char close = outward ? ')' : now().code;
-  ++at_;
-  const bool half_open = (open == '(' && close == ']') || (open == '[' && close == ')');
-  if (close != closing_of(open) && !half_open) return fail("brackets do not match");
-  const Node node = tree_.at(idx);
-  const bool several = node.kind == Kind::list;
-  if (open == 'F') return make(Kind::floor, {{idx, 0}});
-  if (open == 'C') return make(Kind::ceiling, {{idx, 0}});
-  if (open == '{') return idx;  // LaTeX's own braces show nothing
-  if (open == 'S') return make(Kind::set, several ? tree_.links_of(idx) : std::vector<Link>{{idx, 0}});
-  if (half_open && (!several || node.count != 2)) return fail("brackets do not match");
-  if (!several) return idx;
-  const NodeIdx tuple = make(Kind::tuple, tree_.links_of(idx));
-  if (!ok_) return -1;
-  made(tuple).open = open;
-  made(tuple).close = close;
-  return tuple;
 }
 
 }  // namespace qrl::reward::math

@@ -196,6 +196,52 @@ constexpr PhraseRow kPhrases[] = {
     {Phrase::operand, " or\t and\t,\t-\t+\t−\t–\t—\t±"},
 };
 
+// clang-format on
+/// The longest come first.
+constexpr SignRow kSigns[] = {
+    {"...", T::dots, 0},      {"**", T::op, '^'},       {"!=", T::relation, 'n'}, {"==", T::relation, '='},
+    {"=>", T::relation, 't'}, {"<=", T::relation, 'l'}, {">=", T::relation, 'g'}, {"->", T::relation, 't'},
+    {"(", T::open, '('},      {"[", T::open, '['},      {")", T::close, ')'},     {"]", T::close, ']'},
+    {"/", T::op, '/'},        {"+", T::op, '+'},        {"-", T::op, '-'},        {"^", T::op, '^'},
+    {"_", T::op, '_'},        {"'", T::op, '\''},       {"%", T::op, '%'},        {":", T::op, ':'},
+    {"!", T::op, '!'},        {"*", T::op, '*'},        {"=", T::relation, '='},  {"<", T::relation, '<'},
+    {">", T::relation, '>'},  {"|", T::bar, 0},         {",", T::separator, ','}, {";", T::separator, ';'},
+    {"&", T::cell, 0},        {".", T::layout, 0},      {"~", T::layout, 0},      {"`", T::layout, 0},
+    {"\"", T::layout, 0},
+};
+/// Behind a backslash.
+constexpr SignRow kEscaped[] = {
+    {"{", T::open, 'S'}, {"}", T::close, 'S'},     {"%", T::op, '%'},   {"|", T::bar, 0},    {"_", T::op, '_'},
+    {"(", T::layout, 0}, {")", T::layout, 0},      {"[", T::layout, 0}, {"]", T::layout, 0}, {",", T::layout, 0},
+    {";", T::layout, 0}, {":", T::layout, 0},      {"!", T::layout, 0}, {">", T::layout, 0}, {" ", T::layout, 0},
+    {"/", T::layout, 0}, {"&", T::separator, '&'},
+};
+
+// clang-format off
+// In the order of Fault.
+constexpr std::string_view kFaults[] = {
+    "something is left over",
+    "an operand is missing, or nested too deep",
+    "nested too deep",
+    "a bracket is not closed",
+    "words that say another thing",
+    "words within a formula",
+    "a label before a colon",
+    "words behind a formula",
+    "words that make another number of it",
+    "two things without an operation between them",
+    "something is missing",
+    "an operand is missing",
+    "two numbers in a row",
+    "no mixed number",
+    "a number and another one in words",
+    "a function without its argument",
+    "a bar is not closed",
+    "brackets do not match",
+    "an environment is not closed",
+    "rows of different lengths",
+    "an entry with something left over"};
+
 constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}, {"```", "```"}, {"`", "`"}, {"**", "**"}, {"__", "__"},
                              {"_", "_"}, {"\"", "\""}, {"<b>", "</b>"}, {"<strong>", "</strong>"}, {"", "**"}, {"", "__"}, {"", "_"}};
 // clang-format on
@@ -208,5 +254,8 @@ const Rows& default_rows() noexcept {
 }
 
 std::span<const Shell> shells() noexcept { return kShells; }
+std::string_view text_of(Fault fault) noexcept { return kFaults[static_cast<std::size_t>(fault)]; }
+std::span<const SignRow> signs() noexcept { return kSigns; }
+std::span<const SignRow> escaped_signs() noexcept { return kEscaped; }
 
 }  // namespace qrl::reward::math

@@ -161,6 +161,38 @@ struct PhraseRow {
   Phrase of;
   std::string_view phrases;  ///< separated by '\t'
 };
+/// Why an answer is not in the grammar; the texts are in tables.cpp.
+enum class Fault : unsigned char {
+  something_left_over,
+  unfit_operand,
+  nested_too_deep,
+  open_bracket,
+  turning_words,
+  words_within_formula,
+  label_before_colon,
+  words_behind_formula,
+  changing_words,
+  no_operation_between,
+  something_missing,
+  operand_missing,
+  numbers_in_row,
+  no_mixed_number,
+  other_number_in_words,
+  function_without_argument,
+  open_bar,
+  unlike_brackets,
+  open_environment,
+  unlike_rows,
+  unread_entry,
+};
+std::string_view text_of(Fault fault) noexcept;
+
+/// A sign of mathematics.
+struct SignRow {
+  std::string_view text;
+  TokenType type;
+  char code;
+};
 /// What may stand around an answer without effect.
 struct Shell {
   std::string_view open, close;
@@ -175,6 +207,8 @@ struct Rows {
 /// The rows that qrl-train judges by.
 const Rows& default_rows() noexcept;
 std::span<const Shell> shells() noexcept;
+std::span<const SignRow> signs() noexcept;          ///< the longest first
+std::span<const SignRow> escaped_signs() noexcept;  ///< behind a backslash
 
 constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
 /// Takes a word or sign, in lower case here, that the text begins with and that no letter follows.
