@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
 
@@ -27,24 +28,8 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 /// --set alone.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
-/// The input error of a word in the place of one of `parent`'s commands; names the word and the commands.
-[[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
-/// Throws it for the first word behind the program's name that is no command. Called before parsing, since the parser
-/// takes an unknown command for a recipe or for an extra argument.
-void check_commands(const CLI::App& app, const std::vector<std::string>& words);
-
-/// The text of a parser's error with a hint: hydra's KEY=VALUE, a misspelled option, or how to get help.
-std::string explain_arguments(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
-
-/// Checks that a number is in a range; --help shows "INT:1..1024".
-CLI::Validator between(std::int64_t low, std::int64_t high);
-
 /// std::cin, read in blocks from now on, not byte by byte; only for commands that write by stdio.
 std::istream& standard_input();
-
-/// Checks of an option's value, for CLI::Option::check.
-CLI::Validator not_empty();
-CLI::Validator whole_number();  ///< decimal digits of 64 bits, without sign or leading zero
 
 /// The settings that decide how much memory the command takes, for the message when memory runs out; "" before a recipe
 /// was read.

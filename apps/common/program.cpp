@@ -75,8 +75,8 @@ int run_program(const Program& program, int argc, char** argv) {
     return finish_output(world.get());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return command_line.exit(error) == 0 ? finish_output(nullptr) : 2;
-    return fail(explain_arguments(command_line, error, std::vector<std::string>(argv + 1, argv + argc)).c_str(), 2,
-                nullptr);
+    const base::Error ours = argument_error(command_line, error, std::vector<std::string>(argv + 1, argv + argc));
+    return fail(ours.what(), ours.exit_code(), nullptr);
   } catch (const base::Error& error) {
     return fail(error.what(), error.exit_code(), world.get());
   } catch (const std::bad_alloc&) {

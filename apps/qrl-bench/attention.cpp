@@ -69,11 +69,9 @@ void add_bench_attention(CLI::App& program, Action& action) {
       "a layer's attention while the GPU decodes, beside its memory's speed (share_of_read) and,\n"
       "on Hopper, FlashInfer's kernels (flashinfer_decode: BatchDecodeWithPagedKVCache,\n"
       "flashinfer_prefill: BatchPrefillWithPagedKVCache; heads of 128, bf16 and fp8_e4m3)");
-  command->add_option("--shape", arguments->shape, "built-in shape")
-      ->check(CLI::IsMember(shape_names()))
-      ->type_name("NAME");
+  command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
   command->add_option("--format", arguments->format, "of the keys and values")
-      ->check(CLI::IsMember(gpu_kv_format_names()))
+      ->check(one_of(gpu_kv_format_names()))
       ->type_name("NAME");
   command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
       ->delimiter(',')

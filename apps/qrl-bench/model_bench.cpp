@@ -99,7 +99,7 @@ CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what,
           ->check(not_empty())
           ->type_name("DIR");
   command->add_option("--shape", arguments.shape, "built-in shape")
-      ->check(CLI::IsMember(shape_names()))
+      ->check(one_of(shape_names()))
       ->excludes(model)
       ->type_name("NAME");
   command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")

@@ -104,11 +104,9 @@ void bench_products(const BenchProductsArguments& arguments) {
 void add_bench_products(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchProductsArguments>();
   CLI::App* command = program.add_subcommand("products", "a layer's matmuls on the GPU, beside its memory's speed");
-  command->add_option("--shape", arguments->shape, "built-in shape")
-      ->check(CLI::IsMember(shape_names()))
-      ->type_name("NAME");
+  command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
   CLI::Option* format = command->add_option("--format", arguments->format, "of the weights");
-  format->check(CLI::IsMember(gpu_format_names()))->type_name("NAME");
+  format->check(one_of(gpu_format_names()))->type_name("NAME");
   CLI::Option* rows = command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas");
   rows->delimiter(',')->check(between(1, 65'536))->type_name("INT");
   command

@@ -144,7 +144,7 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
     command
         .add_option_function<double>(
             option, [&value, unit](const double& given) { value = given * unit; }, what)
-        ->check(CLI::PositiveNumber)
+        ->check(positive())
         ->needs(estimate)
         ->type_name("NUMBER");
   };
@@ -160,14 +160,12 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTicksArguments>();
   CLI::App* command = program.add_subcommand(
       "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and matrix units' speed");
-  command->add_option("--shape", arguments->shape, "built-in shape")
-      ->check(CLI::IsMember(shape_names()))
-      ->type_name("NAME");
+  command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
   command->add_option("--format", arguments->format, "of the weights")
-      ->check(CLI::IsMember(gpu_format_names()))
+      ->check(one_of(gpu_format_names()))
       ->type_name("NAME");
   command->add_option("--kv", arguments->kv_format, "of the keys and values")
-      ->check(CLI::IsMember(gpu_kv_format_names()))
+      ->check(one_of(gpu_kv_format_names()))
       ->type_name("NAME");
   command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
       ->delimiter(',')

@@ -85,7 +85,7 @@ void add_row_arguments(CLI::App& command, RowArguments& arguments) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       .add_option("--numbers", arguments.numbers, "countdown rows: which numbers a solution must use (reward.numbers)")
-      ->check(CLI::IsMember({"all", "subset"}))
+      ->check(one_of({"all", "subset"}))
       ->capture_default_str();
 }
 

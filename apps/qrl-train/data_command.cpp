@@ -109,10 +109,7 @@ void add_own_option(CLI::App* command, GeneratorOption& option) {
   option.word = words[static_cast<std::size_t>(key.standard)];
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
-  command->add_option(name, option.word, key.meaning)
-      ->check(CLI::IsMember(words))
-      ->capture_default_str()
-      ->type_name(text);
+  command->add_option(name, option.word, key.meaning)->check(one_of(words))->capture_default_str()->type_name(text);
 }
 
 void add_generator(CLI::App* data, const tasks::Generator& generator, Action& action) {
@@ -126,7 +123,7 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
       ->capture_default_str()
       ->type_name("INT");
   command->add_option("--split", arguments->split, "side of the fixed split; held-out tasks are distinct")
-      ->check(CLI::IsMember({"train", "held_out"}))
+      ->check(one_of({"train", "held_out"}))
       ->capture_default_str()
       ->type_name("train|held_out");
   command->add_flag("--demonstrations", arguments->demonstrations,

@@ -168,7 +168,7 @@ void add_export(CLI::App& app, Action& action) {
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
   command->add_option("--out", arguments->out, "folder to write")->required()->check(not_empty())->type_name("DIR");
   command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->check(one_of({"float32", "bfloat16"}))
       ->type_name("float32|bfloat16");
   command->add_flag(
       "--merge", arguments->merge,
@@ -177,7 +177,7 @@ void add_export(CLI::App& app, Action& action) {
       ->add_option(
           "--onto", arguments->onto,
           "with --merge: onto the base as it was quantized, or as it was; default: what the learner multiplied")
-      ->check(CLI::IsMember({"quantized", "original"}))
+      ->check(one_of({"quantized", "original"}))
       ->type_name("quantized|original");
   command
       ->add_option(

@@ -198,6 +198,7 @@ void add_key_options(CLI::App& command, const std::shared_ptr<GenerateArguments>
             one.option,
             [arguments, key](const std::string& value) { arguments->settings.push_back(key + "=" + value); },
             std::string(one.meaning) + "; default: the recipe's " + key + ", without a recipe " + usual)
+        ->check(value_of(key))
         ->type_name(one.type);
   }
 }
@@ -238,7 +239,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->check(not_empty())
       ->type_name("DIR");
   command->add_option("--n", arguments->num_samples, "samples of each prompt, 1 to 1024")
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(between(1, 1024).description(""))
       ->type_name("INT")
       ->capture_default_str();
   add_key_options(*command, arguments);

@@ -173,7 +173,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
-        ->check(CLI::IsMember(option.words()))
+        ->check(one_of(option.words()))
         ->capture_default_str();
   }
 }
@@ -213,7 +213,7 @@ void add_judge(CLI::App& app, Action& action) {
       "verdicts for JSON lines, standard input to standard output, one a row (blank lines are none); fields: response "
       "and ground_truth (--ground-truth-key)" +
           own_fields());
-  command->add_option("--verifier", arguments->verifier, "who judges")->check(CLI::IsMember(verifier_words()));
+  command->add_option("--verifier", arguments->verifier, "who judges")->check(one_of(verifier_words()));
   command
       ->add_option("--recipe", arguments->recipe.file,
                    "instead: judge as this recipe says, with its weights; prints all scores")

@@ -74,7 +74,7 @@ void add_report(CLI::App& app, Action& action) {
   command
       ->add_option("--group", arguments->group,
                    "seed: runs that differ in the seed alone are one curve, mean and range")
-      ->check(CLI::IsMember({"seed"}));
+      ->check(one_of({"seed"}));
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { report_runs(*arguments, world); }; });
 }

@@ -1,4 +1,4 @@
-// Owns small text helpers shared by readers: UTF-8 checks, the nearest known name, printf to a string.
+// Owns small text helpers shared by readers: UTF-8 checks, the nearest known name, lists of words, printf to a string.
 #pragma once
 
 #include <span>
@@ -16,6 +16,19 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
 
 /// Untrusted text for a message: quoted, at most `max_chars` bytes, bytes outside printable ASCII as \xNN.
 std::string quoted(std::string_view text, std::size_t max_chars = 60);
+
+/// The words (any range of texts) with the separator between them.
+template <class Words>
+std::string joined(const Words& words, std::string_view separator) {
+  std::string text;
+  bool is_first = true;
+  for (const auto& word : words) {
+    if (!is_first) text += separator;
+    text += word;
+    is_first = false;
+  }
+  return text;
+}
 
 /// As printf; text behind 511 bytes is cut.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "config/faults.h"
 
 namespace qrl::config {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " or ") + word;
-  return text;
-}
 
 Type<std::string> word_of(const Choices& choices) {
   std::vector<std::pair<std::string, std::string>> words;
@@ -63,7 +58,7 @@ std::vector<std::string> words_with_own(const Choices& choices, const std::strin
 }
 
 void only_with(Key& key, const std::string& other, const std::vector<std::string>& words) {
-  key.condition = {other, joined(words), [other, words](const Recipe& recipe) {
+  key.condition = {other, base::joined(words, " or "), [other, words](const Recipe& recipe) {
                      const std::string value = recipe.keys->find(other)->print(recipe);
                      return std::find(words.begin(), words.end(), value) != words.end();
                    }};

@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "config/key_types.h"
 
 namespace qrl::config {
-
-/// "countdown or arithmetic"
-std::string joined(const std::vector<std::string>& words);
 
 /// A word of `choices`; the list outlives the key.
 Type<std::string> word_of(const Choices& choices);
@@ -97,7 +95,7 @@ void add_generator(std::vector<Key>& list, AnySection section, const Choices& ge
           own, name, [section](auto& recipe) -> auto& { return section.of(recipe).own; }));
       const std::vector<std::string> words = words_with_own(generators, own.name);
       // Without a task one rule speaks of all keys of the section.
-      only_with(key, task, joined(words), [section, words](const Recipe& recipe) {
+      only_with(key, task, base::joined(words, " or "), [section, words](const Recipe& recipe) {
         const std::string& word = section.of(recipe).task;
         return word.empty() || std::find(words.begin(), words.end(), word) != words.end();
       });

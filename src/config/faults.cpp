@@ -27,8 +27,7 @@ void Faults::take(Faults&& other) {
   num_more_ += other.num_more_;
 }
 
-void Faults::raise() const {
-  if (empty()) return;
+std::string Faults::text() const {
   std::string text;
   const auto add_line = [&](const std::string& line) { text += (text.empty() ? "" : "\n") + line; };
   for (const std::string& line : lines_) add_line(line);
@@ -41,7 +40,11 @@ void Faults::raise() const {
     for (const auto& [where, advice] : unknown_keys_) add_line("  " + where + (advice.empty() ? "" : ": " + advice));
   }
   if (num_more_ > 0) text += "\n… and " + std::to_string(num_more_) + " more";
-  throw base::Error(base::ErrorKind::input, text, "", "");
+  return text;
+}
+
+void Faults::raise() const {
+  if (!empty()) throw base::Error(base::ErrorKind::input, text(), "", "");
 }
 
 std::string shown_name(std::string_view name) {

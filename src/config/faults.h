@@ -22,6 +22,8 @@ class Faults {
   bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }
   /// Adds another list's faults behind its own.
   void take(Faults&& other);
+  /// All lines; "" without faults.
+  std::string text() const;
   /// Throws one input error with all lines; returns when there are none.
   void raise() const;
 

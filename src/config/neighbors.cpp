@@ -37,12 +37,6 @@ std::string normalized(std::string_view name) {
   return out;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " or ") + name;
-  return text;
-}
-
 std::string advice_of(const Neighbor& known) {
   const std::string note(known.note);
   if (known.ours.empty()) return "it has no counterpart here: " + note;
@@ -93,7 +87,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
     last_parts.emplace_back(last_part(key));
     if (last_parts.back() == last) same.push_back(key);
   }
-  if (!same.empty() && same.size() <= 3) return "did you mean " + joined(same) + "?";
+  if (!same.empty() && same.size() <= 3) return "did you mean " + base::joined(same, " or ") + "?";
   if (!nearest.empty()) return "did you mean " + nearest + "?";
   const std::string nearest_last = base::nearest_name(last, last_parts);
   const auto found = std::find(last_parts.begin(), last_parts.end(), nearest_last);

@@ -121,6 +121,7 @@ class Loader {
     return recipe_;
   }
 
+  const Faults& faults() const { return faults_; }
   const std::map<std::string, std::string>& origins() const { return said_by_; }
   const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
@@ -315,6 +316,14 @@ LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, st
               "a model's folder goes to model.path, or to qrl-train generate");
   QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
   return load(keys, bytes, file, name, file, file.parent_path(), overrides, complete);
+}
+
+std::string value_fault(const Keys& keys, const std::string& key, const std::string& value) {
+  Loader loader(keys, "");
+  loader.add_override(key + "=" + value);
+  const std::string text = loader.faults().text();
+  const std::string where = "--set " + key + ": ";
+  return text.starts_with(where) ? text.substr(where.size()) : text;
 }
 
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,

@@ -46,6 +46,9 @@ LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::st
                           const std::filesystem::path& directory, std::span<const std::string> overrides,
                           bool complete);
 
+/// What keeps `value` (YAML, as behind --set KEY=) from being the key's: "expected float > 0, got -1"; "" for nothing.
+std::string value_fault(const Keys& keys, const std::string& key, const std::string& value);
+
 /// Every key of `resolved_yaml` as (dotted key, canonical value), in declaration order.
 std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
 

@@ -56,12 +56,6 @@ void look_in(const fs::path& root, const fs::path& within, const std::string& sp
   }
 }
 
-std::string joined(const std::set<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "none" : text;
-}
-
 }  // namespace
 
 DataFiles find_data_files(const std::string& name) {
@@ -91,12 +85,12 @@ DataFiles find_data_files(const std::string& name) {
     }
   }
   QRL_REQUIRE(!found.empty(), name, "files of the split " + base::quoted(wanted) + " in " + root.string(), "none",
-              "there are: " + joined(splits));
+              "there are: " + (splits.empty() ? "none" : base::joined(splits, ", ")));
   std::set<std::string> matches;
   for (auto& [place, candidate] : found) std::sort(candidate.files.begin(), candidate.files.end());
   for (const auto& [place, candidate] : found)
     matches.insert(fs::relative(candidate.files.front(), root, error).string());
-  QRL_REQUIRE(found.size() == 1, name, "one place for the split " + base::quoted(wanted), joined(matches),
+  QRL_REQUIRE(found.size() == 1, name, "one place for the split " + base::quoted(wanted), base::joined(matches, ", "),
               "write DIR:CONFIG/SPLIT, or name the files themselves");
   const Candidate& chosen = found.begin()->second;
   QRL_REQUIRE(chosen.num_shards == 0 || chosen.num_shards == chosen.files.size(), name,

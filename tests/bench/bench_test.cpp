@@ -238,10 +238,10 @@ TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help
           "qrl-bench: expected one of decode, learner, step, tokenizer, products, attention, ticks, got \"decod\"; did "
           "you mean decode?");
   refuses("", "qrl-bench: ");
-  refuses("decode --model x --shape quickstart", " excludes --");
+  refuses("decode --model x --shape quickstart", "expected --model or --shape, got both");
   refuses("decode --new 1", "--new");
   refuses("decode --batch 1000000000", "--batch");
-  refuses("decode --model x --vocab 100", " excludes --");
+  refuses("decode --model x --vocab 100", "expected --model or --vocab, got both");
   refuses("decode --logit-tile 300", "--logit-tile: must be a multiple of 256");
   const test::Outcome help = test::run_command(QRL_BINARY_DIR "/qrl-bench --help");
   CHECK(help.exit_code == 0);

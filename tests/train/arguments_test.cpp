@@ -36,6 +36,32 @@ TEST_CASE("an argument that is none gets one line with what to do") {
   CHECK(test::run_command(kProgram + kTiny + " --set 'data.prompt_template=\"Q: {prompt}\"' --dry-run").exit_code == 0);
 }
 
+TEST_CASE("what the parser finds is reported as expected and got") {
+  const auto says = [](const std::string& arguments, const std::string& error) {
+    const test::Outcome outcome = test::run_command(kProgram + arguments);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output == "error: qrl-train" + error + "\n");
+  };
+  says("generate", " generate: expected MODEL, got none; see qrl-train generate --help");
+  says("data", " data: expected one of countdown, sudoku, arithmetic, got none; see qrl-train data --help");
+  says("judge a b", " judge: expected no further argument, got \"a\"; see qrl-train judge --help");
+  says("generate x --prompt a --n 0",
+       " generate: --n: expected an integer in 1..1024, got 0; see qrl-train generate --help");
+  says("generate x --prompt a --n 2.5",
+       " generate: --n: expected an integer in 1..1024, got \"2.5\"; see qrl-train generate --help");
+  says("generate x --prompt",
+       " generate: --prompt: expected TEXT, got nothing behind it; see qrl-train generate --help");
+  says("generate x --prompt a --max-tokens 0",
+       " generate: --max-tokens: expected integer from 1 to 1048576, got 0; see qrl-train generate --help");
+  says("report r --group x", " report: --group: expected seed, got \"x\"; see qrl-train report --help");
+  says("data countdown --out f --split tran",
+       " data countdown: --split: expected one of train, held_out, got \"tran\"; did you mean train?; see qrl-train "
+       "data "
+       "countdown --help");
+  says(kTiny + " --allow-absent", ": --allow-absent: expected --dry-run beside it, got none; see qrl-train --help");
+  says(kTiny + " --dry-run --print-config", ": expected --print-config or --dry-run, got both; see qrl-train --help");
+}
+
 TEST_CASE("help shows ranges and defaults once") {
   for (const std::string command : {"generate", "data countdown"}) {
     const test::Outcome help = test::run_command(kProgram + command + " --help");

@@ -298,7 +298,7 @@ TEST_CASE("options stand behind the command they are for, and each --set takes o
   refuses("--dry-run sft " + recipe, "--dry-run before sft");
   refuses("--set trainer.seed=7 sft " + recipe, "--set before sft");
   refuses(recipe + " data countdown --out x", "RECIPE before data");
-  refuses(recipe + " --print-config --dry-run", "excludes");
+  refuses(recipe + " --print-config --dry-run", "expected --print-config or --dry-run, got both");
   const test::Outcome set_first =
       test::run_command(QRL_BINARY_DIR "/qrl-train --set optim.lr=1e-4 " + recipe + " --dry-run");
   CHECK(set_first.exit_code == 0);

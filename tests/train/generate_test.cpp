@@ -161,7 +161,7 @@ TEST_CASE("generate's options set the recipe's keys, and the same seed gives the
   CHECK(greedy == rows(from + "--top-p 1e-6"));
   CHECK(rows(from + "--set eval.temperature=0") == greedy);
   for (const nlohmann::json& row : rows(from + "--max-tokens 3")) CHECK(row["response_tokens"] <= 3);
-  refuses(from + "--temperature=-1", "--set eval.temperature: expected float");
+  refuses(from + "--temperature=-1", "qrl-train generate: --temperature: expected float");
 }
 
 TEST_CASE("generate: a prompt has the model's positions for its bound, and no key of training") {

@@ -1,0 +1,208 @@
+#include "arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "config/reader.h"
+#include "train/catalog.h"
+
+namespace qrl::app {
+
+namespace {
+
+std::vector<std::string> names_of(const CLI::App& parent) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : parent.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+/// hydra's "++key=value" as --set takes it.
+std::string without_pluses(const std::string& word) {
+  return word.substr(std::min(word.find_first_not_of('+'), word.size()));
+}
+
+/// "qrl-train", "qrl-train data".
+std::string full_name(const CLI::App& command) {
+  return (command.get_parent() == nullptr ? "" : full_name(*command.get_parent()) + " ") + command.get_name();
+}
+
+const CLI::Option* option_of(const CLI::App& command, const std::string& name) {
+  const CLI::Option* option = command.get_option_no_throw(name);
+  return option != nullptr || name.starts_with('-') ? option : command.get_option_no_throw("--" + name);
+}
+
+/// "FLOAT", "auto|never|PATH".
+std::string type_of(const CLI::App& command, const std::string& name) {
+  const CLI::Option* option = option_of(command, name);
+  return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();
+}
+
+/// "A requires B" as {A, B}.
+std::pair<std::string, std::string> sides_of(const std::string& text, std::string_view separator) {
+  const std::size_t at = text.find(separator);
+  return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
+}
+
+/// What a parser's error says: its code says what is wrong, its text alone says of which option.
+struct Fault {
+  std::string where, expected, got;
+};
+Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const auto [option, what] = sides_of(text, ": ");
+  switch (static_cast<CLI::ExitCodes>(error.get_exit_code())) {
+    case CLI::ExitCodes::RequiredError: {
+      const std::string missing = sides_of(text, " is required").first;
+      return {"", missing == "A subcommand" ? "one of " + base::joined(names_of(command), ", ") : missing, "none"};
+    }
+    case CLI::ExitCodes::ExtrasError: {
+      const std::vector<std::string> extras = command.remaining();
+      return {"", "no further argument", base::quoted(extras.empty() ? what : extras.front())};
+    }
+    case CLI::ExitCodes::RequiresError: {
+      const auto [one, other] = sides_of(text, " requires ");
+      return {one, other + " beside it", "none"};
+    }
+    case CLI::ExitCodes::ExcludesError: {
+      const auto [one, other] = sides_of(text, " excludes ");
+      return {"", one + " or " + other, "both"};
+    }
+    case CLI::ExitCodes::ConversionError: {
+      const auto [name, value] = sides_of(what, " = ");  // "Could not convert: NAME = VALUE"
+      return {name, type_of(command, name), base::quoted(value)};
+    }
+    case CLI::ExitCodes::ArgumentMismatch:  // "NAME: 1 required TYPE missing"
+      return {option, type_of(command, option), "nothing behind it"};
+    default:  // of our own checks: "NAME: expected …, got …"
+      return {option, "", what};
+  }
+}
+
+/// For a word that is none of the command's: the option that it resembles, or --set for a key of the recipe.
+std::string advice_for_extra(const CLI::App& command, const std::vector<std::string>& words) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& known : option->get_lnames()) options.push_back("--" + known);
+  }
+  const auto is_known = [&](const std::string& option) {
+    return std::find(options.begin(), options.end(), option) != options.end();
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
+        is_known("--set"))
+      return "a key of the recipe is set by --set " + without_pluses(word);
+    const std::string option = word.substr(0, word.find('='));
+    if (!word.starts_with("--") || is_known(option)) continue;
+    const std::string nearest = base::nearest_name(option, options);
+    return nearest.empty() ? "" : "did you mean " + nearest + "?";
+  }
+  return "";
+}
+
+}  // namespace
+
+void refuse_command(const CLI::App& parent, const std::string& word) {
+  const bool takes_recipe = parent.get_option_no_throw("RECIPE") != nullptr;
+  const std::string name = full_name(parent);
+  if (takes_recipe && word.find('=') != std::string::npos) {
+    base::fail_input(name, "a recipe file first", base::quoted(word),
+                     "type " + name + " RECIPE --set " + without_pluses(word));
+  }
+  const bool is_file = word.find('/') != std::string::npos || word.ends_with(".yaml") || word.ends_with(".yml");
+  if (takes_recipe && is_file)
+    base::fail_input(name, "a recipe file", "no such file: " + base::quoted(word), "check the path");
+  const std::vector<std::string> names = names_of(parent);
+  const std::string nearest = base::nearest_name(word, names);
+  base::fail_input(name,
+                   (takes_recipe       ? "a recipe file, or one of "
+                    : names.size() > 1 ? "one of "
+                                       : "") +
+                       base::joined(names, ", "),
+                   base::quoted(word), nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
+void check_commands(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* parent = &app;
+  for (const std::string& word : words) {
+    const std::vector<std::string> names = names_of(*parent);
+    if (names.empty() || word.empty() || word.starts_with('-')) return;
+    std::error_code error;
+    const bool is_recipe = parent->get_option_no_throw("RECIPE") != nullptr && std::filesystem::exists(word, error);
+    if (std::find(names.begin(), names.end(), word) == names.end()) {
+      if (is_recipe) return;
+      refuse_command(*parent, word);
+    }
+    parent = parent->get_subcommand(word);
+  }
+}
+
+base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::string name = full_name(*command);
+  const bool is_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  const std::string advice = is_extra ? advice_for_extra(*command, words) : "";
+  const Fault fault = fault_of(*command, error);
+  const std::string where = name + (fault.where.empty() ? "" : ": " + fault.where);
+  const std::string help = "see " + name + " --help";
+  if (fault.expected.empty()) return {base::ErrorKind::input, where + ": " + fault.got, "", "", help};
+  return {base::ErrorKind::input, where, fault.expected, fault.got, advice.empty() ? help : advice};
+}
+
+CLI::Validator between(std::int64_t low, std::int64_t high) {
+  const std::string range = std::to_string(low) + ".." + std::to_string(high);
+  return {[low, high, range](std::string& text) -> std::string {
+            std::int64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool is_number = error == std::errc() && end == text.data() + text.size();
+            if (is_number && value >= low && value <= high) return {};
+            return "expected an integer in " + range + ", got " + (is_number ? text : base::quoted(text));
+          },
+          range};
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  return {[words](std::string& text) -> std::string {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+            const std::string nearest = base::nearest_name(text, words);
+            return (words.size() > 1 ? "expected one of " : "expected ") + base::joined(words, ", ") + ", got " +
+                   base::quoted(text) + (nearest.empty() ? "" : "; did you mean " + nearest + "?");
+          },
+          "{" + base::joined(words, ",") + "}"};
+}
+
+CLI::Validator positive() {
+  return {[](std::string& text) -> std::string {
+            double value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool is_number = error == std::errc() && end == text.data() + text.size();
+            return is_number && value > 0 ? "" : "expected a number above 0, got " + base::quoted(text);
+          },
+          ""};
+}
+
+CLI::Validator value_of(const std::string& key) {
+  return {[key](std::string& text) { return config::value_fault(train::keys(), key, text); }, ""};
+}
+
+CLI::Validator not_empty() {
+  return {[](std::string& text) { return text.empty() ? "expected a name, got an empty text" : std::string(); }, ""};
+}
+
+CLI::Validator whole_number() {
+  return {[](std::string& text) -> std::string {
+            std::uint64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error == std::errc() && end == text.data() + text.size() && text == std::to_string(value)) return {};
+            return "expected an integer from 0 to 2^64-1, got " + base::quoted(text);
+          },
+          ""};
+}
+
+}  // namespace qrl::app
