@@ -32,6 +32,17 @@ double held_out_score(const Metrics& metrics) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+/// Rows as objects of their metrics.
+Json rows_json(const Rows& rows) {
+  Json list = Json::array();
+  for (const Row& row : rows.rows) {
+    Json one = {{"step", row.step}};
+    for (const auto& [metric, value] : row.metrics) one[metric] = number(value);
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
 /// Steps of the sample files of a run, without their samples.
 Json sample_steps(const fs::path& dir) {
   Json steps = Json::array();
@@ -90,14 +101,19 @@ const LiveRuns::Followed& LiveRuns::follow(const fs::path& dir) {
   const fs::path file = dir / "metrics.jsonl";
   std::error_code none;
   const std::uintmax_t size = fs::file_size(file, none);
-  const std::size_t num_starts = read_sessions(dir / "sessions.jsonl").size();
-  if (none || size < run.num_bytes || num_starts != run.num_starts) run = {};  // a resume may have cut the file
-  run.num_starts = num_starts;
+  const std::vector<Session> sessions = read_sessions(dir / "sessions.jsonl");
+  if (none || size < run.num_bytes || sessions.size() != run.num_starts) run = {};  // a resume may have cut the file
+  run.num_starts = sessions.size();
+  run.ended = sessions.empty() ? "" : sessions.back().ended;
+  const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", run.num_cold_bytes);
+  run.num_cold_bytes += cold_rows.num_bytes;
+  if (!cold_rows.rows.empty()) run.cold_update = cold_rows.rows.back().step;
   const Rows rows = read_rows(file, run.num_bytes);
   run.num_bytes += rows.num_bytes;
   for (const Row& row : rows.rows) {
     run.course.add(row);
     run.step = row.step;
+    if (!std::isfinite(run.first_unix_s)) run.first_unix_s = value_of(row.metrics, "timing_s/unix");
     for (const auto& [name, value] : row.metrics) {
       if (std::isfinite(value)) run.last[name] = value;
     }
@@ -127,19 +143,24 @@ Json LiveRuns::list() {
     for (const Verdict& verdict : judge(run.course)) {
       if (verdict.bad) bad.push_back(verdict.rule->name);
     }
-    list.push_back(
-        {{"name", name},
-         {"running", is_running(dir)},
-         {"step", run.step},
-         {"total_steps", total_steps},
-         {"reward", number(value_of(run.last, "critic/rewards/mean"))},
-         {"held_out", number(held_out_score(run.last))},
-         {"tokens_per_s", number(value_of(run.last, "perf/tokens_per_s"))},
-         {"left_s",
-          count == 0 ? Json() : Json(sum_s / static_cast<double>(count) * static_cast<double>(total_steps - run.step))},
-         {"bad", std::move(bad)},
-         {"bytes", run.num_bytes},
-         {"starts", run.num_starts}});
+    list.push_back({{"name", name},
+                    {"running", is_running(dir)},
+                    {"ended", run.ended},
+                    {"step", run.step},
+                    {"total_steps", total_steps},
+                    {"cold_update", run.cold_update},
+                    {"cold_updates", std::strtoll(recipe_value(recipe, "sft.steps").c_str(), nullptr, 10)},
+                    {"seconds", number(value_of(run.last, "timing_s/unix") - run.first_unix_s)},
+                    {"reward", number(value_of(run.last, "critic/rewards/mean"))},
+                    {"held_out", number(held_out_score(run.last))},
+                    {"tokens_per_s", number(value_of(run.last, "perf/tokens_per_s"))},
+                    {"left_s", count == 0 || total_steps == 0 ? Json()
+                                                              : Json(sum_s / static_cast<double>(count) *
+                                                                     static_cast<double>(total_steps - run.step))},
+                    {"bad", std::move(bad)},
+                    {"bytes", run.num_bytes},
+                    {"cold_bytes", run.num_cold_bytes},
+                    {"starts", run.num_starts}});
   }
   return list;
 }
@@ -153,31 +174,38 @@ std::optional<Json> LiveRuns::run(const std::string& name) {
     Json json = run_json(files, name, std::numeric_limits<std::size_t>::max());
     json["name"] = name;
     json["bytes"] = files.rows.num_bytes;
+    json["cold_bytes"] = files.sft_rows.num_bytes;
     json["samples"] = sample_steps(files.dir);
     json["validation"] = held_out_files(files.dir);
     return json;
   });
 }
 
-std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since) {
+std::optional<Json> LiveRuns::validation(const std::string& name) {
+  const auto runs = find();
+  const auto found = runs.find(name);
+  if (found == runs.end()) return std::nullopt;
+  return unless_gone(found->second, [&] { return Json{{"validation", held_out_files(found->second)}}; });
+}
+
+std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since) {
   const auto runs = find();
   const auto found = runs.find(name);
   if (found == runs.end()) return std::nullopt;
   const fs::path& dir = found->second;
   return unless_gone(dir, [&] {
     const Rows rows = read_rows(dir / "metrics.jsonl", since);
-    Json list = Json::array();
-    for (const Row& row : rows.rows) {
-      Json one = {{"step", row.step}};
-      for (const auto& [metric, value] : row.metrics) one[metric] = number(value);
-      list.push_back(std::move(one));
-    }
+    const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", cold_since);
+    const auto held_out = sample_files(dir / "validation");
     const std::lock_guard lock(mutex_);
-    return Json{{"rows", std::move(list)},
+    return Json{{"rows", rows_json(rows)},
                 {"bytes", since + rows.num_bytes},
+                {"cold_rows", rows_json(cold_rows)},
+                {"cold_bytes", cold_since + cold_rows.num_bytes},
                 {"verdicts", verdicts_json(judge(follow(dir).course))},
                 {"sessions", sessions_json(read_sessions(dir / "sessions.jsonl"))},
-                {"samples", sample_steps(dir)}};
+                {"samples", sample_steps(dir)},
+                {"last_validation", held_out.empty() ? Json() : Json(held_out.back().step)}};
   });
 }
 

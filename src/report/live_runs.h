@@ -19,20 +19,26 @@ class LiveRuns {
   /// `roots`: folders of runs, or run folders. An input error where one is no folder.
   explicit LiveRuns(std::vector<std::filesystem::path> roots);
 
-  /// [{name, running, step, total_steps, reward, held_out, tokens_per_s, left_s, bad, bytes, starts}] in the order of
-  /// names.
+  /// [{name, running, ended, step, total_steps, cold_update, cold_updates, seconds, reward, held_out, tokens_per_s,
+  /// left_s, bad, bytes, cold_bytes, starts}] in the order of names.
   nlohmann::ordered_json list();
   // Of one run by the name that `list` gave it; nothing when there is no such run (any more).
   std::optional<nlohmann::ordered_json> run(const std::string& name);
-  /// The rows behind byte `since` of metrics.jsonl, and what else may have changed.
-  std::optional<nlohmann::ordered_json> rows(const std::string& name, std::uint64_t since);
+  /// The rows behind byte `since` of metrics.jsonl and `cold_since` of sft_metrics.jsonl, and what else may have
+  /// changed.
+  std::optional<nlohmann::ordered_json> rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since);
+  /// Held-out answers of evaluations, as `run` gives them.
+  std::optional<nlohmann::ordered_json> validation(const std::string& name);
   std::optional<nlohmann::ordered_json> samples(const std::string& name, std::int64_t step);
 
  private:
   /// What was read of a run so far.
   struct Followed {
-    std::uint64_t num_bytes = 0;
+    std::uint64_t num_bytes = 0, num_cold_bytes = 0;
     std::size_t num_starts = 0;
+    std::string ended;  ///< how the last start did, empty while it is open
+    std::int64_t cold_update = 0;
+    double first_unix_s = kNan;
     Course course;
     Metrics last;  ///< of the newest row that has each
     std::int64_t step = 0;

@@ -121,8 +121,12 @@ struct Server::Parts {
     });
     http.Get("/rows", [this](const httplib::Request& request, httplib::Response& response) {
       const auto since = read_number<std::uint64_t>(request.get_param_value("since"));
-      if (!since) return refuse(response, 400, "since: expected a number of bytes");
-      answer(response, runs.rows(request.get_param_value("run"), *since));
+      const auto cold_since = read_number<std::uint64_t>(request.get_param_value("cold_since"));
+      if (!since || !cold_since) return refuse(response, 400, "since, cold_since: expected numbers of bytes");
+      answer(response, runs.rows(request.get_param_value("run"), *since, *cold_since));
+    });
+    http.Get("/validation", [this](const httplib::Request& request, httplib::Response& response) {
+      answer(response, runs.validation(request.get_param_value("run")));
     });
     http.Get("/samples", [this](const httplib::Request& request, httplib::Response& response) {
       const auto step = read_number<std::int64_t>(request.get_param_value("step"));

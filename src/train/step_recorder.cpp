@@ -156,6 +156,7 @@ void StepRecorder::warn() {
 void StepRecorder::write_scores() {
   row_["timing_s/unix"] = base::unix_s();
   file_.append(state_.step, row_);
+  if (setup_.folder != nullptr) (void)watcher_.observe({state_.step, row_});
   show_scores();
 }
 

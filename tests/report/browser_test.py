@@ -15,9 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 
 import made_runs
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import browser  # noqa: E402 (a library beside the commands)
 
 BROWSER = ("chromium-headless-shell", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
            "--virtual-time-budget=5000")
@@ -158,36 +161,70 @@ def check_long_runs(test):
     test.expect(test.open(page), page, rows=3 * 5001)
 
 
+class Live:
+    """The live page of a folder of runs, in an open browser."""
+
+    def __init__(self, test, runs):
+        self.test = test
+        self.watch = subprocess.Popen([test.program, "watch", str(runs), "--port", "0"], stdout=subprocess.PIPE, text=True)
+        self.page = browser.Page(self.watch.stdout.readline().strip())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.page.close()
+        self.watch.kill()
+        self.watch.wait()
+
+    def becomes(self, what, expression, wanted, seconds=10):
+        """Waits until an expression of JavaScript is what is wanted; a fault where it is not."""
+        end = time.monotonic() + seconds
+        while (got := self.page.value(expression)) != wanted and time.monotonic() < end:
+            time.sleep(0.05)
+        if got != wanted:
+            self.test.fault(f"live: {what}: expected {wanted!r}, got {got!r}")
+
+
+def append(file, lines):
+    with open(file, "a", encoding="utf-8") as out:
+        out.writelines(json.dumps(line) + "\n" for line in lines)
+
+
 def check_live(test):
-    """The live page draws a run and follows it: rows that come while it looks are there at the end."""
-    run = made_runs.make_run(test.folder / "live/run", 5)
-    watch = subprocess.Popen([test.program, "watch", str(run.parent), "--port", "0"], stdout=subprocess.PIPE, text=True)
-    try:
-        url = watch.stdout.readline().strip()
-        more = iter(made_runs.rows(200, 0)[6:])
-
-        def grow(stop):
-            with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
-                while not stop.wait(0.02):
-                    file.write(json.dumps(next(more)) + "\n")
-                    file.flush()
-
-        stop = threading.Event()
-        thread = threading.Thread(target=grow, args=(stop,))
-        thread.start()
-        try:
-            done = subprocess.run([*BROWSER[:4], "--virtual-time-budget=20000", "--dump-dom", url], capture_output=True, timeout=60)
-        finally:
-            stop.set()
-            thread.join()
-        html = done.stdout.decode(errors="replace")
-        rows, asked = (int(found.group(1)) if (found := re.search(rf'data-{name}="(\d+)"', html)) else 0 for name in ("rows", "asked"))
-        if rows <= 6 or "training reward" not in html:
-            test.fault(f"live: the page shows {rows} rows after {asked} questions")
-        print(f"live: {rows} rows after {asked} questions")
-    finally:
-        watch.kill()
-        watch.wait()
+    """The live page follows a run from its cold start on: rows, charts, samples and held-out answers that come while it looks."""
+    made = made_runs.make_run(test.folder / "whole", 40)
+    run = test.folder / "live/run"
+    (run / "rollouts").mkdir(parents=True)
+    (run / "validation").mkdir()
+    shutil.copy(made / "config.yaml", run)
+    cold, steps = ([json.loads(line) for line in (made / name).read_text().splitlines()] for name in ("sft_metrics.jsonl", "metrics.jsonl"))
+    (run / "metrics.jsonl").touch()
+    append(run / "sft_metrics.jsonl", cold[:5])
+    step_choices = "document.querySelectorAll('#samples .tools option').length"
+    with Live(test, run.parent) as live:
+        live.becomes("panels of a cold start", "document.querySelectorAll('#panels article').length", 2)
+        append(run / "sft_metrics.jsonl", cold[5:])
+        live.becomes("updates of the cold start", "page.runs[0].sft.steps.length", 40)
+        live.becomes("the drawn updates", "page.charts.drawn[0].chart.data[0].length", 40)
+        append(run / "metrics.jsonl", steps[:3])
+        for step in (1, 2):
+            shutil.copy(made / f"rollouts/step_{step}.jsonl", run / "rollouts")
+        live.becomes("charts of the first steps", "document.querySelector('#panels article h3')?.innerText.includes('training reward')", True)
+        live.becomes("steps with samples", step_choices, 2)
+        live.page.value("document.querySelector('#about details').open = true; page.charts.drawn[0].chart.setScale('x', {min: 1.2, max: 1.8}); 0")
+        shutil.copy(made / "rollouts/step_3.jsonl", run / "rollouts")
+        shutil.copy(made / "validation/step_0.jsonl", run / "validation")
+        shutil.copy(made / "validation/step_40.jsonl", run / "validation")
+        append(run / "metrics.jsonl", steps[3:])
+        live.becomes("rows", "Number(document.documentElement.dataset.rows)", 41)
+        live.becomes("steps with samples later on", step_choices, 3)
+        live.becomes("evaluations to compare", "document.querySelectorAll('#diff [aria-label=\"later evaluation\"] option').length", 2)
+        live.becomes("details that stood open", "document.querySelector('#about details').open", True)
+        live.becomes("the enlarged part of a chart", "page.charts.drawn[0].chart.scales.x.max", 1.8)
+        live.becomes("errors", "numErrors", 0)
+        live.watch.kill()
+        live.becomes("a word that the server is gone", "document.getElementById('server-says')?.innerText.includes('does not answer')", True)
 
 
 def main():

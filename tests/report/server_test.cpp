@@ -85,7 +85,7 @@ TEST_CASE("the server gives the page, the list of runs, a run, its new rows and 
   CHECK(run["bytes"] == list[0]["bytes"]);
   add_row(served.dir / "runs/first", 4);
   std::ofstream(served.dir / "runs/first/metrics.jsonl", std::ios::app) << "{\"step\":5,\"cut";
-  const Json rows = served.json("/rows?run=first&since=" + run["bytes"].dump());
+  const Json rows = served.json("/rows?run=first&since=" + run["bytes"].dump() + "&cold_since=0");
   REQUIRE(rows["rows"].size() == 1);
   CHECK(rows["rows"][0]["step"] == 4);
   CHECK(served.json("/runs")[0]["bytes"] == rows["bytes"]);
@@ -99,9 +99,10 @@ TEST_CASE("what is no question of the page is answered with an error of 4xx") {
   CHECK(served.status("/run?run=no_run") == 404);
   CHECK(served.status("/run") == 404);
   CHECK(served.status("/../../etc/passwd") == 404);
-  CHECK(served.status("/rows?run=first&since=-1") == 400);
-  CHECK(served.status("/rows?run=first&since=x") == 400);
-  CHECK(served.status("/rows?run=first&since=99999999999") == 200);
+  CHECK(served.status("/rows?run=first&since=-1&cold_since=0") == 400);
+  CHECK(served.status("/rows?run=first&since=x&cold_since=0") == 400);
+  CHECK(served.status("/rows?run=first&since=0") == 400);
+  CHECK(served.status("/rows?run=first&since=99999999999&cold_since=0") == 200);
   CHECK(served.status("/samples?run=first&step=99") == 404);
   CHECK(served.status("/samples?run=first&step=" + std::string(3000, '9')) == 400);
   const auto large = served.client().Post("/runs", std::string(10 << 20, 'x'), "text/plain");
@@ -131,7 +132,7 @@ TEST_CASE("a run that is deleted while it is looked at is gone, the others stay"
   CHECK(served.status("/run?run=first") == 200);
   fs::remove_all(served.dir / "runs/first");
   CHECK(served.status("/run?run=first") == 404);
-  CHECK(served.status("/rows?run=first&since=0") == 404);
+  CHECK(served.status("/rows?run=first&since=0&cold_since=0") == 404);
   CHECK(served.json("/runs").size() == 1);
 }
 

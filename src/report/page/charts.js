@@ -6,6 +6,7 @@ const MOST_POINTS = 20000;  // of a chart; of more, extremes of neighbors are dr
 const BUCKETS = 400;  // about a chart's pixels
 const MOST_COLORS = 8;
 const HEIGHT = 220;
+const LABEL_ROOM = 30;  // pixels of an axis for a number
 
 /** One curve: its name, points, and with several seeds its lowest and highest. */
 function curvesOf(panel, runs, factor) {
@@ -41,9 +42,15 @@ function joined(sets, factor) {
 
 function tick(value) {
   if (value === null) return "";
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(0);
-  return String(Number(value.toPrecision(4)));
+  const size = Math.abs(value), short = Number(value.toPrecision(4));  // without the error of 0.1 + 0.2
+  return size !== 0 && (size < 1e-3 || size >= 1e6) ? short.toExponential() : String(short);
+}
+
+/** Which ticks of a logarithmic axis get a number, by their first digit: as many as have room. */
+function logTicks(u, values) {
+  const room = (digit) => u.valToPos(digit, "y") - u.valToPos(10, "y");
+  const digits = ["123456789", "12357", "125"].find((some) => room(Number(some.at(-1))) >= LABEL_ROOM) || "1";
+  return values.map((value) => digits.includes(value.toExponential(0)[0]) ? value : null);
 }
 
 /** uPlot's options for the curves of a panel, `width` pixels wide. */
@@ -66,7 +73,7 @@ function chartOptions(panel, curves, width, isLog) {
     scales: {x: {time: false}, y: {distr: isLog ? 3 : 1, range: isLog ? undefined : evenRange}},
     axes: [{...axis, label: panel.source === "sft" ? "update of the cold start" : "step", labelSize: 20, size: 36,
       values: (u, ticks) => ticks.map((value) => Number.isInteger(value) ? tick(value) : "")},
-    {...axis, label: panel.unit, labelSize: 20, size: 58, values: (u, ticks) => ticks.map(tick)}]};
+    {...axis, label: panel.unit, labelSize: 20, size: 58, ...(isLog ? {filter: logTicks} : {}), values: (u, ticks) => ticks.map(tick)}]};
 }
 
 /** A range of the y axis with room above and below, also for a constant. */
@@ -169,6 +176,7 @@ class Charts {
     one.isLog = isLog;
     one.button.setAttribute("aria-pressed", String(isLog));
     this.drawOne(one, curvesOf(one.panel, this.page.runs, this.page.smoothing));
+    setTimeout(() => this.showCursor(), 0);
   }
 
   setAllLog() {
@@ -176,15 +184,21 @@ class Charts {
     for (const one of this.drawn) this.setLog(one, isLog);
   }
 
-  /** New data in the charts there are; false when a panel has other curves than before. */
+  /** New data in the charts there are; false when a panel has other curves than before, or its first. */
   update() {
-    return this.drawn.every((one) => {
-      const curves = curvesOf(one.panel, this.page.runs, this.page.smoothing);
-      const data = chartData(curves, one.isLog);
-      if (data.length !== one.chart.data.length) return false;
-      one.chart.setData(data);
+    const isUpdated = this.page.panels.every((panel) => {
+      const curves = curvesOf(panel, this.page.runs, this.page.smoothing);
+      const one = this.drawn.find((each) => each.panel === panel);
+      if (!one || curves.length === 0) return !one && curves.length === 0;
+      const data = chartData(curves, one.isLog), chart = one.chart;
+      if (data.length !== chart.data.length) return false;
+      const steps = chart.data[0], {min, max} = chart.scales.x;
+      const isEnlarged = min > steps[0] || max < steps[steps.length - 1];
+      chart.setData(data, !isEnlarged);
       return true;
     });
+    setTimeout(() => this.showCursor(), 0);
+    return isUpdated;
   }
 
   /** Puts the cursor of every chart at the page's step. */

@@ -42,11 +42,18 @@ class Diff {
     if (!run) return;
     this.files = run.validation;
     const options = (list, text) => list.map((value, i) => element("option", {value: i}, text(value)));
-    this.prompt.replaceChildren(...options(this.files[0].groups, (group) => shown(group.prompt).slice(0, 80)));
-    this.before.replaceChildren(...options(this.files, (file) => "step " + file.step));
-    this.after.replaceChildren(...options(this.files, (file) => "step " + file.step));
-    this.sample.replaceChildren(...options(this.files[0].groups[0].samples, (sample) => "sample " + sample.sample));
-    this.after.value = String(this.files.length - 1);
+    const fill = (select, choices, first) => {  // what was chosen before stays chosen
+      const before = select.value;
+      select.replaceChildren(...choices);
+      select.value = before || String(first);
+      if (select.value === "") select.value = String(first);
+    };
+    const wasLast = this.after.selectedIndex === this.after.options.length - 1;
+    fill(this.prompt, options(this.files[0].groups, (group) => shown(group.prompt).slice(0, 80)), 0);
+    fill(this.before, options(this.files, (file) => "step " + file.step), 0);
+    fill(this.after, options(this.files, (file) => "step " + file.step), 0);
+    fill(this.sample, options(this.files[0].groups[0].samples, (sample) => "sample " + sample.sample), 0);
+    if (wasLast) this.after.value = String(this.files.length - 1);
     this.container.replaceChildren(element("div", {class: "tools"}, this.prompt, this.before, "→", this.after, this.sample), this.text);
     this.drawDiff();
   }

@@ -38,7 +38,7 @@ function duration(seconds) {
   return Math.floor(seconds / 3600) + "h" + two(seconds / 60 % 60) + "m";
 }
 
-/** Seconds since 1970 as the viewer's local time. */
+/** Seconds since 1970 as date and time in UTC. */
 function time(seconds) {
   return seconds > 0 ? new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "–";
 }

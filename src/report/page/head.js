@@ -6,9 +6,15 @@ function verdictLine(verdict) {
     " (" + verdict.metric + ", " + verdict.how + "). ", element("span", {}, "Try: " + verdict.advice + "."));
 }
 
+/** Replaces what a box holds. Details that stood open stay open: the live page draws anew with each step. */
+function redraw(box, children) {
+  const open = [...box.querySelectorAll("details")].map((details) => details.open);
+  box.replaceChildren(...children);
+  box.querySelectorAll("details").forEach((details, i) => { details.open = Boolean(open[i]); });
+}
+
 function drawVerdicts(runs) {
-  const box = byId("verdicts").lastElementChild;
-  box.replaceChildren(...runs.map((run) => {
+  redraw(byId("verdicts").lastElementChild, runs.map((run) => {
     const bad = run.verdicts.filter((verdict) => verdict.bad), good = run.verdicts.filter((verdict) => !verdict.bad && verdict.number !== null);
     const fine = element("details", {}, element("summary", {}, good.length + " of " + run.verdicts.length + " rules hold" +
       (good.length + bad.length < run.verdicts.length ? ", " + (run.verdicts.length - good.length - bad.length) + " have too few figures" : "")),
@@ -32,8 +38,7 @@ function sessionRows(run) {
 }
 
 function drawAbout(runs) {
-  const box = byId("about").lastElementChild;
-  box.replaceChildren(...runs.map((run) => {
+  redraw(byId("about").lastElementChild, runs.map((run) => {
     const set = run.recipe.filter((line) => line[2] !== "default");
     return element("div", {class: "run"}, element("h3", {}, element("span", {class: "swatch", style: "background:var(--curve-" + (run.letter.charCodeAt(0) - 65) % MOST_COLORS + ")"}), shown(named(run, runs))),
       element("p", {}, run.num_rows + (run.num_rows === 1 ? " row, " : " rows, ") + duration(run.seconds) + (run.unreadable > 0 ? "; " + run.unreadable + " lines were no metric row" : "") + (run.running ? "; at work now" : "")),

@@ -31,6 +31,7 @@ class Page {
 
   drawHead() {
     byId("runs-named").textContent = this.runs.length === 1 ? shown(this.runs[0].label) : this.runs.length + " runs";
+    document.title = "qrl-train: " + byId("runs-named").textContent;
     drawVerdicts(this.runs);
     drawAbout(this.runs);
   }
@@ -99,7 +100,9 @@ function addKeys(page) {
   window.addEventListener("hashchange", () => page.readAddress());
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") document.activeElement.blur();
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|BUTTON|SUMMARY)$/.test(document.activeElement.tagName)) return;
+    const focused = document.activeElement.tagName;
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT)$/.test(focused)) return;
+    if (/^(BUTTON|SUMMARY)$/.test(focused) && event.key === "Enter") return;  // presses it
     const actions = {ArrowLeft: () => page.move(-1), ArrowRight: () => page.move(1), Enter: () => page.showSamples(), "/": () => page.samples.field.focus(),
       l: () => page.charts.setAllLog(), t: () => byId("theme").click(), "?": toggle};
     if (!(event.key in actions)) return;
@@ -119,6 +122,7 @@ function start() {
     document.documentElement.dataset.ready = "panels=" + counts.panels + " rows=" + counts.rows + " samples=" + counts.samples + " errors=" + numErrors +
       " ms=" + Math.round(performance.now() - began);
   }, 0));
+  return page;
 }
 
-start();
+const page = start();

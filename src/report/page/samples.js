@@ -34,6 +34,17 @@ class Samples {
     this.draw();
   }
 
+  fillSteps(known) {
+    this.steps.replaceChildren(...known.map((step) => element("option", {value: step}, "step " + step)));
+    this.steps.value = String(this.step);
+  }
+
+  /** Offers steps that have come. The step that is read stays. */
+  drawSteps() {
+    if (this.step === null) this.draw();
+    else this.fillSteps(this.stepsOf());
+  }
+
   /** Draws the browser; returns how many samples the page holds. */
   draw() {
     const runs = this.page.runs;
@@ -42,8 +53,7 @@ class Samples {
     if (!known.includes(this.step)) this.step = known.length > 0 ? known[known.length - 1] : null;
     this.runs.replaceChildren(...runs.map((run, i) => element("option", {value: i}, shown(named(run, runs)))));
     this.runs.value = String(this.run);
-    this.steps.replaceChildren(...known.map((step) => element("option", {value: step}, "step " + step)));
-    this.steps.value = String(this.step);
+    this.fillSteps(known);
     const parts = [element("div", {class: "tools"}, runs.length > 1 ? this.runs : null, known.length > 0 ? this.steps : null, known.length > 0 ? this.field : null), this.bars, this.list];
     this.container.replaceChildren(...(known.length > 0 ? parts : [...(runs.length > 1 ? [parts[0]] : []), element("p", {}, "The run folder holds no rollouts (trainer.rollout_dump).")]));
     this.load();
