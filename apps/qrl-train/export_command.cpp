@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "config/reader.h"
 #include "decoder/forced.h"
+#include "model/compressed_tensors.h"
 #include "model/peft.h"
 #include "state/file.h"
 #include "state/safetensors.h"
@@ -15,6 +16,7 @@
 #include "train/checkpoint.h"
 #include "train/formats.h"
 #include "train/merge.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -23,7 +25,7 @@ namespace {
 
 struct ExportArguments {
   std::string checkpoint, out, dtype, logits, onto;
-  bool merge = false;
+  bool merge = false, quantized = false;
 };
 
 /// Reads the folder back and writes our fp32 logits on fixed random sequences, for another program to compare:
@@ -131,9 +133,51 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
               arguments.out.c_str(), adapter.base_path.c_str());
 }
 
+/// The recipe of a checkpoint whose sampler's weights compressed-tensors can hold.
+config::Recipe quantized_recipe(const ExportArguments& arguments) {
+  QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
+              base::quoted(arguments.checkpoint), "only a run's recipe says how its sampler was quantized");
+  for (const auto& [option, is_given] : {std::pair{"--dtype", !arguments.dtype.empty()},
+                                         {"--logits", !arguments.logits.empty()},
+                                         {"--merge", arguments.merge},
+                                         {"--onto", !arguments.onto.empty()}}) {
+    QRL_REQUIRE(!is_given, option, "none beside --quantized", "both",
+                "the checkpoint's recipe says what its sampler multiplies by: leave one of them out");
+  }
+  const std::string file = arguments.checkpoint + "/recipe.yaml";
+  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false).recipe;
+  const quant::Format format = train::snapshot_formats(recipe.quant).linear;
+  QRL_REQUIRE(quant::spec(format).has_weight_scales(), "--quantized",
+              "a run with quant.rollout.weights int8, fp8_e4m3 or int4", std::string(quant::name(format)),
+              "export without --quantized");
+  return recipe;
+}
+
+/// Quantizes the checkpoint's weights as the run published them, and writes them as they then are.
+void export_quantized(const ExportArguments& arguments, dist::Collectives& world) {
+  const config::Recipe recipe = quantized_recipe(arguments);
+  train::Policy policy = train::load_policy(arguments.checkpoint);
+  policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
+  const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
+  QRL_REQUIRE(!policy.adapter || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
+              "lora.publish: merge for a checkpoint of adapters", "adapter",
+              "this run's sampler had its adapters beside the quantized base, which one folder cannot hold: export the "
+              "PEFT folder without --quantized");
+  model::Snapshot snapshot(policy.config, formats);
+  snapshot.use_profile(train::load_quantizer(arguments.checkpoint, policy.config, world).profile);
+  snapshot.publish(policy.weights, 0);
+  write_folder(arguments.out, [&] {
+    model::save_compressed(arguments.out, snapshot);
+    policy.tokenizer.save(arguments.out);
+  });
+  std::printf("wrote %s (%s; compressed-tensors: config.json, model.safetensors, tokenizer.json)\n",
+              arguments.out.c_str(), std::string(quant::name(formats.linear)).c_str());
+}
+
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train export");
   check_outputs(arguments);
+  if (arguments.quantized) return export_quantized(arguments, world);
   train::Policy policy = train::load_policy(arguments.checkpoint);
   if (train::is_checkpoint(arguments.checkpoint))
     policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
@@ -173,6 +217,8 @@ void add_export(CLI::App& app, Action& action) {
   command->add_flag(
       "--merge", arguments->merge,
       "of a checkpoint of adapters: write the model that they make of their base, instead of a PEFT folder");
+  command->add_flag("--quantized", arguments->quantized,
+                    "write the low-bit weights that the run's sampler multiplied by, in compressed-tensors' format");
   command
       ->add_option(
           "--onto", arguments->onto,

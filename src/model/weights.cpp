@@ -187,32 +187,6 @@ void write_index(const fs::path& dir, const std::map<std::string, std::string>& 
   write_text(dir / kIndexFile, index.dump(2) + "\n");
 }
 
-/// One file, or as many as it takes to hold at most max_shard_bytes each (a tensor is not divided), and their index.
-void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes,
-                  const state::StagedRead& staged) {
-  std::vector<std::vector<state::NamedView>> shards(1);
-  std::uint64_t total_bytes = 0, shard_bytes = 0;
-  for (const state::NamedView& tensor : tensors) {
-    const auto bytes = static_cast<std::uint64_t>(tensor.view.numel()) *
-                       base::size_bytes(tensor.stored_as.value_or(tensor.view.dtype));
-    if (!shards.back().empty() && shard_bytes + bytes > max_shard_bytes) {
-      shards.emplace_back();
-      shard_bytes = 0;
-    }
-    shards.back().push_back(tensor);
-    shard_bytes += bytes;
-    total_bytes += bytes;
-  }
-  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFileFacts, staged);
-  std::map<std::string, std::string> places;
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shard_name(kStem, i + 1, shards.size());
-    state::write_safetensors(dir / name, shards[i], kFileFacts, staged);
-    for (const state::NamedView& tensor : shards[i]) places[tensor.name] = name;
-  }
-  write_index(dir, places, total_bytes);
-}
-
 /// What the model came with stays: temperature, top_p, its own padding. Only end tokens can be others than those there.
 Json generation_config_of(const ModelConfig& config) {
   const Json parsed = Json::parse(config_json(config));
@@ -308,8 +282,39 @@ HfModel open_hf(const fs::path& dir) {
   return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_weight(*files, spec, to); })};
 }
 
-void write_config(const fs::path& dir, const ModelConfig& config) {
-  write_text(dir / "config.json", config_json(config));
+void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes,
+                  const state::StagedRead& staged) {
+  std::vector<std::vector<state::NamedView>> shards(1);
+  std::uint64_t total_bytes = 0, shard_bytes = 0;
+  for (const state::NamedView& tensor : tensors) {
+    const auto bytes = static_cast<std::uint64_t>(tensor.view.numel()) *
+                       base::size_bytes(tensor.stored_as.value_or(tensor.view.dtype));
+    if (!shards.back().empty() && shard_bytes + bytes > max_shard_bytes) {
+      shards.emplace_back();
+      shard_bytes = 0;
+    }
+    shards.back().push_back(tensor);
+    shard_bytes += bytes;
+    total_bytes += bytes;
+  }
+  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFileFacts, staged);
+  std::map<std::string, std::string> places;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shard_name(kStem, i + 1, shards.size());
+    state::write_safetensors(dir / name, shards[i], kFileFacts, staged);
+    for (const state::NamedView& tensor : shards[i]) places[tensor.name] = name;
+  }
+  write_index(dir, places, total_bytes);
+}
+
+void write_config(const fs::path& dir, const ModelConfig& config, std::string_view quantization_config) {
+  std::string text = config_json(config);
+  if (!quantization_config.empty()) {
+    Json root = Json::parse(text);
+    root["quantization_config"] = Json::parse(quantization_config);
+    text = root.dump(2) + "\n";
+  }
+  write_text(dir / "config.json", text);
   write_text(dir / "generation_config.json", generation_config_of(config).dump(2) + "\n");
 }
 

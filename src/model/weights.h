@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/buffer.h"
 #include "model/config.h"
@@ -69,8 +71,15 @@ inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
-/// The files that save_hf writes beside the tensors.
-void write_config(const std::filesystem::path& dir, const ModelConfig& config);
+/// The tensor files that save_hf writes: one, or shards of at most max_shard_bytes (a tensor is not divided) and their
+/// index.
+void write_shards(const std::filesystem::path& dir, const std::vector<state::NamedView>& tensors,
+                  std::uint64_t max_shard_bytes, const state::StagedRead& staged);
+
+/// The files that save_hf writes beside the tensors. `quantization_config`: an object for config.json, as JSON; "":
+/// none.
+void write_config(const std::filesystem::path& dir, const ModelConfig& config,
+                  std::string_view quantization_config = {});
 
 /// A folder that several write: each its shard, model-<number>-of-<count>.safetensors (number from 1) with `weights` in
 /// weight_specs' order, in `config.dtype`; a file only where there are any. Then one of them the files that save_hf

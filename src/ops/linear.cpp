@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/kernels/kernels.h"
+#include "ops/quantized_rows.h"
 #include "ops/scratch.h"
 #include "quant/fp8.h"
 
@@ -265,6 +266,31 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
       }
     }
   }
+}
+
+void unpack_quantized(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint8_t* quantized) {
+  check_range({first_row, first_row + rows}, packed.out, "unpack_quantized");
+  const FormatSpec& what = spec(packed.format);
+  QRL_INVARIANT(what.has_weight_scales(), "unpack_quantized", "a format with scales", std::string(what.name));
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(ceil_div(packed.in, inputs_per_word(packed.format))));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::uint32_t* from = panel_words(packed, first_row + i);
+    for (std::size_t w = 0; w < words.size(); ++w) words[w] = from[w * kPanelColumns];
+    std::uint8_t* to = quantized + i * packed.in;
+    if (what.weights == Element::int8) {
+      std::memcpy(to, words.data(), static_cast<std::size_t>(packed.in));
+      continue;
+    }
+    words_to_values(what, words.data(), packed.in, to);
+    if (what.weights != Element::int4) continue;
+    for (std::int64_t k = 0; k < packed.in; ++k)
+      to[k] = static_cast<std::uint8_t>(static_cast<std::int8_t>(to[k] << 4) >> 4);
+  }
+}
+
+float weight_scale(const PackedLinear& packed, std::int64_t segment, std::int64_t row) {
+  check_range({row, row + 1}, packed.out, "weight_scale");
+  return scale_at(packed, segment, row);
 }
 
 Activations::Activations(Format format_, std::int64_t num_rows, std::int64_t width_)

@@ -274,7 +274,7 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;
   std::set<std::string_view> seen;
-  for (const auto& [name, view, stored_as] : tensors) {
+  for (const auto& [name, view, stored_as, dtype_name] : tensors) {
     QRL_INVARIANT(base::is_utf8(name) && !has_control_byte(name) && name != "__metadata__" && seen.insert(name).second,
                   shown(file), "names in UTF-8 without control bytes, each once", base::quoted(name));
     const DType dtype = stored_as.value_or(view.dtype);
@@ -282,9 +282,9 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
                   "f32 stored as bf16, or the view's own dtype", std::string(base::name(dtype)));
     QRL_INVARIANT(staged || view.device == base::Device::cpu, shown(file), "tensors in CPU memory", base::quoted(name));
     const std::uint64_t end = offset + static_cast<std::uint64_t>(view.numel()) * base::size_bytes(dtype);
-    header += (header.size() > 1 ? "," : "") + Json(name).dump() + R"(:{"dtype":")" + std::string(base::name(dtype)) +
-              R"(","shape":)" + Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() +
-              "}";
+    const std::string shown_dtype(dtype_name.empty() ? base::name(dtype) : dtype_name);
+    header += (header.size() > 1 ? "," : "") + Json(name).dump() + R"(:{"dtype":")" + shown_dtype + R"(","shape":)" +
+              Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() + "}";
     offset = end;
   }
   header += "}";
@@ -296,7 +296,7 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
   const std::uint64_t header_bytes = header.size();
   out.write(&header_bytes, sizeof header_bytes);
   out.write(header);
-  for (const auto& [name, view, stored_as] : tensors) {
+  for (const auto& [name, view, stored_as, dtype_name] : tensors) {
     const bool as_it_is = stored_as.value_or(view.dtype) == view.dtype;
     for (std::size_t at = 0; at < view.num_bytes();) {
       const std::size_t left = view.num_bytes() - at;

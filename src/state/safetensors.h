@@ -67,6 +67,8 @@ struct NamedView {
   base::View view;
   /// Set for an f32 view to be rounded to bf16 (nearest even) on its way into the file.
   std::optional<base::DType> stored_as;
+  /// The dtype that the file says, of the view's size, where no DType names it ("F8_E4M3"); empty: the view's own.
+  std::string_view dtype_name = {};
 };
 
 /// Brings num_bytes of a view from first_byte on to host memory, where they stay until the next call. May bring fewer,
@@ -77,7 +79,8 @@ using StagedRead =
 /// Writes `tensors` in the given order, header padded with spaces to a multiple of 8. The file is created (an existing
 /// one is replaced), written and closed, not fsynced: state/folder.h does that for checkpoints. Needs no memory for a
 /// second copy. A name that the reader would refuse is an internal error. `staged`, if
-/// there is one, reads the tensors, wherever they are; else they are in CPU memory.
+/// there is one, reads the tensors, wherever they are; else they are in CPU memory. Views mean to `staged` what their
+/// maker put there: their data is not read here.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 
