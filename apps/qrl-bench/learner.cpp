@@ -31,7 +31,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const config::LearnerForward forward = recipe.quant.learner_forward;
   if (forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe))
     sampler.emplace(bench.config, recipe, world, arguments.prompt_tokens);
-  else snapshot.emplace(bench.config, train::snapshot_formats(recipe.quant));
+  else snapshot.emplace(bench.config, train::sampler_formats(recipe));
   double best_s = 0, best_forward_s = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     base::log_info("bench learner: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));

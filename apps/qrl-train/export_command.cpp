@@ -150,6 +150,9 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(quant::spec(format).has_weight_scales(), "--quantized",
               "a run with quant.rollout.weights int8, fp8_e4m3 or int4", std::string(quant::name(format)),
               "export without --quantized");
+  QRL_REQUIRE(recipe.quant.lm_head != config::HeadFormat::int8, "--quantized",
+              "a run with quant.rollout.lm_head auto or fp32", "int8",
+              "the folder would hold another lm_head than the sampler's: export without --quantized");
   return recipe;
 }
 
@@ -188,8 +191,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   train::MergeErrors errors;
   if (policy.adapter) policy.weights = train::merged(policy, base_of_merge(arguments, policy), errors);
   write_folder(arguments.out, [&] {
-    const model::Weights weights = model::read_weights(policy.config, policy.weights);
-    model::save_hf(arguments.out, policy.config, model::views(weights));
+    model::save_hf(arguments.out, policy.config, policy.weights);
     policy.tokenizer.save(arguments.out);
   });
   if (policy.adapter) report(errors);

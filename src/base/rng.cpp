@@ -26,11 +26,11 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+}  // namespace
+
 double to_unit(std::uint32_t high, std::uint32_t low) {
   return static_cast<double>(((std::uint64_t{high} << 32) | low) >> 11) * 0x1.0p-53;
 }
-
-}  // namespace
 
 RandomField::RandomField(std::uint64_t seed, RandomPurpose purpose) {
   const std::uint64_t key = mix(mix(seed) ^ static_cast<std::uint64_t>(purpose));

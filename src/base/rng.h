@@ -19,12 +19,16 @@ enum class RandomPurpose : std::uint32_t {
   calibration,
   probe,
   sft_shuffle,
-  adapter_init
+  adapter_init,
+  gain_noise
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on
 /// the counter and the key alone.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+
+/// Uniform in [0, 1) with 53 bits, of two words.
+double to_unit(std::uint32_t high, std::uint32_t low);
 
 /// A stateless family of random words: word(counter) depends on (seed, purpose, counter) and nothing else.
 class RandomField {

@@ -244,9 +244,11 @@ void add_quant(List& list) {
           "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
           "linear layers that stay bf16: down_proj, model.layers.0.*, with * and ?; q, k, v together, as gate, up"),
       "quant.rollout.weights", {"int8", "fp8_e4m3", "int4"});
-  quant.add("rollout.lm_head", &QuantRecipe::lm_head,
-            choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
-            "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");
+  quant.add(
+      "rollout.lm_head", &QuantRecipe::lm_head,
+      choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}, {"int8", HeadFormat::int8}}),
+      "lm_head of sampler and learner; auto: bf16, or fp32 with fp32 weights; int8: the sampler's alone, on the "
+      "CPU, the learner's as with auto");
   quant.add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path("auto")),
             "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
             "begins; or a file that qrl-train profile made",
@@ -263,6 +265,10 @@ void add_quant(List& list) {
                       "format in which queries meet keys; auto: bf16; fp8_e4m3: as FP8 attention has it, with "
                       "calibrated scales (for experiments, on the CPU)"),
             "quant.rollout.kv_cache", {"fp8_e4m3"});
+}
+
+void add_quant_learner(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
   quant.add("learner.forward", &QuantRecipe::learner_forward,
             choice<LearnerForward>({{"bf16", LearnerForward::bf16},
                                     {"fake_quant", LearnerForward::fake_quant},
@@ -277,6 +283,22 @@ void add_quant(List& list) {
                                {"fp8_e4m3", LearnerBackward::fp8_e4m3}}),
       "GEMMs of the backward pass; with forward low_bit also int8, of int8 layers, or fp8_e4m3, of fp8_e4m3 layers of "
       "granularity block128; gradients are quantized as activations are");
+}
+
+void add_gain_noise(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  using N = GainNoiseRecipe;
+  auto noise = quant.inner("rollout.noise", &QuantRecipe::noise);
+  noise.add("start", &N::start, real(at_least_0()),
+            "standard deviation of normal noise on the gains of the sampler's norms in the second stage, the first "
+            "with any; 0: none (QeRL, there 1e-2)");
+  const auto with_noise = [](Key& key) {
+    only_with(key, "quant.rollout.noise.start", "above 0",
+              [](const Recipe& recipe) { return recipe.quant.noise.start > 0; });
+  };
+  with_noise(
+      noise.add("end", &N::end, real(positive()), "of the last stage; in between it falls by one factor a stage"));
+  with_noise(noise.add("stages", &N::stages, integer(3, kMaxBatch), "equal parts of trainer.total_training_steps"));
 }
 
 void add_quant_calibration(List& list) {
@@ -506,6 +528,8 @@ List declare(const Catalog& catalog) {
   add_data(list, catalog.generators);
   add_rollout(list);
   add_quant(list);
+  add_gain_noise(list);
+  add_quant_learner(list);
   add_quant_calibration(list);
   add_algorithm(list, catalog);
   add_correction(list, catalog);

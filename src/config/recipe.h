@@ -20,7 +20,8 @@ enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };        ///< automatic: the weights' own
 enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: the weights' own
 enum class GapAction : std::uint8_t { stop, warn };
-enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
+/// automatic: bf16, or fp32 when the weights are; int8 is the sampler's alone.
+enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
@@ -123,13 +124,22 @@ struct RolloutRecipe {
   friend bool operator==(const RolloutRecipe&, const RolloutRecipe&) = default;
 };
 
+/// quant.rollout.noise: on the gains of the sampler's norms.
+struct GainNoiseRecipe {
+  double start = 0;  ///< 0: none
+  double end = 1e-4;
+  std::int64_t stages = 10;
+  friend bool operator==(const GainNoiseRecipe&, const GainNoiseRecipe&) = default;
+};
+
 struct QuantRecipe {
   WeightFormat weights = WeightFormat::int8;  ///< quant.rollout.weights
   ActivationFormat activations = ActivationFormat::automatic;
   Granularity granularity = Granularity::automatic;
   std::vector<std::string> ignore;  ///< patterns of modules that stay bf16
   HeadFormat lm_head = HeadFormat::automatic;
-  std::string profile;  ///< quant.rollout.profile: empty: none; "auto"; or a file
+  GainNoiseRecipe noise;  ///< quant.rollout.noise
+  std::string profile;    ///< quant.rollout.profile: empty: none; "auto"; or a file
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;            ///< quant.learner.forward
   LearnerBackward learner_backward = LearnerBackward::model_dtype;  ///< quant.learner.backward

@@ -221,14 +221,43 @@ void check_devices(const Recipe& recipe, RuleBook& rules) {
                 "such tokens are sampled on the CPU there, from whole rows of logits");
   rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
-  rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,
-                "quant.rollout.lm_head auto with rollout.device cuda", "fp32", "the GPU's lm_head is bf16");
+  rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head == HeadFormat::automatic,
+                "quant.rollout.lm_head auto with rollout.device cuda",
+                quant.lm_head == HeadFormat::int8 ? "int8" : "fp32", "the GPU's lm_head is bf16");
   rules.require({"rollout.device", "quant.rollout.queries"}, !on_gpu || quant.queries == QueryFormat::automatic,
                 "quant.rollout.queries auto with rollout.device cuda", "fp8_e4m3",
                 "scales of queries are the CPU's alone");
   rules.require({"rollout.device", "quant.rollout.kv_cache"}, !on_gpu || quant.kv_cache != KvCache::f32,
                 "quant.rollout.kv_cache other than fp32 with rollout.device cuda", "fp32",
                 "use bf16, int8 or fp8_e4m3");
+}
+
+/// What an lm_head in int8, which the learner does not have, goes with.
+void check_head(const Recipe& recipe, RuleBook& rules) {
+  const QuantRecipe& quant = recipe.quant;
+  if (quant.lm_head != HeadFormat::int8) return;
+  const std::string beside = " with quant.rollout.lm_head int8";
+  rules.require({"quant.rollout.lm_head", "rollout.bitwise"}, !recipe.rollout.bitwise, "rollout.bitwise false" + beside,
+                "true", "the learner's lm_head is not the sampler's then: set quant.rollout.lm_head: auto");
+  rules.require({"quant.rollout.lm_head", "quant.rollout.weights"}, quant.weights != WeightFormat::f32,
+                "quant.rollout.weights other than fp32" + beside, "fp32",
+                "a sampler that is to be exact has no low-bit lm_head");
+  rules.require({"quant.rollout.lm_head", "trainer.device"}, !learns_on_gpu(recipe), "trainer.device cpu" + beside,
+                "cuda", "the GPU's lm_head is bf16");
+  const bool ignored = std::find(quant.ignore.begin(), quant.ignore.end(), "lm_head") != quant.ignore.end();
+  rules.require({"quant.rollout.lm_head", "quant.rollout.ignore"}, !ignored,
+                "no lm_head in quant.rollout.ignore" + beside, "lm_head", "say one of the two");
+}
+
+void check_noise(const Recipe& recipe, RuleBook& rules) {
+  if (recipe.quant.noise.start == 0) return;
+  const std::string key = "quant.rollout.noise.start", beside = " with quant.rollout.noise.start above 0";
+  rules.require({key, "rollout.bitwise"}, !recipe.rollout.bitwise, "rollout.bitwise false" + beside, "true",
+                "the learner's gains have no noise: set quant.rollout.noise.start: 0");
+  rules.require({key, "rollout.device"}, !samples_on_gpu(recipe), "rollout.device cpu" + beside, "cuda",
+                "the noise is the CPU sampler's alone");
+  rules.require({key, "quant.rollout.profile"}, recipe.quant.profile.empty(), "no quant.rollout.profile" + beside,
+                kTheirValues, "a profile folds its factors into the gains");
 }
 
 void check_profile(const Recipe& recipe, RuleBook& rules) {
@@ -425,6 +454,8 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_quant(recipe, rules);
   check_backward(recipe, rules);
   check_devices(recipe, rules);
+  check_head(recipe, rules);
+  check_noise(recipe, rules);
   check_profile(recipe, rules);
   check_lora(recipe, rules);
   check_sampling(recipe, rules);

@@ -25,19 +25,22 @@ class FusedEngine final : public ForwardEngine {
 
   ParameterOptions parameters() const override {
     ParameterOptions how = common_parameters();
-    how.reads_layers = how.packs_head = !numerics().quantized();
+    how.reads_layers = !numerics().quantized();
+    how.packs_head = how.reads_layers || numerics().own_lm_head;
     return how;
   }
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
     const auto ops = std::make_shared<const FusedOps>(task.rows, config(), numerics(), snapshot);
+    const bool has_head = snapshot == nullptr || numerics().own_lm_head;
     return target_log_probs(hidden_states(policy, ops, forward_options(task)), policy.lm_head,
-                            snapshot != nullptr ? snapshot->lm_head() : parameters.policy().head, task.targets,
-                            is_bitwise());
+                            has_head ? parameters.policy().head : snapshot->lm_head(), task.targets, is_bitwise());
   }
 
-  bool reads_in_place(const std::string& /*tensor*/) const override { return reads_snapshot(); }
+  bool reads_in_place(const std::string& tensor) const override {
+    return reads_snapshot() && !(tensor == "lm_head" && numerics().own_lm_head);
+  }
 };
 
 /// LibTorch's operations and a device's kernels. With low_bit the GEMMs are those of the decoder on that device.
@@ -143,6 +146,7 @@ ForwardNumerics forward_numerics(const Numerics& numerics) {
   ForwardNumerics made;
   made.compute = made.between = made.attention = compute;
   made.lm_head = numerics.f32_lm_head ? torch::kFloat32 : compute;
+  made.own_lm_head = numerics.own_lm_head;
   made.forward = numerics.forward;
   made.backward = numerics.backward;
   made.bitwise = numerics.bitwise;
@@ -181,6 +185,8 @@ void ForwardEngine::read(Parameters& parameters, const model::Snapshot& snapshot
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place) {
   check_backward(options);
+  QRL_INVARIANT(!options.numerics.own_lm_head, "learner", "the sampler's lm_head with LibTorch's operations",
+                "its own");
   const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
   if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
   return std::make_unique<TorchEngine>(config, options, place);

@@ -14,6 +14,7 @@ namespace qrl::learner {
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states it meets
+  bool own_lm_head = false;                        ///< it is not the snapshot's, whatever `forward`
   torch::ScalarType between = torch::kBFloat16;    ///< of what lies between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< of the operands of attention's matmuls
   config::LearnerForward forward = config::LearnerForward::bf16;

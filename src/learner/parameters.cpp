@@ -234,14 +234,16 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   return {slice(segment->values, segment->begin), slice(gradients_, 0)};
 }
 
-Weight Parameters::frozen(const std::vector<std::string>& names, const model::WeightSource& base) const {
+Weight Parameters::frozen(const std::vector<std::string>& names, const model::WeightSource& base,
+                          bool is_packed) const {
   std::vector<model::WeightSpec> parts;
   for (const model::WeightSpec& spec : model::weight_specs(config_)) {
     if (std::find(names.begin(), names.end(), spec.name) != names.end()) parts.push_back(spec);
   }
   QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
   const bool is_table = rank_of_kind(parts.front()) == 1;
-  if (is_matrix(parts.front()) && !options_.reads_layers) return {};  // tables too are then the snapshot's
+  // Tables too are then the snapshot's.
+  if (is_matrix(parts.front()) && !options_.reads_layers && !is_packed) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
   shape[0] = 0;
   for (const model::WeightSpec& spec : parts) shape[0] += spec.shape[0];
@@ -278,16 +280,17 @@ LinearAdapter Parameters::bind_adapter(const std::string& prefix, const model::B
 
 void Parameters::bind_policy(const model::WeightSource& base) {
   const model::ModelConfig& config = config_;
-  const auto weight = [&](const std::vector<std::string>& names) {
+  const auto weight = [&](const std::vector<std::string>& names, bool is_packed = false) {
     const bool is_trained = std::ranges::any_of(
         placements_, [&](const Placement& placement) { return placement.spec.name == names.front(); });
-    return is_trained ? this->weight(names) : frozen(names, base);
+    return is_trained ? this->weight(names) : frozen(names, base, is_packed);
   };
   policy_.embedding = weight({"model.embed_tokens.weight"});
   policy_.final_norm = weight({"model.norm.weight"});
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const bool f32_lm_head = policy_.lm_head_dtype == torch::kFloat32;
-  policy_.lm_head = config.tie_word_embeddings ? policy_.embedding : weight({lm_head});
+  const bool has_table = config.tie_word_embeddings && policy_.embedding.defined();
+  policy_.lm_head = has_table ? policy_.embedding : weight({lm_head}, options_.packs_head);
   if (options_.packs_head) {
     policy_.head = ops::make_packed_linear(f32_lm_head ? quant::Format::f32 : quant::Format::bf16, config.vocab_size,
                                            config.hidden_size, false);

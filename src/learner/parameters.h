@@ -181,8 +181,8 @@ class Parameters {
   std::vector<std::size_t> in_order() const;  ///< placements_ by offset
   const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
-  /// A weight that is not trained, or nothing where nothing reads it.
-  Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base) const;
+  /// A weight that is not trained, or nothing where nothing reads it; is_packed: a table that pack_head reads.
+  Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_packed) const;
   void bind_policy(const model::WeightSource& base);
   LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;
   void pack_head();

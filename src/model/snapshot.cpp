@@ -23,15 +23,20 @@ namespace {
 using base::DType;
 using quant::Format;
 
-/// What embedding and lm_head have, and the layers that are exempt.
+/// What the embedding has, and the layers that are exempt.
 Format wide_format(Format format) { return format == Format::f32 ? Format::f32 : Format::bf16; }
+
+Format head_format(const SnapshotFormats& formats) {
+  if (formats.int8_lm_head) return Format::int8;
+  return formats.f32_lm_head ? Format::f32 : wide_format(formats.linear);
+}
 
 /// The formats of a block's matrices, asked in turn; at the end every pattern must have fitted something, and not all
 /// layers any.
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
-    (void)ignored("model.embed_tokens");  // never low-bit, and named in lists made for other engines
+    (void)ignored("model.embed_tokens");  // not among the layers, and named in lists made for other engines
     (void)ignored("lm_head");
   }
 
@@ -111,8 +116,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   FormatChooser formats_of(formats);
   embedding_VD_ = base::Buffer(wide == Format::f32 ? DType::f32 : DType::bf16, {config.vocab_size, width});
   final_norm_D_ = make_gain(width);
-  lm_head_ =
-      ops::make_packed_linear(formats.f32_lm_head ? Format::f32 : wide, config.vocab_size, width, false, &matrices_);
+  lm_head_ = ops::make_packed_linear(head_format(formats), config.vocab_size, width, false, &matrices_);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     LayerSnapshot& layer = layers_.emplace_back();
     visit_block(
@@ -167,6 +171,7 @@ class Snapshot::Writer {
   /// After the last weight: the snapshot holds `version`, or fail_broken.
   void finish() {
     if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
+    snapshot_.finish_gains(true, version_);
     snapshot_.version_ = version_;
     ++snapshot_.base_number_;
   }
@@ -259,7 +264,36 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
   for (const std::string& weight : broken) {
     if (!weight.empty()) fail_broken("publish: " + weight, version);
   }
+  finish_gains(lora_.train_norms, version);
   version_ = version;
+}
+
+template <class Visit>
+void Snapshot::visit_gains(const Visit& visit) {
+  const auto show = [&](const base::Buffer& gain) {
+    visit(std::span(gain.as<float>(), gain.num_bytes() / sizeof(float)));
+  };
+  for (LayerSnapshot& layer : layers_) {
+    visit_block(
+        config_, [&](const BlockGain&, const auto& of) { show(of(layer)); }, [](const BlockMatrix&, const auto&) {});
+  }
+  show(final_norm_D_);
+}
+
+void Snapshot::finish_gains(bool are_new, std::int64_t version) {
+  if (noise_.sigma == 0 && gains_.empty()) return;
+  if (are_new || gains_.empty()) {
+    gains_.clear();
+    visit_gains([&](std::span<float> gains) { gains_.insert(gains_.end(), gains.begin(), gains.end()); });
+  }
+  std::uint32_t norm = 0;
+  auto clean = gains_.cbegin();
+  visit_gains([&](std::span<float> gains) {
+    std::copy_n(clean, gains.size(), gains.begin());
+    clean += static_cast<std::ptrdiff_t>(gains.size());
+    if (noise_.sigma != 0) add_gain_noise(noise_, version, norm, gains);
+    ++norm;
+  });
 }
 
 Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version)
@@ -270,6 +304,7 @@ Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, 
                                       : weight_specs(snapshot.config_)) {
   QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
   QRL_INVARIANT(device.holds(snapshot), "publish", "a device that holds this snapshot's weights", "another");
+  QRL_INVARIANT(snapshot.noise_.sigma == 0, "publish", "gains without noise on a device", "some");
   for (const auto& part : matrix_parts(snapshot.config_, snapshot.layers_, snapshot.lm_head_))
     formats_.emplace(part.weight, part.matrix->format);
   snapshot.version_ = -1;

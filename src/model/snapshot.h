@@ -14,6 +14,7 @@
 #include "model/adapter.h"
 #include "model/block.h"
 #include "model/config.h"
+#include "model/gain_noise.h"
 #include "model/int8_profile.h"
 #include "model/weights.h"
 #include "ops/linear.h"
@@ -26,10 +27,11 @@ struct SnapshotFormats {
   SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: one format is all that most have to say
   quant::Format linear;                                        ///< of q, k, v, o, gate, up and down
   /// Of those, the ones that stay bf16: patterns (* and ?) of a module's name, whole ("model.layers.0.mlp.down_proj")
-  /// or its last part ("down_proj"). "lm_head" and "embed_tokens", which are never low-bit, may be among them.
+  /// or its last part ("down_proj"). "lm_head" and "embed_tokens", which `linear` is not for, may be among them.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;  ///< else bf16, or fp32 when `linear` is
-  LoraConfig lora = {};      ///< adapters beside the matrices
+  bool f32_lm_head = false;   ///< else bf16, or fp32 when `linear` is
+  bool int8_lm_head = false;  ///< a scale a token and an output; whoever learns has a wide one of its own
+  LoraConfig lora = {};       ///< adapters beside the matrices
 };
 
 /// One transformer block, ready for the kernels: gains in fp32, matrices packed. Gains that the model lacks are empty.
@@ -72,6 +74,9 @@ class Snapshot {
   /// From the next publish on int8 layers are quantized by this profile of the same model, its factors folded into the
   /// norms; null: by the weights themselves.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
+
+  /// From the next publish on all norms' gains have this noise, anew for each version. In host memory alone.
+  void use_gain_noise(const GainNoise& noise) { noise_ = noise; }
 
   /// Quantizes and packs `masters` (fp32 views by name) on all threads. A weight that is not
   /// finite ends in fail_broken, which names the tensor. `version` is the policy version from now on.
@@ -120,7 +125,7 @@ class Snapshot {
   const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
   /// A layer for its tensors' formats and shapes alone, which do not depend on where the version's values are.
   const LayerSnapshot& layer_form(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
-  /// Never low-bit: bf16 or fp32. Packed apart from the embedding even when tied.
+  /// bf16, fp32 or int8. Packed apart from the embedding even when tied.
   const ops::PackedLinear& lm_head() const { return here(lm_head_); }
   std::size_t num_bytes() const;
 
@@ -137,6 +142,12 @@ class Snapshot {
 
  private:
   class Writer;
+  /// visit(gains) for each norm in the order of the forward pass.
+  template <class Visit>
+  void visit_gains(const Visit& visit);
+  /// After a publish: the gains are those that were published, if `are_new`, else those of before without their noise;
+  /// they get this version's.
+  void finish_gains(bool are_new, std::int64_t version);
   /// `tensor`, if the host's tensors are those of the version.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
@@ -151,6 +162,8 @@ class Snapshot {
   std::int64_t version_ = -1, base_number_ = 0;
   bool is_elsewhere_ = false;  ///< on a device alone
   std::shared_ptr<const Int8Profile> profile_;
+  GainNoise noise_;
+  std::vector<float> gains_;  ///< of all norms, without noise; empty until there was some
   base::Arena matrices_;
   base::Buffer embedding_VD_, final_norm_D_;
   std::vector<LayerSnapshot> layers_;

@@ -331,6 +331,23 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
   write_config(dir, config);
 }
 
+void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource& weights,
+             std::uint64_t max_shard_bytes) {
+  const std::vector<WeightSpec> specs = weight_specs(config);
+  std::int64_t largest = 0;
+  WeightViews named;  // each stands for its spec, which is what the reader below takes its data for
+  for (const WeightSpec& spec : specs) {
+    largest = std::max(largest, spec.shape.numel());
+    named.emplace(spec.name, base::View{const_cast<WeightSpec*>(&spec), base::DType::f32, spec.shape});
+  }
+  const base::Buffer tensor(base::DType::f32, {largest});
+  const state::StagedRead read = [&](const base::View& view, std::size_t first_byte, std::size_t num_bytes) {
+    if (first_byte == 0) weights.read(*static_cast<const WeightSpec*>(view.data), tensor.as<float>());
+    return std::span(static_cast<const std::byte*>(tensor.view().data) + first_byte, num_bytes);
+  };
+  save_hf(dir, config, named, max_shard_bytes, read);
+}
+
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count) {
   const auto digits = [](std::size_t n) {
     const std::string text = std::to_string(n);

@@ -71,6 +71,10 @@ inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
+/// The same of weights that are not in memory: each is read when it is written, so one in fp32 is there at a time.
+void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightSource& weights,
+             std::uint64_t max_shard_bytes = kMaxShard_bytes);
+
 /// The tensor files that save_hf writes: one, or shards of at most max_shard_bytes (a tensor is not divided) and their
 /// index.
 void write_shards(const std::filesystem::path& dir, const std::vector<state::NamedView>& tensors,

@@ -38,6 +38,7 @@ model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
   model::SnapshotFormats formats(linear_format(quant));
   formats.ignore = quant.ignore;
   formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32 || formats.linear == Format::f32;
+  formats.int8_lm_head = quant.lm_head == config::HeadFormat::int8;
   return formats;
 }
 

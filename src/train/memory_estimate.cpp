@@ -49,8 +49,10 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
     else if (spec.kind == WeightKind::embedding) bytes += count * wide;
     else if (spec.kind != WeightKind::lm_head) bytes += count * kF32;
   }
-  const double head = formats.f32_lm_head ? kF32 : wide;
-  return bytes + padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * head;
+  const quant::Format head = formats.int8_lm_head                  ? quant::Format::int8
+                             : formats.f32_lm_head || wide == kF32 ? quant::Format::f32
+                                                                   : quant::Format::bf16;
+  return bytes + linear_bytes(head, config.vocab_size, config.hidden_size);
 }
 
 /// What a sampler and a learner with adapters have instead of all weights' masters: A and B packed, and what a learner
@@ -268,7 +270,9 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
   const bool learns_on_gpu = config::learns_on_gpu(recipe);
-  const bool packs_head = recipe.quant.learner_forward == config::LearnerForward::bf16 && !learns_on_gpu;
+  const bool shares_head =
+      recipe.quant.learner_forward != config::LearnerForward::bf16 && recipe.quant.lm_head != config::HeadFormat::int8;
+  const bool packs_head = !shares_head && !learns_on_gpu;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
   if (packs_head) parts.push_back({"packed lm_head", head});

@@ -252,6 +252,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   options.numerics.bitwise = recipe.rollout.bitwise;
   options.numerics.kv_format = kv_format(recipe.quant);
   options.numerics.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;
+  options.numerics.own_lm_head = snapshot_formats(recipe.quant).int8_lm_head;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
   options.shard_optimizer = recipe.trainer.zero_stage > 0;

@@ -74,6 +74,21 @@ std::string own_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
+std::string sampler_text(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
+  std::string text = shown_setting(loaded, "quant.rollout.weights") + " weights" +
+                     (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")") + ", ";
+  if (recipe.quant.lm_head != config::HeadFormat::automatic)
+    text += shown_setting(loaded, "quant.rollout.lm_head") + " lm_head, ";
+  text += std::string(quant::name(kv_format(recipe.quant))) + " KV cache" + mark_of(loaded, "quant.rollout.kv_cache");
+  if (recipe.quant.queries == config::QueryFormat::fp8_e4m3) text += ", fp8_e4m3 queries";
+  if (recipe.quant.noise.start > 0)
+    text += ", noise on norms' gains from " + shown_setting(loaded, "quant.rollout.noise.start") + " to " +
+            shown_setting(loaded, "quant.rollout.noise.end");
+  return text + ", on " + (config::samples_on_gpu(recipe) ? "cuda" : "cpu");
+}
+
 std::string learner_text(const config::LoadedRecipe& loaded) {
   const config::QuantRecipe& quant = loaded.recipe.quant;
   const std::string dtype = value_of(loaded, "model.dtype");
@@ -139,14 +154,7 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   lines.push_back(line("correction", shown_setting(loaded, "rollout_correction.method") +
                                          option(loaded, "threshold", "rollout_correction.threshold") +
                                          option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded)));
-  const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
-  const std::string weights = shown_setting(loaded, "quant.rollout.weights") + " weights" +
-                              (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")");
-  lines.push_back(
-      line("sampler", weights + ", " + std::string(quant::name(kv_format(recipe.quant))) + " KV cache" +
-                          mark_of(loaded, "quant.rollout.kv_cache") +
-                          (recipe.quant.queries == config::QueryFormat::fp8_e4m3 ? ", fp8_e4m3 queries" : "") +
-                          ", on " + (config::samples_on_gpu(recipe) ? "cuda" : "cpu")));
+  lines.push_back(line("sampler", sampler_text(loaded)));
   lines.push_back(line("learner", learner_text(loaded)));
   if (config::trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));

@@ -51,7 +51,7 @@ bool Trainer::step(std::int64_t step) {
   {
     const base::ScopedTimer timer(publish_seconds[Phase::publish]);
     parts_.publisher.see(rollouts->groups);
-    parts_.publisher.publish();
+    parts_.publisher.publish(step);
   }
   parts_.recorder.add(parts_.publisher.calibration());
   {

@@ -1,10 +1,22 @@
 #include "train/weight_publisher.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/log.h"
 #include "train/gap_probe.h"
 #include "train/quant_audit.h"
 
 namespace qrl::train {
+
+double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps) {
+  if (noise.start == 0) return 0;
+  const std::int64_t stage =
+      std::min(steps_done * noise.stages / std::max(total_steps, std::int64_t{1}), noise.stages - 1);
+  if (stage == 0) return 0;
+  const double place = static_cast<double>(stage - 1) / static_cast<double>(noise.stages - 2);
+  return noise.start * std::pow(noise.end / noise.start, place);
+}
 
 WeightPublisher::WeightPublisher(const RunSetup& setup, const RunState& state, learner::Learner& learner,
                                  Sampler& sampler, QuantizerState& quantizer)
@@ -12,7 +24,7 @@ WeightPublisher::WeightPublisher(const RunSetup& setup, const RunState& state, l
 
 void WeightPublisher::begin() {
   sampler_.snapshot.use_profile(quantizer_.profile);
-  publish();
+  publish(state_.step);
   write_audit();
 }
 
@@ -24,7 +36,10 @@ void WeightPublisher::publish_for_learner() {
   if (setup_.recipe.quant.learner_forward != config::LearnerForward::bf16) publish_weights();
 }
 
-void WeightPublisher::publish() {
+void WeightPublisher::publish(std::int64_t steps_done) {
+  const config::TrainerRecipe& trainer = setup_.recipe.trainer;
+  noise_sigma_ = gain_noise_sigma(setup_.recipe.quant.noise, steps_done, trainer.total_training_steps);
+  sampler_.snapshot.use_gain_noise({trainer.seed, noise_sigma_});
   publish_weights();
   load_published(
       sampler_,
@@ -39,10 +54,12 @@ void WeightPublisher::see(const StepGroups& groups) {
 
 Metrics WeightPublisher::calibration() const {
   const config::QuantRecipe& quant = setup_.recipe.quant;
-  if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once ||
-      config::samples_on_gpu(setup_.recipe))
-    return {};
-  return {{"quant/kv_saturated_fraction", sampler_.decoder.kv_scales().saturated_fraction}};
+  Metrics metrics;
+  if (quant.noise.start > 0) metrics["quant/gain_noise_std"] = noise_sigma_;
+  if (kv_format(quant) == quant::KvFormat::fp8_e4m3 && quant.kv_when != config::CalibrateKv::once &&
+      !config::samples_on_gpu(setup_.recipe))
+    metrics["quant/kv_saturated_fraction"] = sampler_.decoder.kv_scales().saturated_fraction;
+  return metrics;
 }
 
 Metrics WeightPublisher::probe() {

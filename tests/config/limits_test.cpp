@@ -38,6 +38,29 @@ TEST_CASE("the template is filled in at one place") {
   CHECK(read("data: {prompt_template: \"{prompt}\"}").data.prompt_template == "{prompt}");
 }
 
+TEST_CASE("an int8 lm_head is refused where its learner would have it too, or weights are fp32") {
+  CHECK(read("quant: {rollout: {lm_head: int8}, learner: {forward: low_bit}}").quant.lm_head ==
+        config::HeadFormat::int8);
+  CHECK(holds(fault("rollout: {bitwise: true}\nquant: {rollout: {lm_head: int8}, learner: {forward: low_bit}}"),
+              "rollout.bitwise false with quant.rollout.lm_head int8"));
+  CHECK(holds(fault("quant: {rollout: {lm_head: int8, weights: fp32}}"),
+              "quant.rollout.weights other than fp32 with quant.rollout.lm_head int8"));
+  CHECK(holds(fault("quant: {rollout: {lm_head: int8, ignore: [lm_head]}}"),
+              "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8"));
+}
+
+TEST_CASE("noise on gains is refused where it has no effect or cannot be") {
+  CHECK(read("quant: {rollout: {noise: {start: 1e-2, end: 1e-3, stages: 3}}}").quant.noise.stages == 3);
+  CHECK(holds(fault("quant: {rollout: {noise: {stages: 3}}}"), "beside quant.rollout.noise.stages"));
+  CHECK(holds(fault("quant: {rollout: {noise: {start: -1}}}"), "quant.rollout.noise.start"));
+  CHECK(holds(fault("rollout: {bitwise: true}\nquant: {rollout: {noise: {start: 1}}, learner: {forward: low_bit}}"),
+              "rollout.bitwise false with quant.rollout.noise.start above 0"));
+  CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {noise: {start: 1}}}"),
+              "rollout.device cpu with quant.rollout.noise.start above 0"));
+  CHECK(holds(fault("quant: {rollout: {noise: {start: 1}, profile: auto}}"),
+              "no quant.rollout.profile with quant.rollout.noise.start above 0"));
+}
+
 TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(read("rollout: {device: cuda}").rollout.device == config::RolloutDevice::cuda);
   CHECK(holds(fault("rollout: {device: cuda, bitwise: true}\nquant: {learner: {forward: low_bit}}"),
@@ -45,7 +68,11 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
               "quant.rollout.weights other than fp32 with rollout.device cuda"));
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {lm_head: fp32}}"),
-              "quant.rollout.lm_head auto with rollout.device cuda"));
+              "quant.rollout.lm_head auto with rollout.device cuda, got fp32"));
+  CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {lm_head: int8}}"),
+              "quant.rollout.lm_head auto with rollout.device cuda, got int8"));
+  CHECK(holds(fault("trainer: {device: cuda}\nrollout: {device: cpu}\nquant: {rollout: {lm_head: int8}}"),
+              "trainer.device cpu with quant.rollout.lm_head int8"));
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {kv_cache: fp32}}"),
               "quant.rollout.kv_cache other than fp32 with rollout.device cuda"));
   CHECK(holds(fault("rollout: {device: gpu}"), "auto | cpu | cuda"));

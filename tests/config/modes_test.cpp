@@ -77,6 +77,14 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(ais.rollout.temperature == 0.9);
   CHECK(ais.optim.lr_warmup_ratio == 0.05);
   CHECK_FALSE(read("mode: ais", {"optim.lr_warmup_steps=3"}).optim.lr_warmup_ratio);
+  const auto qerl = read("mode: qerl");
+  CHECK(qerl.quant.weights == config::WeightFormat::int4);
+  CHECK(qerl.quant.learner_forward == config::LearnerForward::low_bit);
+  CHECK(qerl.quant.noise == config::GainNoiseRecipe{1e-2, 1e-4, 10});
+  CHECK(qerl.lora.rank == 16);
+  CHECK(qerl.lora.train_norms);
+  CHECK(qerl.rollout_correction.method == "none");
+  CHECK_FALSE(read("mode: qerl", {"lora.rank=0"}).lora.train_norms);
   CHECK(read("mode: bf16").rollout_correction.method == "none");
   CHECK(read("mode: flashrl").quant.weights == config::WeightFormat::int8);
 }

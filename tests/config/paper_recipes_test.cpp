@@ -77,8 +77,8 @@ TEST_CASE("every value of a paper's recipe that is no default has a source in th
     for (const auto& [key, from] : table.from) {
       CAPTURE(key, from);
       const bool is_ours = from == "ours" || from.starts_with("ours: ");
-      const std::string papers[] = {"FlashRL, ", "QuRL, ", "QaRL, ",       "AIS, ",
-                                    "FP8-RL, ",  "DAPO, ", "DeepScaleR, ", "veRL, "};
+      const std::string papers[] = {"FlashRL, ", "QuRL, ",       "QaRL, ", "AIS, ", "FP8-RL, ",
+                                    "DAPO, ",    "DeepScaleR, ", "veRL, ", "QeRL, "};
       const bool is_paper = std::any_of(std::begin(papers), std::end(papers),
                                         [&](const std::string& paper) { return from.starts_with(paper); });
       CHECK((is_ours || is_paper));

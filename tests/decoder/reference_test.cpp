@@ -71,6 +71,45 @@ std::vector<types::TokenId> random_tokens(int count) {
 
 }  // namespace
 
+TEST_CASE("an int8 lm_head beside exact layers: logits and greedy tokens are those of its dequantized rows") {
+  constexpr std::int64_t kNew = 24;
+  constexpr double kKernel = 0.02;  // as kBounds' int8: a step of an activation at a tie
+  const std::vector<types::TokenId> prompt = random_tokens(9);
+  for (const model::Family family : {model::Family::qwen3, model::Family::llama}) {  // tied and untied
+    const model::ModelConfig config = tiny_config(family);
+    const model::Weights weights = tiny_weights(config);
+    model::SnapshotFormats formats(quant::Format::f32);
+    formats.int8_lm_head = true;
+    model::Snapshot snapshot(config, formats);
+    snapshot.publish(model::views(weights), 0);
+    const auto exact = reference_logits(*publish(config, weights, quant::Format::f32), prompt);
+    const auto want = reference_logits(snapshot, prompt);
+    const double size = distance(exact, std::vector<double>(exact.size())).rms;
+    const Distance format_error = distance(want, exact);
+    CHECK(format_error.rms > 1e-3 * size);
+    CHECK(format_error.rms < 0.02 * size);
+    on_every_isa([&](ops::Isa isa) {
+      CAPTURE(static_cast<int>(family), ops::name(isa), format_error.rms);
+      CHECK(distance(decoder::forced_logits(snapshot, prompt), want).max_abs <= kKernel);
+      decoder::Decoder decoder(config, {.max_num_batched_tokens = 16,
+                                        .page_size = 4,
+                                        .kv_pages = 16,
+                                        .max_model_len = 48,
+                                        .kv_format = quant::KvFormat::f32});
+      decoder.load(snapshot);
+      const types::SampleRequest request{1, prompt, 0, 1};
+      const auto drawn = decoder.complete({&request, 1}, {.temperature = 0, .max_new_tokens = kNew}, {}).at(0).tokens;
+      std::vector<types::TokenId> all = prompt;
+      all.insert(all.end(), drawn.begin(), drawn.end());
+      const auto logits = reference_logits(snapshot, all);
+      for (std::size_t i = 0; i < drawn.size(); ++i) {
+        const double* row = logits.data() + (prompt.size() + i - 1) * static_cast<std::size_t>(config.vocab_size);
+        CHECK(row[drawn[i]] >= *std::max_element(row, row + config.vocab_size) - 2 * kKernel);
+      }
+    });
+  }
+}
+
 TEST_CASE("logits are those of an fp64 forward of the same stored weights, in every format, family and ISA") {
   const auto tokens = random_tokens(40);
   for (const model::Family family : {model::Family::qwen3, model::Family::qwen2, model::Family::llama}) {

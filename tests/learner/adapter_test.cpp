@@ -239,6 +239,41 @@ TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base"
   }
 }
 
+TEST_CASE("a sampler's int8 lm_head changes no bit of a learner that has its own, before and after an update") {
+  const auto world = dist::make_solo();
+  const learner::LossOptions sft{.kind = learner::LossKind::sft};
+  for (const bool tied : {true, false}) {
+    const model::ModelConfig config = test::tiny_config(tied);
+    const model::Weights weights = test::tiny_weights(config);
+    const types::MicroBatch batch = two_sequences(config);
+    for (const std::int64_t rank : {std::int64_t{0}, std::int64_t{4}}) {
+      for (const LearnerForward forward : {LearnerForward::bf16, LearnerForward::fake_quant, LearnerForward::low_bit}) {
+        CAPTURE(tied, rank, static_cast<int>(forward));
+        std::vector<std::vector<float>> scores[2];
+        for (const bool is_int8 : {false, true}) {
+          learner::LearnerOptions options = options_of({forward, quant::Format::int8});
+          options.lora = rank > 0 ? lora_of(rank) : model::LoraConfig();
+          options.numerics.own_lm_head = is_int8;
+          Learner learner(config, weights, options, *world);
+          model::SnapshotFormats formats = formats_of(quant::Format::int8, options.lora);
+          formats.int8_lm_head = is_int8;
+          model::Snapshot snapshot(config, formats);
+          for (int step = 0; step < 2; ++step) {
+            learner.publish(snapshot, step);
+            scores[is_int8].push_back(learner.score(batch, {1.0F}).logprobs);
+            learner.accumulate(batch, test::count({batch}), sft, {1.0F});
+            REQUIRE(learner.update().finite);
+          }
+          CHECK((snapshot.lm_head().format == quant::Format::int8) == is_int8);
+          CHECK((learner.reads_in_place("lm_head")) == (forward != LearnerForward::bf16 && !is_int8));
+        }
+        CHECK(scores[1] == scores[0]);
+        CHECK(scores[0][0] != scores[0][1]);
+      }
+    }
+  }
+}
+
 TEST_CASE("updates change adapters alone, whatever the base, and publishing copies them alone") {
   const model::ModelConfig config = test::tiny_config(true, false, false);
   const model::Weights weights = test::tiny_weights(config);

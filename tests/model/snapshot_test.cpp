@@ -140,6 +140,26 @@ TEST_CASE("a published policy holds every weight, in its place, in its format") 
   }
 }
 
+TEST_CASE("an int8 lm_head holds what the codec makes of its rows, the embedding stays, and no layer changes") {
+  for (const bool tied : {false, true}) {
+    const ModelConfig config = small_config(Family::qwen3, tied);
+    const Weights weights = make_weights(config, 3);
+    SnapshotFormats formats(Format::int4);
+    formats.int8_lm_head = true;
+    Snapshot snapshot(config, formats), wide(config, Format::int4);
+    snapshot.publish(views(weights), 5);
+    wide.publish(views(weights), 5);
+    const base::Buffer& embedding = weights.at("model.embed_tokens.weight");
+    CHECK(unpacked(snapshot.lm_head(), 0, 71) ==
+          rounded(tied ? embedding : weights.at("lm_head.weight"), Format::int8));
+    CHECK(snapshot.embedding_VD().view().dtype == base::DType::bf16);
+    CHECK(unpacked(snapshot.layer(1).qkv, 0, 80) == unpacked(wide.layer(1).qkv, 0, 80));
+    CHECK(snapshot.num_bytes() < wide.num_bytes());
+    CHECK(snapshot.format_errors(views(weights))[0].format == Format::int8);
+    CHECK(snapshot.tensors().back().what.starts_with("int8 [71, 24], scales"));
+  }
+}
+
 TEST_CASE("publishing again rewrites the same memory, and nothing of the older policy stays") {
   const ModelConfig config = small_config(Family::qwen2, true);
   const Weights first = make_weights(config, 1), second = make_weights(config, 2);
@@ -263,6 +283,9 @@ TEST_CASE("modules named in ignore stay bf16, a pattern must fit one, and not al
   CHECK(snapshot.layer(1).down.format == Format::bf16);
   CHECK(snapshot.layer(1).o.format == Format::int8);
   CHECK(snapshot.lm_head().format == Format::f32);
+  formats.f32_lm_head = false;
+  formats.int8_lm_head = true;
+  CHECK(Snapshot(config, formats).lm_head().format == Format::int8);
   formats.ignore = {"dwn_proj"};
   CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("\"dwn_proj\""));
   formats.ignore = {"k_proj"};

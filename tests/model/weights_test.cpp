@@ -351,6 +351,31 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
   CHECK(load_refusal(dir.path()) == "");
 }
 
+TEST_CASE("weights that are read as they are written give the same files, each read once") {
+  LoadedModel model = load_hf(kGolden / "hf_qwen3_untied");
+  for (const base::DType dtype : {base::DType::f32, base::DType::bf16}) {
+    const qrl::test::TempDir dir;
+    model.config.dtype = dtype;
+    save_hf(dir / "whole", model.config, views(model.weights), 20'000);
+    std::vector<std::string> read;
+    const WeightSource source([&](const WeightSpec& spec, float* to) {
+      read.push_back(spec.name);
+      const base::Buffer& from = model.weights.at(spec.name);
+      std::copy_n(from.as<float>(), spec.shape.numel(), to);
+    });
+    save_hf(dir / "read", model.config, source, 20'000);
+    std::vector<std::string> names;
+    for (const WeightSpec& spec : weight_specs(model.config)) names.push_back(spec.name);
+    CHECK(read == names);
+    std::size_t num_files = 0;
+    for (const auto& entry : fs::directory_iterator(dir / "whole")) {
+      CHECK(qrl::test::read_file(dir / "read" / entry.path().filename()) == qrl::test::read_file(entry.path()));
+      ++num_files;
+    }
+    CHECK(num_files > 4);
+  }
+}
+
 TEST_CASE("a large model is saved in shards with an index, which loads the same") {
   const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;

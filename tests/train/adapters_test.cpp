@@ -1,5 +1,6 @@
 // Runs that train adapters: the base that never changes, checkpoints, resuming, exports.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 
@@ -97,6 +98,32 @@ TEST_CASE("a run on adapters goes on to the same bits, with a KL reference and s
     REQUIRE(test::run_command(test::tiny_command(cut, all)).exit_code == 0);
     CHECK(test::difference(whole, cut) == "");
   }
+}
+
+TEST_CASE("noise on the sampler's gains follows its stages, makes a gap, and is the same after a resume") {
+  const test::TempDir dir;
+  const std::string settings = "--set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " " + kAdapters +
+                               "--set quant.rollout.lm_head=int8 --set eval.freq=0 --set trainer.save_freq=2 ";
+  const std::string noise = "--set 'quant.rollout.noise={start: 0.2, end: 0.05, stages: 4}'";
+  const test::Outcome whole = test::run_command(test::tiny_command(dir / "whole", settings + noise));
+  INFO(whole.output);
+  REQUIRE(whole.exit_code == 0);
+  REQUIRE(test::run_command(test::tiny_command(dir / "plain", settings)).exit_code == 0);
+  const auto rows = test::stable_rows(dir / "whole/metrics.jsonl"),
+             plain = test::stable_rows(dir / "plain/metrics.jsonl");
+  REQUIRE(rows.size() == 4);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double sigma = rows[i].at("quant/gain_noise_std");  // of the publish after the step
+    CHECK(std::abs(sigma - std::array{0.2, 0.1, 0.05, 0.05}.at(i)) < 1e-12);
+    const double gap = rows[i].at("mismatch/k3_kl"), usual = plain[i].at("mismatch/k3_kl");
+    CHECK((gap > 4 * usual) == (i > 0));  // step 1 samples before there is noise
+    CHECK(!plain[i].contains("quant/gain_noise_std"));
+  }
+  const std::string resumed = " --resume " + (dir / "whole/checkpoints/step_2").string();
+  REQUIRE(test::run_command(test::tiny_command(dir / "branch", settings + noise + resumed)).exit_code == 0);
+  CHECK(test::stable_rows(dir / "branch/metrics.jsonl") == std::vector<nlohmann::json>(rows.end() - 2, rows.end()));
+  const fs::path last = "checkpoints/step_4/adapter_model.safetensors";
+  CHECK(test::read_file(dir / "branch" / last) == test::read_file(dir / "whole" / last));
 }
 
 TEST_CASE("adapters of one base are refused on another, by name") {

@@ -117,6 +117,20 @@ TEST_CASE("an fp32 lm_head is one of the sampler and of the learner, and ignored
   }
 }
 
+TEST_CASE("an int8 lm_head is the sampler's alone") {
+  const auto recipe = recipe_of({"quant.rollout.lm_head=int8"});
+  REQUIRE(recipe);
+  CHECK(train::learner_options(*recipe).numerics.own_lm_head);
+  CHECK_FALSE(train::learner_options(*recipe).numerics.f32_lm_head);
+  CHECK_FALSE(train::learner_options(*recipe_of({})).numerics.own_lm_head);
+  for (const char* weights : {"int8", "int4", "bf16", "fp8_e4m3"}) {
+    const auto each = recipe_of({"quant.rollout.lm_head=int8", std::string("quant.rollout.weights=") + weights});
+    REQUIRE(each);
+    const model::Snapshot snapshot(test::tiny_config(), train::snapshot_formats(each->quant));
+    CHECK(snapshot.lm_head().format == Format::int8);
+  }
+}
+
 TEST_CASE("one scale a tensor, a channel and a block are three roundings of the same weights in the snapshot") {
   model::ModelConfig config = test::tiny_config();
   config.intermediate_size = 150;  // more than a block

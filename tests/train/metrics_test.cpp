@@ -79,7 +79,8 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
           "--set rollout_correction.acr=true --set reward.overlong_buffer.enable=true "
           "--set reward.overlong_buffer.len=8 --set 'algorithm.filter_groups={enable: true, max_num_gen_batches: 40, "
           "on_exhausted: train_partial}'",
-      "--set sft.steps=0 --set algorithm.name=tbpo --set rollout_correction.method=tbpo",
+      "--set sft.steps=0 --set algorithm.name=tbpo --set rollout_correction.method=tbpo "
+      "--set quant.rollout.noise.start=0.01",
       "--set sft.steps=0 --set rollout_correction.method=ais --set algorithm.name=sapo "
       "--set quant.rollout.kv_cache=fp8_e4m3",
       "--set rollout_correction.method=icepop --set 'rollout_correction={rs: token, rs_threshold: 2, "
