@@ -31,8 +31,8 @@ std::string describe_memory(const config::Recipe& recipe) {
 
 }  // namespace
 
-config::LoadedRecipe RecipeArguments::load(bool complete) const {
-  config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, overrides, complete);
+config::LoadedRecipe RecipeArguments::load(bool complete, config::RecipeUse use) const {
+  config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, overrides, complete, use);
   set_memory_settings(describe_memory(loaded.recipe));
   return loaded;
 }

@@ -90,7 +90,7 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
               "no recipe says how its base was quantized");
   if (!is_checkpoint || arguments.onto == "original") return std::nullopt;
   const std::string file = arguments.checkpoint + "/recipe.yaml";
-  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false).recipe;
+  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false, config::RecipeUse::record).recipe;
   const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
   if (arguments.onto.empty() && reads_original) return std::nullopt;
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
@@ -145,7 +145,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
                 "the checkpoint's recipe says what its sampler multiplies by: leave one of them out");
   }
   const std::string file = arguments.checkpoint + "/recipe.yaml";
-  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false).recipe;
+  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false, config::RecipeUse::record).recipe;
   const quant::Format format = train::snapshot_formats(recipe.quant).linear;
   QRL_REQUIRE(quant::spec(format).has_weight_scales(), "--quantized",
               "a run with quant.rollout.weights int8, fp8_e4m3 or int4", std::string(quant::name(format)),

@@ -93,7 +93,8 @@ Source open_source(const GenerateArguments& arguments) {
     QRL_REQUIRE(fs::exists(from, error), from, "a recipe file, a checkpoint or a Hugging Face folder",
                 "nothing of that name",
                 "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
-    config::Recipe recipe = config::load_recipe(train::keys(), from, overrides, true).recipe;
+    config::Recipe recipe =
+        config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling).recipe;
     train::Policy policy = policy_of(recipe, arguments.checkpoint);
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }
@@ -103,7 +104,9 @@ Source open_source(const GenerateArguments& arguments) {
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)
-          ? config::load_recipe(train::keys(), fs::path(from) / "recipe.yaml", overrides, false).recipe
+          ? config::load_recipe(train::keys(), fs::path(from) / "recipe.yaml", overrides, false,
+                                config::RecipeUse::record)
+                .recipe
           : config::parse_recipe(train::keys(), recipe_of_folder(policy.config), from, {}, overrides, false).recipe;
   return {std::move(recipe), std::move(policy), from};
 }

@@ -37,7 +37,7 @@ std::string command_line() {
 config::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
   RecipeArguments recipe = arguments.recipe;
   if (!arguments.resume.empty()) recipe.overrides.push_back("trainer.resume_mode=" + arguments.resume);
-  return recipe.load(complete);
+  return recipe.load(complete, config::RecipeUse::training);
 }
 
 void train(const TrainArguments& arguments, dist::Collectives& world, train::RunPart part) {

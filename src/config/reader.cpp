@@ -108,9 +108,9 @@ class Loader {
     return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
   }
 
-  Recipe finish(bool complete) {
+  Recipe finish(bool complete, RecipeUse use) {
     add_mode();
-    if (is_whole_) check_rules(recipe_, origins_, complete, faults_);
+    if (is_whole_) check_rules(recipe_, origins_, complete, use, faults_);
     faults_.raise();
     for (const Key& key : keys_.all()) {
       if (!key.fill) continue;
@@ -291,11 +291,11 @@ std::string run_folder(const std::string& name, std::uint64_t seed) {
 
 LoadedRecipe load(const Keys& keys, std::string_view yaml, const fs::path& file, const std::string& name,
                   const fs::path& self, const fs::path& directory, std::span<const std::string> overrides,
-                  bool complete) {
+                  bool complete, RecipeUse use) {
   Loader loader(keys, name);
   loader.add_file(yaml, name, self, directory);
   for (const std::string& argument : overrides) loader.add_override(argument);
-  LoadedRecipe loaded{loader.finish(complete), file, {}, {}, {}, {}};
+  LoadedRecipe loaded{loader.finish(complete, use), file, {}, {}, {}, {}};
   TrainerRecipe& trainer = loaded.recipe.trainer;
   if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(file.string(), trainer.seed);
   loaded.resolved_yaml = resolved_yaml(loaded.recipe);
@@ -308,14 +308,14 @@ LoadedRecipe load(const Keys& keys, std::string_view yaml, const fs::path& file,
 }  // namespace
 
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
-                         bool complete) {
+                         bool complete, RecipeUse use) {
   const std::string name = shown_name(file.string());
   std::string bytes;
   std::error_code error;
   QRL_REQUIRE(!std::filesystem::is_directory(file, error), name, "a recipe file", "a folder",
               "a model's folder goes to model.path, or to qrl-train generate");
   QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
-  return load(keys, bytes, file, name, file, file.parent_path(), overrides, complete);
+  return load(keys, bytes, file, name, file, file.parent_path(), overrides, complete, use);
 }
 
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value) {
@@ -327,9 +327,9 @@ std::string value_fault(const Keys& keys, const std::string& key, const std::str
 }
 
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
-                          const std::filesystem::path& directory, std::span<const std::string> overrides,
-                          bool complete) {
-  return load(keys, yaml, name, shown_name(name), {}, directory, overrides, complete);
+                          const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
+                          RecipeUse use) {
+  return load(keys, yaml, name, shown_name(name), {}, directory, overrides, complete, use);
 }
 
 }  // namespace qrl::config

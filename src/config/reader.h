@@ -12,6 +12,7 @@
 
 #include "config/keys.h"
 #include "config/recipe.h"
+#include "config/rules.h"
 
 namespace qrl::config {
 
@@ -39,12 +40,12 @@ struct LoadedRecipe {
 /// rule. Throws one input error whose text lists *all* faults, each with file:line (or "--set optim.lr"), expectation,
 /// finding and suggestion. `complete`: also demand what a run needs (a model, training data); `check recipe` does not.
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
-                         bool complete);
+                         bool complete, RecipeUse use = RecipeUse::training);
 
 /// The same from text; `name` stands for the file in messages and relative includes are resolved against `directory`.
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
-                          const std::filesystem::path& directory, std::span<const std::string> overrides,
-                          bool complete);
+                          const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
+                          RecipeUse use = RecipeUse::training);
 
 /// What keeps `value` (YAML, as behind --set KEY=) from being the key's: "expected float > 0, got -1"; "" for nothing.
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value);

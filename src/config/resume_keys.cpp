@@ -48,7 +48,7 @@ constexpr auto kFree = std::to_array<std::string_view>({
 });
 
 /// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.
-constexpr std::array<std::string_view, 32> kAllowChange = {
+constexpr std::array<std::string_view, 33> kAllowChange = {
     "optim.lr",
     "optim.betas",
     "optim.eps",
@@ -79,6 +79,7 @@ constexpr std::array<std::string_view, 32> kAllowChange = {
     "actor.max_tokens_per_micro_batch",
     "actor.ppo_epochs",
     "algorithm.entropy_coef",
+    "algorithm.kl_loss_type",
     "algorithm.filter_groups.",
     "reward.",
 };

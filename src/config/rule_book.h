@@ -44,6 +44,12 @@ class RuleBook {
 
   bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
 
+  /// By --set, not in a file.
+  bool is_override(const std::string& key) const {
+    const auto place = origins_.places.find(key);
+    return place != origins_.places.end() && place->second.starts_with("--set ");
+  }
+
  private:
   std::string values_of(const std::vector<std::string>& keys) const {
     std::string text;

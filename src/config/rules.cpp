@@ -275,8 +275,9 @@ void check_profile(const Recipe& recipe, RuleBook& rules) {
 }
 
 /// Settings that have no effect. Their defaults stand in every printed recipe, so only another value is refused.
-void check_conditions(const Recipe& recipe, RuleBook& rules) {
+void check_conditions(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
   for (const Key& key : recipe.keys->all()) {
+    if (use == RecipeUse::record && !rules.is_override(key.name)) continue;
     const Condition& condition = key.condition;
     const std::string value = key.print(recipe);
     if (condition.key.empty() || value == key.print(recipe.keys->defaults()) || value == key.former_default) continue;
@@ -446,7 +447,7 @@ void check_reward(const Recipe& recipe, RuleBook& rules) {
 
 }  // namespace
 
-void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
+void check_rules(const Recipe& recipe, const Origins& origins, bool complete, RecipeUse use, Faults& faults) {
   RuleBook rules(recipe, origins, faults);
   check_model(recipe, complete, rules);
   check_data(recipe, complete, rules);
@@ -461,11 +462,13 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_sampling(recipe, rules);
   rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
                 number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
-  check_conditions(recipe, rules);
+  check_conditions(recipe, use, rules);
   check_choices(recipe, rules);
-  rules.require({"algorithm.kl_loss_type"}, recipe.algorithm.kl_loss_type != "k1",
-                "algorithm.kl_loss_type k2, k3, k3+ or unbiased", "k1",
-                "as a loss its gradient is 0 in expectation and adds noise alone; k2 has the gradient of the KL");
+  rules.require(
+      {"algorithm.kl_loss_type"}, recipe.algorithm.kl_loss_type != "k1" || use != RecipeUse::training,
+      "algorithm.kl_loss_type k2, k3, k3+ or unbiased", "k1",
+      "as a loss its gradient is 0 in expectation and adds noise alone; set k2, which has the gradient of the "
+      "KL. A run that was made with k1 then goes on with --allow-change");
   check_selection(recipe, rules);
   check_sft(recipe, rules);
   check_trainer(recipe, rules);

@@ -17,7 +17,14 @@ struct Origins {
   std::set<std::string> refused;              ///< keys whose values were faults already: rules about them are mute
 };
 
+/// What a recipe is read for. Each use asks for less than the one before.
+enum class RecipeUse {
+  training,  ///< every rule
+  sampling,  ///< by a command that computes no loss: what a loss cannot be is no fault
+  record,  ///< what a checkpoint was made with, perhaps by an older program: nor is a key without effect, unless --set
+};
+
 /// Adds every broken rule. `complete`: a run's recipe, which needs a model and training data.
-void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults);
+void check_rules(const Recipe& recipe, const Origins& origins, bool complete, RecipeUse use, Faults& faults);
 
 }  // namespace qrl::config

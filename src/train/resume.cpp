@@ -53,7 +53,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const RunFolder&
 }
 
 config::Recipe recipe_of(const config::Keys& keys, const fs::path& checkpoint, const LoadedState& saved) {
-  return config::parse_recipe(keys, saved.resolved_recipe, (checkpoint / "recipe.yaml").string(), checkpoint, {}, false)
+  const std::string name = (checkpoint / "recipe.yaml").string();
+  return config::parse_recipe(keys, saved.resolved_recipe, name, checkpoint, {}, false, config::RecipeUse::record)
       .recipe;
 }
 

@@ -172,6 +172,12 @@ TEST_CASE("options without effect are refused") {
 TEST_CASE("settings that have no meaning together are refused with the reason: KL, rejection, estimators, warm-up") {
   CHECK(holds(fault("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}"),
               "expected algorithm.kl_loss_type k2, k3, k3+ or unbiased, got k1; as a loss its gradient is 0"));
+  const auto record = [](const std::string& yaml, const Overrides& overrides) {
+    return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
+        .recipe;
+  };
+  CHECK(record("algorithm: {kl_loss_type: k1}", {}).algorithm.kl_loss_type == "k1");  // of an older program
+  CHECK_THROWS_AS(record("algorithm: {kl_loss_coef: 0}", {"algorithm.kl_loss_type=k2"}), base::Error);
   CHECK(
       holds(fault("rollout_correction: {rs: token}"), "rollout_correction.rs_threshold beside rollout_correction.rs"));
   CHECK(holds(fault("rollout_correction: {rs: token, rs_threshold: 0.9}"), "above 1 with rs_stat k1"));

@@ -1,5 +1,6 @@
 // Which checkpoint a run goes on from, and that none is read whose bytes changed.
 #include <fstream>
+#include <functional>
 
 #include "state/folder.h"
 #include "support/catch.h"
@@ -26,6 +27,30 @@ void flip_weights(const fs::path& checkpoint) {
 }
 
 std::string resume(const fs::path& checkpoint) { return " --resume " + checkpoint.string() + " "; }
+
+/// A copy of a checkpoint with one file's text edited, sealed as its writer would have.
+void copy_edited(const fs::path& from, const fs::path& to, const char* file,
+                 const std::function<void(std::string&)>& edit) {
+  state::commit_folder(
+      to,
+      [&](const fs::path& tmp) {
+        for (const auto& entry : fs::directory_iterator(from)) {
+          if (entry.path().filename() != "manifest.json") fs::copy(entry.path(), tmp / entry.path().filename());
+        }
+        std::string text = test::read_file(tmp / file);
+        edit(text);
+        std::ofstream(tmp / file) << text;
+      },
+      state::folder_facts(from));
+}
+
+/// Says k1 where a recipe's text has the default estimator of the KL term.
+void set_k1(std::string& text) {
+  const std::string key = "kl_loss_type: ";
+  const std::size_t at = text.find(key + "k3");
+  REQUIRE(at != std::string::npos);
+  text.replace(at + key.size(), 2, "k1");
+}
 
 }  // namespace
 
@@ -134,20 +159,46 @@ TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whate
 
 TEST_CASE("a checkpoint of another version, which lacks something, is refused by name") {
   const test::TempDir dir;
-  const fs::path from = test::finished_run() / "checkpoints/step_4", to = dir / "step_4";
-  state::commit_folder(
-      to,
-      [&](const fs::path& tmp) {
-        for (const auto& entry : fs::directory_iterator(from)) {
-          if (entry.path().filename() != "manifest.json") fs::copy(entry.path(), tmp / entry.path().filename());
-        }
-        std::string text = test::read_file(tmp / "state.json");
-        const std::size_t at = text.find("\"uaq_scale\"");
-        text.erase(at, text.find('\n', at) + 1 - at);
-        std::ofstream(tmp / "state.json") << text;
-      },
-      state::folder_facts(from));
+  const fs::path to = dir / "step_4";
+  copy_edited(test::finished_run() / "checkpoints/step_4", to, "state.json", [](std::string& text) {
+    const std::size_t at = text.find("\"uaq_scale\"");
+    text.erase(at, text.find('\n', at) + 1 - at);
+  });
   check_refused(test::run_command(test::tiny_command(dir / "run", resume(to))), "the entry uaq_scale");
+}
+
+TEST_CASE("a checkpoint of an older program with the estimator k1 is read; a resume names what to set") {
+  const test::TempDir dir;
+  const fs::path run = dir / "run", made = dir / "made";
+  REQUIRE(test::run_command(test::tiny_command(made, kWithKl + std::string(" --set trainer.total_training_steps=2")))
+              .exit_code == 0);
+  fs::create_directories(run / "checkpoints");
+  for (const char* name : {"sft_12", "step_2"})
+    copy_edited(made / "checkpoints" / name, run / "checkpoints" / name, "recipe.yaml", set_k1);
+  std::string config = test::read_file(made / "config.yaml");
+  set_k1(config);
+  std::ofstream(run / "config.yaml") << config;
+  for (const char* rows : {"metrics.jsonl", "sft_metrics.jsonl"}) fs::copy(made / rows, run / rows);
+
+  const std::string program = QRL_BINARY_DIR "/qrl-train ", checkpoint = (run / "checkpoints/step_2").string();
+  const std::string sampled = (run / "config.yaml").string() + " --checkpoint " + checkpoint;
+  for (const std::string& command : {"export " + checkpoint + " --out " + (dir / "hf").string(),
+                                     "export " + checkpoint + " --quantized --out " + (dir / "quantized").string(),
+                                     "generate " + checkpoint + " --prompt 1", "generate " + sampled + " --prompt 1",
+                                     "eval " + sampled, "report " + run.string()}) {
+    const test::Outcome outcome = test::run_command(program + command);
+    INFO(command << "\n" << outcome.output);
+    CHECK(outcome.exit_code == 0);
+  }
+  const auto again = [&](const std::string& arguments) {
+    return test::run_command(test::tiny_command(run, kWithKl + std::string(" ") + kMoreSteps + " " + arguments));
+  };
+  check_refused(again("--set algorithm.kl_loss_type=k1"), "set k2, which has the gradient of the KL");
+  check_refused(again("--set algorithm.kl_loss_type=k2"),
+                "algorithm.kl_loss_type k2 (it was made with k1); --allow-change goes on with the new values");
+  const test::Outcome goes_on = again("--set algorithm.kl_loss_type=k2 --allow-change");
+  CHECK(goes_on.exit_code == 0);
+  CHECK(test::says(goes_on, "changed after step 2 (--allow-change): algorithm.kl_loss_type k1 -> k2"));
 }
 
 TEST_CASE("another number of ranks than before is reported, the same number is not") {
