@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "config/recipe.h"
 #include "dist/collectives.h"
+#include "learner/learner_state.h"
 #include "model/config.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"
@@ -175,31 +176,9 @@ class Learner {
   bool is_sharded() const;
   bool has_adapters() const;
   const model::LoraConfig& lora() const;  ///< of rank 0 without
-  /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life.
-  /// From a GPU they are copies as of this call, of all of them, which stay: the next one writes them anew. So are
-  /// moments and gradients. For tests; a checkpoint takes the next three.
-  model::WeightViews masters() const;
-  /// Masters and optimizer state where they lie, and how a file's writer reads them (Parameters::staged_read).
-  model::WeightViews masters_in_place() const;
-  model::WeightViews optimizer_state_in_place() const;
-  state::StagedRead staged_read() const;
-  /// This rank's fp32 master of that name, or with adapters the base's weight; empty where it is another rank's.
-  base::Buffer master(const std::string& name) const;
-  /// Everybody's masters, read by all ranks in the same order; with adapters merged into the base (merged_weights).
-  /// Collective when sharded.
-  model::WeightSource all_masters() const;
-  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
-  /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
-  model::WeightViews optimizer_state() const;
-  /// Frees the memory of the optimizer's state, behind the last update and checkpoint: neither may follow.
-  void free_optimizer_state();
-  /// Has masters and optimizer state written to host memory, a tensor at a time, masters first, the same order on every
-  /// rank that is not sharded (Parameters::fill), and sets the update count. Collective when sharded.
-  void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
-               std::int64_t num_updates);
-  /// Copies masters and optimizer state from views of the same names and shapes (may be this learner's own, written
-  /// to), and sets the update count. Collective when sharded.
-  void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
+  /// What checkpoints, exports and tests see of masters, moments and gradients.
+  LearnerState& state();
+  const LearnerState& state() const;
 
   /// Quantizes the masters into `snapshot`. With options.lora, if the snapshot has adapters: the base once, from then
   /// on A and B alone; if it has none, the merged weights each time. With fake_quant and low_bit the learner reads it
@@ -225,16 +204,11 @@ class Learner {
   /// Gives memory of a GPU that is only kept for the next micro-batch to whoever asks for it there.
   void release_memory();
 
-  /// Gradients accumulated so far (before `update`), by name, fp32: for tests.
-  model::WeightViews gradients() const;
-
  private:
-  struct State;
   TokenScores score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
                        const ops::SampleParams& sample_params);
-  model::WeightSource own_masters() const;  ///< what is trained
   void publish_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  std::unique_ptr<State> state_;
+  std::unique_ptr<LearnerParts> parts_;
 };
 
 /// The recipe's loss and correction, resolved in the catalog that the recipe was read with.

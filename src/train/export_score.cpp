@@ -29,7 +29,7 @@ config::Recipe export_recipe(const config::Recipe& recipe) {
 
 /// The learner's masters as `qrl-train export` writes them.
 model::WeightSource exported(const learner::Learner& learner, const model::ModelConfig& config) {
-  model::WeightSource masters = learner.all_masters();
+  model::WeightSource masters = learner.state().all_masters();
   if (config.dtype == base::DType::f32) return masters;
   return model::WeightSource([masters](const model::WeightSpec& spec, float* to) {
     masters.read(spec, to);

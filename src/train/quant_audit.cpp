@@ -62,7 +62,7 @@ std::vector<std::string> format_error_report(const learner::Learner& learner, co
   if (!learner.is_sharded() && !world.is_first()) return {};
   std::string mine;  // a line a matrix, empty where another rank keeps its master
   for (const model::WeightError& weight :
-       published.format_errors([&](const std::string& weight) { return learner.master(weight); })) {
+       published.format_errors([&](const std::string& weight) { return learner.state().master(weight); })) {
     if (!weight.weight.empty()) {
       std::array<char, 128> figures{};
       std::snprintf(figures.data(), figures.size(), ": max error %.3g, RMS %.3g, SNR %.1f dB, cosine %.6f",

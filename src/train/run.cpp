@@ -260,7 +260,7 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
   begin_rl(recipe, state, learner);
   if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
   if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
-  else quantizer.profile = find_profile(policy.config, learner.all_masters(), setup.prompts, recipe);
+  else quantizer.profile = find_profile(policy.config, learner.state().all_masters(), setup.prompts, recipe);
   if (state.step > 0) {
     base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
                            : "nothing left to do: step " + std::to_string(state.step) +
@@ -270,7 +270,7 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
 
   Training(setup, state, learner, reference.get(), quantizer, metrics, std::move(point.unfinished_row), checkpointer)
       .train();
-  learner.free_optimizer_state();  // the fp32 weights that are scored take less than the moments did
+  learner.state().free_moments();  // the fp32 weights that are scored take less than the moments did
   const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
   if (setup.folder != nullptr)
     print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);

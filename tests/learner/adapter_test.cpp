@@ -185,14 +185,14 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
   const types::GlobalCounts counts = test::count({batch});
   const learner::LossOptions sft{.kind = learner::LossKind::sft};
   learner.accumulate(batch, counts, sft, {1.0F});
-  const test::Named gradients = test::copy(learner.gradients());
+  const test::Named gradients = test::copy(learner.state().gradients());
   const auto loss = [&] {
     double total = 0;
     const std::vector<float> scores = learner.score(batch, {1.0F}).logprobs;
     for (const float score : scores) total -= score;
     return total / static_cast<double>(counts.response_tokens);
   };
-  model::WeightViews masters = learner.masters();
+  model::WeightViews masters = learner.state().masters();
   base::RandomStream random(2, base::RandomPurpose::test, 0);
   constexpr float kStep = 2e-3F;
   for (int i = 0; i < 20; ++i) {
@@ -290,7 +290,7 @@ TEST_CASE("updates change adapters alone, whatever the base, and publishing copi
       model::WeightSource(weights).read(spec, to);
     });
     Learner learner(config, counted, options, *world);
-    CHECK(learner.masters().size() == static_cast<std::size_t>(2 * 3 * config.num_hidden_layers));
+    CHECK(learner.state().masters().size() == static_cast<std::size_t>(2 * 3 * config.num_hidden_layers));
     model::Snapshot snapshot(config, formats_of(one.format, options.lora));
     learner.publish(snapshot, 0);
     base_was_read = false;
@@ -305,7 +305,7 @@ TEST_CASE("updates change adapters alone, whatever the base, and publishing copi
     }
     CHECK(last < first - 0.1);
     CHECK_FALSE(base_was_read);
-    const model::WeightSource merged = learner.all_masters();
+    const model::WeightSource merged = learner.state().all_masters();
     for (const model::WeightSpec& spec : model::weight_specs(config)) {
       base::Buffer now(base::DType::f32, spec.shape);
       merged.read(spec, now.as<float>());
@@ -335,7 +335,7 @@ TEST_CASE("gains are trained with train_norms, and the sampler has them") {
     REQUIRE(learner.update().finite);
     learner.publish(snapshot, step);
   }
-  CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(learner.masters().at("model.norm.weight")));
+  CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(learner.state().masters().at("model.norm.weight")));
   CHECK(test::copy(snapshot.final_norm_D().view()) != test::copy(weights.at("model.norm.weight").view()));
   CHECK(learner.score(batch, {1.0F}).logprobs != before);
   CHECK(learner.score_reference(batch, {1.0F}).logprobs == before);

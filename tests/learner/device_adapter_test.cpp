@@ -64,7 +64,7 @@ struct Outcome {
 Outcome outcome_of(learner::Learner& learner) {
   Outcome outcome{learner.score(some_batch(), {1.0F}).logprobs, {}};
   learner.accumulate(some_batch(), test::count({some_batch()}), {.kind = learner::LossKind::sft}, {1.0F});
-  outcome.gradients = test::copy(learner.gradients());
+  outcome.gradients = test::copy(learner.state().gradients());
   return outcome;
 }
 

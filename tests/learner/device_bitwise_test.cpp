@@ -190,7 +190,7 @@ TEST_CASE("bitwise on a device: gradients are those of low_bit there, which comp
                           compute == ComputeDType::f32 ? Products::f32 : Products::rounded, base::Device::cpu);
     sampler.publish(learner, 0);
     learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, {});
-    return test::copy(learner.gradients());
+    return test::copy(learner.state().gradients());
   };
   const auto apart = [](const Named& a, const Named& b) {
     std::string worst;

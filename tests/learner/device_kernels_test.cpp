@@ -89,9 +89,9 @@ Outcome outcome_of(const model::ModelConfig& config, LearnerOptions options, con
   outcome.logprobs = std::move(scores.logprobs);
   outcome.entropy = std::move(scores.entropy);
   learner.accumulate(batch, test::count({batch}), work.loss, work.drawn);
-  outcome.gradients = test::copy(learner.gradients());
+  outcome.gradients = test::copy(learner.state().gradients());
   REQUIRE(learner.update().finite);
-  outcome.masters = test::copy(learner.masters());
+  outcome.masters = test::copy(learner.state().masters());
   return outcome;
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradi
       Outcome outcome;
       outcome.logprobs = learner.score(batch, {1.0F}).logprobs;
       learner.accumulate(batch, test::count({batch}), sft, {1.0F});
-      outcome.gradients = test::copy(learner.gradients());
+      outcome.gradients = test::copy(learner.state().gradients());
       return outcome;
     };
     const Outcome got = run(true), want = run(false);

@@ -58,7 +58,7 @@ Outcome outcome_of(Learner& learner) {
   learner::LossOptions sft;
   sft.kind = learner::LossKind::sft;
   learner.accumulate(some_batch(), test::count({some_batch()}), sft, {1.0F});
-  outcome.gradients = test::copy(learner.gradients());
+  outcome.gradients = test::copy(learner.state().gradients());
   return outcome;
 }
 
@@ -364,7 +364,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     REQUIRE(learner.update().finite);
     REQUIRE(fake.update().finite);
     std::string worst;
-    CHECK(test::relative_difference(test::copy(learner.optimizer_state()), test::copy(fake.optimizer_state()), worst) <
+    CHECK(test::relative_difference(test::copy(learner.state().moments()), test::copy(fake.state().moments()), worst) <
           0.2);
     INFO("worst tensor " << worst);
 
@@ -393,7 +393,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
 
     // As another learner reads them that has these masters from the start.
     Learner fresh(config, test::tiny_weights(config, 2), low_bit(compute), *world);
-    fresh.restore(learner.masters(), learner.optimizer_state(), 1);
+    fresh.state().restore(learner.state().masters(), learner.state().moments(), 1);
     DeviceSampler anew(config, format);
     anew.publish(fresh, 1);
     CHECK(after == fresh.score(some_batch(), {1.0F}).logprobs);
@@ -451,7 +451,7 @@ TEST_CASE("low_bit on a device: checkpointing changes no bit, nor does it which 
         test::take_supervised_step(learner);
       }
       scores[rank] = learner.score(some_batch(), {1.0F}).logprobs;
-      kept[rank] = test::copy(learner.masters());
+      kept[rank] = test::copy(learner.state().masters());
       const std::lock_guard lock(OneAtATime::mutex());
       CHECK_THROWS(sampler->snapshot.layer(0));  // written on the device
       sampler.reset();

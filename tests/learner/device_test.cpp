@@ -98,14 +98,14 @@ Outcome train(const model::ModelConfig& config, const LearnerOptions& options, c
   }
   for (int update = 0; update < num_updates; ++update) {
     for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, drawn);
-    if (update == 0) outcome.gradients = test::copy(learner.gradients());
+    if (update == 0) outcome.gradients = test::copy(learner.state().gradients());
     const learner::UpdateReport report = learner.update();
     REQUIRE(report.finite);
     outcome.metrics = report.metrics;
     learner.publish(snapshot, update + 1);
   }
-  outcome.masters = test::copy(learner.masters());
-  outcome.moments = test::copy(learner.optimizer_state());
+  outcome.masters = test::copy(learner.state().masters());
+  outcome.moments = test::copy(learner.state().moments());
   return outcome;
 }
 
@@ -299,27 +299,28 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
       for (const auto& [name, view] : *views) named.push_back({name, view});
     state::write_safetensors(dir / file, named, {}, staged);
   };
-  REQUIRE(learner.staged_read() != nullptr);
-  const base::View first = learner.masters_in_place().begin()->second;
+  REQUIRE(learner.state().staged_read() != nullptr);
+  const base::View first = learner.state().masters_in_place().begin()->second;
   REQUIRE(first.num_bytes() > options.staging_bytes);
-  CHECK(learner.staged_read()(first, 0, first.num_bytes()).size() == options.staging_bytes);
-  write("whole", learner.masters(), learner.optimizer_state(), {});
-  write("pieces", learner.masters_in_place(), learner.optimizer_state_in_place(), learner.staged_read());
+  CHECK(learner.state().staged_read()(first, 0, first.num_bytes()).size() == options.staging_bytes);
+  write("whole", learner.state().masters(), learner.state().moments(), {});
+  write("pieces", learner.state().masters_in_place(), learner.state().moments_in_place(),
+        learner.state().staged_read());
   CHECK((test::read_file(dir / "whole") == test::read_file(dir / "pieces")));
 
   const auto world = dist::make_solo();
   Learner other(config, test::tiny_weights(config, 3), options, *world);
   const state::SafetensorsFile file(dir / "pieces");
-  other.restore(
+  other.state().restore(
       [&](const std::string& name, const base::View& to) {
         file.read_f32(name, 0, {to.as<float>(), static_cast<std::size_t>(to.numel())});
       },
       learner.num_updates());
   CHECK(other.num_updates() == learner.num_updates());
-  CHECK((test::copy(other.masters()) == test::copy(learner.masters())));
-  CHECK((test::copy(other.optimizer_state()) == test::copy(learner.optimizer_state())));
-  for (const auto& [name, values] : test::copy(learner.masters()))
-    CHECK((test::copy(learner.master(name).view()) == values));
+  CHECK((test::copy(other.state().masters()) == test::copy(learner.state().masters())));
+  CHECK((test::copy(other.state().moments()) == test::copy(learner.state().moments())));
+  for (const auto& [name, values] : test::copy(learner.state().masters()))
+    CHECK((test::copy(learner.state().master(name).view()) == values));
 }
 
 /// Cut and resumed, another learner goes on with the same bits; and what it publishes are its masters.
@@ -339,10 +340,10 @@ void check_state(const LearnerOptions& how) {
     Learner whole(config, test::tiny_weights(config), options, *world);
     step(whole);
     Learner resumed(config, test::tiny_weights(config, 2), options, *world);
-    resumed.restore(whole.masters(), whole.optimizer_state(), whole.num_updates());
+    resumed.state().restore(whole.state().masters(), whole.state().moments(), whole.num_updates());
     const auto same = [&] {
-      CHECK((test::copy(resumed.masters()) == test::copy(whole.masters())));
-      CHECK((test::copy(resumed.optimizer_state()) == test::copy(whole.optimizer_state())));
+      CHECK((test::copy(resumed.state().masters()) == test::copy(whole.state().masters())));
+      CHECK((test::copy(resumed.state().moments()) == test::copy(whole.state().moments())));
       CHECK((resumed.score(batches[0], {1.0F}).logprobs == whole.score(batches[0], {1.0F}).logprobs));
     };
     same();
@@ -352,12 +353,12 @@ void check_state(const LearnerOptions& how) {
     check_checkpoint(whole, options, config);
 
     // As a checkpoint's reader does it: into the learner's own views.
-    const model::WeightViews masters = resumed.masters(), moments = resumed.optimizer_state();
+    const model::WeightViews masters = resumed.state().masters(), moments = resumed.state().moments();
     const Named before = test::copy(masters);
     masters.begin()->second.as<float>()[0] += 1;
-    resumed.restore(masters, moments, 1);
-    CHECK(resumed.masters().begin()->second.as<float>()[0] == before.begin()->second[0] + 1);
-    CHECK(test::copy(resumed.masters()).rbegin()->second == before.rbegin()->second);
+    resumed.state().restore(masters, moments, 1);
+    CHECK(resumed.state().masters().begin()->second.as<float>()[0] == before.begin()->second[0] + 1);
+    CHECK(test::copy(resumed.state().masters()).rbegin()->second == before.rbegin()->second);
 
     const std::vector<float> unscaled = whole.score(batches[0], {1.0F}).logprobs;
     whole.apply_uaq(2);
@@ -366,7 +367,7 @@ void check_state(const LearnerOptions& how) {
     model::Snapshot snapshot(config, quant::Format::f32);
     whole.publish(snapshot, 7);
     CHECK(whole.published() == &snapshot);
-    CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(whole.masters()).at("model.norm.weight"));
+    CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(whole.state().masters()).at("model.norm.weight"));
     step(whole);
     CHECK(whole.published() == nullptr);
   }
@@ -393,7 +394,7 @@ void check_ranks(const LearnerOptions& how) {
         CHECK(report.finite);
         norms[rank] = report.metrics.at("actor/grad_norm");
       }
-      kept[rank] = test::copy(learner.masters());
+      kept[rank] = test::copy(learner.state().masters());
     });
     Named all;
     for (const Named& rank : kept) all.insert(rank.begin(), rank.end());
@@ -416,7 +417,7 @@ void check_guards(const LearnerOptions& how) {
   const auto world = dist::make_solo();
   model::Weights weights = test::tiny_weights(config);
   Learner learner(config, weights, how, *world);
-  const Named before = test::copy(learner.masters());
+  const Named before = test::copy(learner.state().masters());
   MicroBatch batch = test::pack(some_sequences());
   const types::GlobalCounts counts = test::count({batch});
   MicroBatch broken = batch;
@@ -424,11 +425,11 @@ void check_guards(const LearnerOptions& how) {
   learner.accumulate(broken, counts, grpo(), {1.0F});
   learner::UpdateReport report = learner.update();
   CHECK(report.non_finite == "loss");
-  CHECK((test::copy(learner.masters()) == before));
+  CHECK((test::copy(learner.state().masters()) == before));
 
-  const model::WeightViews masters = learner.masters();
+  const model::WeightViews masters = learner.state().masters();
   masters.at("model.layers.1.mlp.down_proj.weight").as<float>()[3] = NAN;
-  learner.restore(masters, learner.optimizer_state(), 0);
+  learner.state().restore(masters, learner.state().moments(), 0);
   LossOptions sft;
   sft.kind = LossKind::sft;
   learner.accumulate(batch, counts, sft, {1.0F});

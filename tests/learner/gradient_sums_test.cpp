@@ -79,7 +79,7 @@ Outcome train(const Way& way, bool sharded, int num_ranks, const Early& early) {
       }
       outcome.norms[rank] = learner.update().metrics.at("actor/grad_norm");
     }
-    outcome.masters[rank] = test::copy(learner.masters());
+    outcome.masters[rank] = test::copy(learner.state().masters());
   });
   return outcome;
 }
@@ -114,7 +114,7 @@ TEST_CASE("a layer's gradients are summed when the last backward pass is done, a
         model::Snapshot snapshot(config, quant::Format::int8);
         learner.publish(snapshot, 0);
         learner.accumulate(batches[rank], test::count(batches), test::policy_options(), {1.0F}, is_last);
-        gradients[rank] = test::copy(learner.gradients());
+        gradients[rank] = test::copy(learner.state().gradients());
         learner.update();
       });
       return gradients;

@@ -46,7 +46,7 @@ struct Run {
       : config(test::tiny_config()), learner(config, test::tiny_weights(config), options, *world), loss(loss_in) {}
   Named gradients(const std::vector<MicroBatch>& batches) {
     for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, {1.0F});
-    return test::copy(learner.gradients());
+    return test::copy(learner.state().gradients());
   }
   std::unique_ptr<dist::Collectives> world = dist::make_solo();
   model::ModelConfig config;
@@ -160,7 +160,7 @@ TEST_CASE("gradients and updates have the same bits for any number of threads") 
       run.learner.publish(snapshot, step);
       seen.push_back(run.gradients({test::pack(sequences)}));
       run.learner.update();
-      seen.push_back(test::copy(run.learner.masters()));
+      seen.push_back(test::copy(run.learner.state().masters()));
     }
     base::set_num_threads(before);
     return seen;
@@ -210,7 +210,7 @@ TEST_CASE("the same calls twice give the same bits") {
         run.gradients({test::pack(some_sequences())});
         run.learner.update();
       }
-      return test::copy(run.learner.masters());
+      return test::copy(run.learner.state().masters());
     };
     CHECK(train() == train());
   }
@@ -244,9 +244,9 @@ TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature"
     entropy_warm += warm.entropy[t];
   }
   CHECK(entropy_cold < entropy_warm);
-  CHECK(difference(test::copy(run.learner.gradients()), test::copy(run.learner.gradients())) == 0);
+  CHECK(difference(test::copy(run.learner.state().gradients()), test::copy(run.learner.state().gradients())) == 0);
   double norm = 0;
-  for (const auto& [name, values] : test::copy(run.learner.gradients())) {
+  for (const auto& [name, values] : test::copy(run.learner.state().gradients())) {
     for (const float value : values) norm += std::fabs(value);
   }
   CHECK(norm == 0);
@@ -284,7 +284,7 @@ TEST_CASE("two ranks update as one process does") {
     Learner learner(config, test::tiny_weights(config), test::options(), world);
     for (const MicroBatch& batch : shares[rank]) learner.accumulate(batch, counts, grpo(), {1.0F});
     reports[rank] = learner.update();
-    masters[rank] = test::copy(learner.masters());
+    masters[rank] = test::copy(learner.state().masters());
   });
   CHECK(masters[0] == masters[1]);
   CHECK(reports[0].metrics == reports[1].metrics);
@@ -305,14 +305,15 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
     const MicroBatch batch = test::pack(some_sequences());
     learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     learner.update();
-    const Named masters = test::copy(learner.masters()), moments = test::copy(learner.optimizer_state());
+    const Named masters = test::copy(learner.state().masters()), moments = test::copy(learner.state().moments());
     learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     if (world.rank() == 1) {
-      learner.gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
-      learner.gradients().at("model.norm.weight").as<float>()[0] = HUGE_VALF;
+      learner.state().gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
+      learner.state().gradients().at("model.norm.weight").as<float>()[0] = HUGE_VALF;
     }
     const learner::UpdateReport report = learner.update();
-    const bool same = test::copy(learner.masters()) == masters && test::copy(learner.optimizer_state()) == moments;
+    const bool same =
+        test::copy(learner.state().masters()) == masters && test::copy(learner.state().moments()) == moments;
     const bool goes_on = [&] {
       learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
       return learner.update().finite && learner.num_updates() == 2;
@@ -338,10 +339,11 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
       (batch.*values)[counted[at % counted.size()]] = NAN;
     };
   };
-  const auto of_tensors = [](model::WeightViews (Learner::*tensors)() const, const std::string& kind) -> Site {
+  const auto of_tensors = [](model::WeightViews (learner::LearnerState::*tensors)() const,
+                             const std::string& kind) -> Site {
     return [=](MicroBatch&, Learner& learner, std::uint64_t at) {
       std::vector<base::View> views;
-      for (const auto& [name, view] : (learner.*tensors)()) {
+      for (const auto& [name, view] : (learner.state().*tensors)()) {
         if (name.starts_with(kind)) views.push_back(view);
       }
       const base::View view = views[at % views.size()];
@@ -354,11 +356,11 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
       {"sampler_logprobs", {of_targets(&MicroBatch::sampler_logprobs), true}},
       {"old_logprobs", {of_targets(&MicroBatch::old_logprobs), true}},
       {"reference_logprobs", {of_targets(&MicroBatch::reference_logprobs), true}},
-      {"masters before the forward pass", {of_tensors(&Learner::masters, ""), true}},
-      {"masters after the backward pass", {of_tensors(&Learner::masters, ""), false}},
-      {"gradients", {of_tensors(&Learner::gradients, ""), false}},
-      {"exp_avg", {of_tensors(&Learner::optimizer_state, "exp_avg."), false}},
-      {"exp_avg_sq", {of_tensors(&Learner::optimizer_state, "exp_avg_sq."), false}},
+      {"masters before the forward pass", {of_tensors(&learner::LearnerState::masters, ""), true}},
+      {"masters after the backward pass", {of_tensors(&learner::LearnerState::masters, ""), false}},
+      {"gradients", {of_tensors(&learner::LearnerState::gradients, ""), false}},
+      {"exp_avg", {of_tensors(&learner::LearnerState::moments, "exp_avg."), false}},
+      {"exp_avg_sq", {of_tensors(&learner::LearnerState::moments, "exp_avg_sq."), false}},
   };
   const int num_places = std::getenv("QRL_LONG_TESTS") != nullptr ? 50 : 4;
   LossOptions loss = grpo();
@@ -374,7 +376,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
       MicroBatch batch = good;
       model::Snapshot snapshot(run.config, quant::Format::f32);
       if (site.second) site.first(batch, run.learner, at);
-      const Named before = test::copy(run.learner.masters());
+      const Named before = test::copy(run.learner.state().masters());
       run.gradients({batch});
       if (!site.second) site.first(batch, run.learner, at);
       const learner::UpdateReport report = run.learner.update();
@@ -390,7 +392,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
         CHECK(exit_code == 3);
       } else {
         CHECK(run.learner.num_updates() == 0);
-        CHECK(same_bits(test::copy(run.learner.masters()), before));
+        CHECK(same_bits(test::copy(run.learner.state().masters()), before));
       }
     }
   }
@@ -401,14 +403,14 @@ TEST_CASE("a loss that is not finite is named and skipped") {
   MicroBatch batch = test::pack(some_sequences());
   batch.advantages[static_cast<std::size_t>(std::find(batch.loss_mask.begin(), batch.loss_mask.end(), 1) -
                                             batch.loss_mask.begin())] = NAN;
-  const Named before = test::copy(run.learner.masters());
+  const Named before = test::copy(run.learner.state().masters());
   run.gradients({batch});
   const learner::UpdateReport report = run.learner.update();
   CHECK_FALSE(report.finite);
   CHECK(report.non_finite == "loss");
   CHECK(std::isnan(report.metrics.at("actor/grad_norm")));
   CHECK(run.learner.num_updates() == 0);
-  CHECK(test::copy(run.learner.masters()) == before);
+  CHECK(test::copy(run.learner.state().masters()) == before);
 }
 
 TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm") {
@@ -420,7 +422,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
   std::vector<torch::Tensor> decayed, others;
   std::map<std::string, torch::Tensor> mirror;
   for (const model::WeightSpec& spec : model::weight_specs(run.config)) {
-    const base::View view = run.learner.masters().at(spec.name);
+    const base::View view = run.learner.state().masters().at(spec.name);
     mirror[spec.name] = torch::from_blob(view.data, {view.numel()}).clone().set_requires_grad(true);
     const bool plain = spec.kind == model::WeightKind::norm || spec.kind == model::WeightKind::bias;
     (plain ? others : decayed).push_back(mirror[spec.name]);
@@ -433,7 +435,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
     run.gradients({test::pack(some_sequences())});
     std::vector<torch::Tensor> all;
     for (auto& [name, tensor] : mirror) {
-      const base::View view = run.learner.gradients().at(name);
+      const base::View view = run.learner.state().gradients().at(name);
       tensor.mutable_grad() = torch::from_blob(view.data, {view.numel()}).clone();
       all.push_back(tensor);
     }
@@ -448,7 +450,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
   for (const auto& [name, tensor] : mirror) {
     want[name] = {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()};
   }
-  CHECK(difference(test::copy(run.learner.masters()), want) <= 2e-6);
+  CHECK(difference(test::copy(run.learner.state().masters()), want) <= 2e-6);
 }
 
 TEST_CASE("a restored learner goes on with the same bits") {
@@ -465,40 +467,41 @@ TEST_CASE("a restored learner goes on with the same bits") {
     step(whole);
     step(whole);
     resumed.gradients({test::pack(some_sequences())});  // left over: restore must clear it
-    resumed.learner.restore(whole.learner.masters(), whole.learner.optimizer_state(), whole.learner.num_updates());
+    resumed.learner.state().restore(whole.learner.state().masters(), whole.learner.state().moments(),
+                                    whole.learner.num_updates());
     CHECK(resumed.learner.lr() == whole.learner.lr());
     step(whole);
     step(resumed);
-    CHECK(test::copy(resumed.learner.masters()) == test::copy(whole.learner.masters()));
-    CHECK(test::copy(resumed.learner.optimizer_state()) == test::copy(whole.learner.optimizer_state()));
+    CHECK(test::copy(resumed.learner.state().masters()) == test::copy(whole.learner.state().masters()));
+    CHECK(test::copy(resumed.learner.state().moments()) == test::copy(whole.learner.state().moments()));
     CHECK(resumed.learner.num_updates() == 3);
   }
 }
 
 TEST_CASE("restore names what is missing or misshaped") {
   Run run;
-  model::WeightViews masters = run.learner.masters();
+  model::WeightViews masters = run.learner.state().masters();
   masters.erase("model.norm.weight");
-  CHECK_THROWS_WITH(run.learner.restore(masters, run.learner.optimizer_state(), 1),
+  CHECK_THROWS_WITH(run.learner.state().restore(masters, run.learner.state().moments(), 1),
                     Catch::Contains("model.norm.weight"));
-  masters = run.learner.masters();
+  masters = run.learner.state().masters();
   masters["model.norm.weight"].shape = base::Shape{3};
-  CHECK_THROWS_WITH(run.learner.restore(masters, run.learner.optimizer_state(), 1), Catch::Contains("[3]"));
+  CHECK_THROWS_WITH(run.learner.state().restore(masters, run.learner.state().moments(), 1), Catch::Contains("[3]"));
 }
 
 TEST_CASE("reset_optimizer forgets the moments and keeps the weights") {
   Run run;
   run.gradients({test::pack(some_sequences())});
   run.learner.update();
-  const Named masters = test::copy(run.learner.masters());
+  const Named masters = test::copy(run.learner.state().masters());
   config::OptimRecipe optim;
   optim.lr = 0.5;
   optim.lr_warmup_steps = 2;
   run.learner.reset_optimizer(optim, 10);
   CHECK(run.learner.num_updates() == 0);
   CHECK(run.learner.lr() == 0.25);
-  CHECK(test::copy(run.learner.masters()) == masters);
-  for (const auto& [name, values] : test::copy(run.learner.optimizer_state())) {
+  CHECK(test::copy(run.learner.state().masters()) == masters);
+  for (const auto& [name, values] : test::copy(run.learner.state().moments())) {
     CHECK(std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }));
   }
 }
@@ -510,7 +513,7 @@ TEST_CASE("published snapshots carry the masters of that moment") {
   model::Snapshot snapshot(run.config, quant::Format::f32);
   run.learner.publish(snapshot, 7);
   CHECK(snapshot.version() == 7);
-  const base::View embedding = run.learner.masters().at("model.embed_tokens.weight");
+  const base::View embedding = run.learner.state().masters().at("model.embed_tokens.weight");
   CHECK(std::memcmp(snapshot.embedding_VD().view().data, embedding.data, embedding.num_bytes()) == 0);
 }
 

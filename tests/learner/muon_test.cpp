@@ -54,7 +54,7 @@ std::vector<Named> train(int num_ranks, const learner::LearnerOptions& options) 
         learner.accumulate(test::pack({s[i]}), counts, test::policy_options(), {1.0F});
       REQUIRE(learner.update().finite);
     }
-    masters[static_cast<std::size_t>(world.rank())] = test::copy(learner.masters());
+    masters[static_cast<std::size_t>(world.rank())] = test::copy(learner.state().masters());
   });
   return masters;
 }
@@ -116,7 +116,7 @@ TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW'
     const types::MicroBatch batch = test::pack(some_sequences());
     learner.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F});
     learner.update();
-    return std::pair{test::copy(learner.masters()), test::copy(learner.optimizer_state())};
+    return std::pair{test::copy(learner.state().masters()), test::copy(learner.state().moments())};
   };
   learner::LearnerOptions adamw = muon();
   adamw.optim.name = config::OptimName::adamw;
@@ -179,13 +179,13 @@ TEST_CASE("a restored Muon goes on with the same bits") {
   };
   step(learner);
   Learner other(config, test::tiny_weights(config), muon(), *world);
-  other.restore(learner.masters(), learner.optimizer_state(), learner.num_updates());
+  other.state().restore(learner.state().masters(), learner.state().moments(), learner.num_updates());
   for (int i = 0; i < 2; ++i) {
     step(learner);
     step(other);
   }
-  CHECK(test::copy(learner.masters()) == test::copy(other.masters()));
-  CHECK(test::copy(learner.optimizer_state()) == test::copy(other.optimizer_state()));
+  CHECK(test::copy(learner.state().masters()) == test::copy(other.state().masters()));
+  CHECK(test::copy(learner.state().moments()) == test::copy(other.state().moments()));
 }
 
 }  // namespace qrl

@@ -70,7 +70,7 @@ test::Named gradients(quant::Format format, config::LearnerForward forward, bool
   learner.publish(snapshot, 3);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)});
   learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, {1.0F});
-  return test::copy(learner.gradients());
+  return test::copy(learner.state().gradients());
 }
 
 double difference(const test::Named& a, const test::Named& b) {
@@ -342,7 +342,7 @@ TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or 
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
   learner.publish(snapshot, 1);
   CHECK(learner.score(batch, {1.0F}).logprobs != before);
-  snapshot.publish(learner.masters(), 2);  // somebody else's
+  snapshot.publish(learner.state().masters(), 2);  // somebody else's
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
 }
 

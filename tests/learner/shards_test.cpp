@@ -81,7 +81,7 @@ std::vector<float> decoded(const ops::PackedLinear& packed) {
 
 Named read_all(const Learner& learner, const model::ModelConfig& config) {
   Named all;
-  for (const auto& [name, buffer] : model::read_weights(config, learner.all_masters()))
+  for (const auto& [name, buffer] : model::read_weights(config, learner.state().all_masters()))
     all[name] = test::copy(buffer.view());
   return all;
 }
@@ -102,8 +102,8 @@ std::vector<Seen> on_ranks(int num_ranks, const Way& way, bool sharded, const Bo
     learner.publish(snapshot, 99);
     mine.decoded = {decoded(snapshot.layer(1).qkv), decoded(snapshot.lm_head())};
     mine.scores = learner.score(test::pack(some_sequences()), {1.0F}).logprobs;
-    mine.masters = test::copy(learner.masters());
-    mine.moments = test::copy(learner.optimizer_state());
+    mine.masters = test::copy(learner.state().masters());
+    mine.moments = test::copy(learner.state().moments());
     mine.all_masters = read_all(learner, config);
   });
   return seen;
@@ -169,7 +169,8 @@ TEST_CASE("more ranks than tensors: some keep nothing, and all train") {
 TEST_CASE("a tensor that is not finite on one rank stops the update on all and is named") {
   for (const Seen& rank : on_ranks(3, ways()[1], true, [](Learner&learner, auto&, dist::Collectives&world, Seen&seen) {
          accumulate(learner, world);
-         if (world.rank() == 1) learner.gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
+         if (world.rank() == 1)
+           learner.state().gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
          const learner::UpdateReport report = learner.update();
          seen.metrics.push_back({{report.non_finite, report.finite}});
          accumulate(learner, world);
@@ -194,7 +195,8 @@ TEST_CASE("what one number of ranks kept, another goes on from, with the same bi
                           return views;
                         };
                         accumulate(learner, world);  // left over: restore must clear it
-                        learner.restore(mine(masters, learner.masters()), mine(moments, learner.optimizer_state()), 3);
+                        learner.state().restore(mine(masters, learner.state().masters()),
+                                                mine(moments, learner.state().moments()), 3);
                         train(learner, snapshot, world, seen, 3, 5);
                       });
     };

@@ -68,7 +68,7 @@ std::unique_ptr<test::Training> make_training(const tasks::Verifier& verifier) {
 /// Sum of |w| over the master weights.
 double sum_of_weights(const learner::Learner& learner) {
   double sum = 0;
-  for (const auto& [name, view] : learner.masters()) {
+  for (const auto& [name, view] : learner.state().masters()) {
     for (std::int64_t i = 0; i < view.numel(); ++i) sum += std::abs(static_cast<double>(view.as<float>()[i]));
   }
   return sum;

@@ -81,9 +81,9 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
       for (const auto& [name, view] : views) bytes += static_cast<double>(view.num_bytes());
       return bytes;
     };
-    CHECK(bytes_of(parts, "master weights") == total(learner.masters()));
-    CHECK(bytes_of(parts, "gradients") == total(learner.gradients()));
-    CHECK(bytes_of(parts, "optimizer moments") == total(learner.optimizer_state()));
+    CHECK(bytes_of(parts, "master weights") == total(learner.state().masters()));
+    CHECK(bytes_of(parts, "gradients") == total(learner.state().gradients()));
+    CHECK(bytes_of(parts, "optimizer moments") == total(learner.state().moments()));
   }
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("the estimate of a share of masters and moments is the largest that a 
   test::Ranks(3).run([&](dist::Collectives& world) {
     const learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), world);
     double bytes = 0;
-    for (const auto& views : {learner.masters(), learner.optimizer_state()})
+    for (const auto& views : {learner.state().masters(), learner.state().moments()})
       for (const auto& [name, view] : views) bytes += static_cast<double>(view.num_bytes());
     kept[static_cast<std::size_t>(world.rank())] = bytes;
   });

@@ -1,0 +1,51 @@
+// Owns what a learner is made of, for learner.cpp and learner_state.cpp alone.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "learner/forward_engine.h"
+#include "learner/learner.h"
+#include "learner/optimizer.h"
+#include "learner/packed_rows.h"
+#include "learner/parameters.h"
+#include "learner/reference.h"
+#include "learner/statistics.h"
+
+namespace qrl::learner {
+
+struct LearnerParts {
+  LearnerParts(const model::ModelConfig& config_in, const model::WeightSource& initial,
+               const LearnerOptions& options_in, dist::Collectives& world_in, std::unique_ptr<ForwardEngine> engine_in);
+  void require_trainable() const;
+  /// With masters and moments that were written from outside.
+  void restart(std::int64_t updates);
+  bool holds_present_weights() const { return published != nullptr && published->version() == published_version; }
+  /// Log-probs and entropies of the targets, differentiable unless autograd is off. rows and targets must outlive the
+  /// backward pass. is_last: of the mini-batch's micro-batches.
+  TargetScores score(const PackedRows& rows, const TargetRows& targets, bool is_last,
+                     const PolicyWeights* policy = nullptr);
+  model::WeightSource trained_masters();  ///< of all ranks; collective when sharded
+
+  model::ModelConfig config;
+  LearnerOptions options;
+  dist::Collectives& world;
+  model::WeightSource base;  ///< of adapters
+  std::unique_ptr<ForwardEngine> engine;
+  Parameters parameters;
+  LearnerState state{*this};
+  std::unique_ptr<RankTensors> ranks;
+  GradientSums sums;
+  MicroBatchPacker packer;
+  std::int64_t num_updates = 0;
+  const model::Snapshot* published = nullptr;  ///< null: not since the masters last changed
+  std::int64_t published_version = -1;
+  bool keeps_reference = false;
+  std::optional<model::WeightSource> reference_start;
+  std::unique_ptr<ReferencePolicy> reference;
+  const model::Snapshot* has_base = nullptr;  ///< the snapshot that `base` was published into
+  Statistics statistics;
+  bool loss_is_finite = true;
+};
+
+}  // namespace qrl::learner

@@ -1,0 +1,56 @@
+#include "learner/learner_state.h"
+
+#include "learner/learner_parts.h"
+
+namespace qrl::learner {
+
+model::WeightViews LearnerState::masters() const { return parts_.parameters.named_masters(); }
+
+model::WeightViews LearnerState::moments() const { return parts_.parameters.named_moments(); }
+
+model::WeightViews LearnerState::gradients() const {
+  parts_.require_trainable();
+  return parts_.parameters.named_gradients();
+}
+
+model::WeightViews LearnerState::masters_in_place() const { return parts_.parameters.masters_in_place(); }
+
+model::WeightViews LearnerState::moments_in_place() const { return parts_.parameters.moments_in_place(); }
+
+state::StagedRead LearnerState::staged_read() const { return parts_.parameters.staged_read(); }
+
+base::Buffer LearnerState::master(const std::string& name) const {
+  if (!parts_.options.lora.enabled()) return parts_.parameters.master(name);
+  for (const model::WeightSpec& spec : model::weight_specs(parts_.config)) {
+    if (spec.name != name) continue;
+    base::Buffer values(base::DType::f32, spec.shape);
+    parts_.base.read(spec, values.as<float>());
+    return values;
+  }
+  return {};
+}
+
+model::WeightSource LearnerState::all_masters() const {
+  const model::LoraConfig& lora = parts_.options.lora;
+  if (!lora.enabled()) return parts_.trained_masters();
+  return model::merged_weights(parts_.config, parts_.base, lora, parts_.trained_masters());
+}
+
+void LearnerState::restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
+                           std::int64_t num_updates) {
+  const torch::NoGradGuard no_grad;
+  parts_.parameters.fill(fill);
+  parts_.restart(num_updates);
+}
+
+void LearnerState::restore(const model::WeightViews& masters, const model::WeightViews& moments,
+                           std::int64_t num_updates) {
+  const torch::NoGradGuard no_grad;
+  parts_.parameters.restore_masters(masters);
+  parts_.parameters.restore_moments(moments);
+  parts_.restart(num_updates);
+}
+
+void LearnerState::free_moments() { parts_.parameters.free_moments(); }
+
+}  // namespace qrl::learner
