@@ -106,10 +106,11 @@ class TorchEngine : public ForwardEngine {
                     bool is_on_device) override {
     QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish",
                   "the device's weights for a low_bit learner there", "none");
-    const bool has_base = parameters.has_adapters() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
+    const bool has_base =
+        parameters.options().lora.enabled() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
     base_of_ = &snapshot;
     base_number_ = snapshot.base_number();
-    if (parameters.fake_quant() && !has_base) {
+    if (parameters.options().fake_quant && !has_base) {
       if (is_on_device) parameters.read_quantized(*device);
       else parameters.read_quantized(snapshot);
     }

@@ -182,7 +182,7 @@ void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t tot
   parts_->parameters.clear_moments();
 }
 
-bool Learner::is_sharded() const { return parts_->parameters.is_sharded(); }
+bool Learner::is_sharded() const { return parts_->parameters.layout().is_sharded(); }
 
 bool Learner::has_adapters() const { return parts_->options.lora.enabled(); }
 const model::LoraConfig& Learner::lora() const { return parts_->options.lora; }
@@ -195,13 +195,13 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   const torch::NoGradGuard no_grad;
   Parameters& parameters = parts_->parameters;
   if (has_adapters()) return publish_adapters(snapshot, version, device);
-  bool stays_there = device != nullptr && device->holds(snapshot) && parameters.torch_ops();
+  bool stays_there = device != nullptr && device->holds(snapshot) && parameters.options().torch_ops;
   if (is_sharded()) stays_there = !parts_->world.any(!stays_there);  // all go the same way
   if (stays_there) {
     model::Snapshot::DeviceWriter writer(snapshot, *device, version);
     parameters.visit_masters(*parts_->ranks, [&](const model::WeightViews& some) { writer.write(some); });
     writer.finish();
-  } else if (is_sharded() || parameters.torch_ops()) {
+  } else if (is_sharded() || parameters.options().torch_ops) {
     snapshot.publish(state().all_masters(), version);
   } else {
     snapshot.publish(state().masters(), version);
@@ -214,7 +214,7 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
 void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
   LearnerParts& parts = *parts_;
   const Parameters& parameters = parts.parameters;
-  const bool stays_there = snapshot.lora().enabled() && parts.has_base == &snapshot && parameters.torch_ops() &&
+  const bool stays_there = snapshot.lora().enabled() && parts.has_base == &snapshot && parameters.options().torch_ops &&
                            device != nullptr && device->holds(snapshot);
   if (stays_there) {
     model::Snapshot::DeviceWriter writer(snapshot, *device, version);
@@ -226,11 +226,11 @@ void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version, 
   } else {
     if (parts.has_base != &snapshot) snapshot.publish(parts.base, version);
     parts.has_base = &snapshot;
-    if (parameters.torch_ops()) {  // perhaps not in host memory
+    if (parameters.options().torch_ops) {  // perhaps not in host memory
       snapshot.publish_adapters(model::views(model::read_adapters(parts.config, lora(), parts.trained_masters())),
                                 version);
     } else {
-      snapshot.publish_adapters(parameters.masters_in_place(), version);
+      snapshot.publish_adapters(parameters.host().masters_in_place(), version);
     }
   }
   parts.engine->read(parts.parameters, snapshot, device, stays_there);
@@ -245,11 +245,11 @@ void Learner::apply_uaq(float scale) {
   for (const model::WeightSpec& spec : model::weight_specs(parts_->config)) gains.insert(model::norm_before(spec.name));
   const auto is_gain = [&](const std::string& name) { return gains.contains(name); };
   const auto reads_norm = [&](const std::string& name) { return !model::norm_before(name).empty(); };
-  parts_->parameters.change_masters([&](const std::string& name) { return is_gain(name) || reads_norm(name); },
-                                    [&](const std::string& name, std::span<float> values) {
-                                      const bool gain = is_gain(name);
-                                      for (float& value : values) value = gain ? value * scale : value / scale;
-                                    });
+  parts_->parameters.host().change_masters([&](const std::string& name) { return is_gain(name) || reads_norm(name); },
+                                           [&](const std::string& name, std::span<float> values) {
+                                             const bool gain = is_gain(name);
+                                             for (float& value : values) value = gain ? value * scale : value / scale;
+                                           });
   parts_->published = nullptr;
   parts_->parameters.refresh(*parts_->ranks);
 }
@@ -263,7 +263,7 @@ config::LearnerForward Learner::forward_mode() const { return parts_->options.nu
 bool Learner::reads_in_place(const std::string& tensor) const { return parts_->engine->reads_in_place(tensor); }
 
 void Learner::release_memory() {
-  if (parts_->parameters.device().is_cuda()) at::getDeviceAllocator(torch::kCUDA)->emptyCache();
+  if (parts_->parameters.options().device.is_cuda()) at::getDeviceAllocator(torch::kCUDA)->emptyCache();
 }
 
 std::string torch_version() { return TORCH_VERSION; }

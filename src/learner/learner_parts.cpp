@@ -52,14 +52,14 @@ LearnerParts::LearnerParts(const model::ModelConfig& config_in, const model::Wei
       base(initial),
       engine(std::move(engine_in)),
       parameters(config, first_masters(config, initial, options), parameter_options(options, *engine, world)),
-      ranks(ranks_on(parameters.device(), world)),
+      ranks(ranks_on(parameters.options().device, world)),
       sums(parameters, *ranks),
       packer(config, options.logprob_chunk_tokens) {
   parameters.refresh(*ranks);
 }
 
 void LearnerParts::require_trainable() const {
-  QRL_INVARIANT(parameters.trainable(), "learner", "a trainable one", "one made for scores alone");
+  QRL_INVARIANT(parameters.flat().trainable(), "learner", "a trainable one", "one made for scores alone");
 }
 
 void LearnerParts::restart(std::int64_t updates) {

@@ -16,37 +16,40 @@ namespace {
 /// Which tensors the optimizer works on before their copies begin to travel, the same on every rank whatever it owns.
 /// All at once where nothing travels meanwhile, as the CPU's threads take several of Muon's matrices then.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
-  if (!parameters.is_sharded() || !ranks.copies_beside_work()) return {parameters.all_gradients()};
-  std::vector<GradientRange> all = {parameters.other_gradients()};  // embedding and lm_head: the most to copy at once
-  for (std::size_t layer = 0; layer < parameters.policy().layers.size(); ++layer)
-    all.push_back(parameters.layer_gradients(layer));
+  const ParameterLayout& layout = parameters.layout();
+  if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
+  std::vector<GradientRange> all = {layout.others()};  // embedding and lm_head: the most to copy at once
+  for (std::size_t layer = 0; layer < parameters.policy().layers.size(); ++layer) all.push_back(layout.layer(layer));
   return all;
 }
 
 std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const GradientRange& range) {
   std::vector<MuonMatrix> matrices;
-  for (const Placement& each : parameters.placements()) {
-    if (!parameters.is_mine(each) || !parameters.is_muons(each) || !range.holds(each.offset)) continue;
+  const ParameterLayout& layout = parameters.layout();
+  const FlatBuffers& flat = parameters.flat();
+  for (const Placement& each : layout.placements()) {
+    if (!layout.is_mine(each) || !layout.is_muons(each) || !range.holds(each.offset)) continue;
     const std::int64_t rows = each.spec.shape[0], cols = each.spec.shape[1];
-    matrices.push_back({parameters.masters(each.owned_offset, rows * cols).view({rows, cols}),
-                        parameters.gradients(each.offset, rows * cols).view({rows, cols}),
-                        parameters.exp_avg(each.owned_offset, rows * cols).view({rows, cols})});
+    matrices.push_back({flat.master(each).view({rows, cols}), flat.gradient(each).view({rows, cols}),
+                        flat.exp_avg.narrow(0, each.owned_offset, rows * cols).view({rows, cols})});
   }
   return matrices;
 }
 
 void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
            const OptimizerStep& step) {
-  const Tensor weights = parameters.masters(segment.owned_offset, segment.count);
-  Tensor gradients = parameters.gradients(segment.offset, segment.count);
-  const Tensor exp_avg = parameters.exp_avg(segment.owned_offset, segment.count);
-  const Tensor exp_avg_sq = parameters.exp_avg_sq(segment.owned_offset, segment.count);
+  const FlatBuffers& flat = parameters.flat();
+  const std::int64_t first = segment.owned_offset, count = segment.count;
+  const Tensor weights = flat.masters.narrow(0, first, count);
+  Tensor gradients = flat.gradients.narrow(0, segment.offset, count);
+  const Tensor exp_avg = flat.exp_avg.narrow(0, first, count);
+  const Tensor exp_avg_sq = flat.exp_avg_sq.narrow(0, first - parameters.layout().num_muons(), count);
   const double weight_decay = segment.decays ? optim.weight_decay : 0;
   const auto updates = static_cast<double>(step.num_updates + 1);
-  if (parameters.torch_ops()) {
+  if (parameters.options().torch_ops) {
     gradients.mul_(step.gradient_scale);
-    const Tensor count = torch::full({}, updates, weights.options());
-    at::_fused_adamw_({weights}, {gradients}, {exp_avg}, {exp_avg_sq}, {}, {count}, step.lr, optim.betas[0],
+    const Tensor num_updates = torch::full({}, updates, weights.options());
+    at::_fused_adamw_({weights}, {gradients}, {exp_avg}, {exp_avg_sq}, {}, {num_updates}, step.lr, optim.betas[0],
                       optim.betas[1], weight_decay, optim.eps, /*amsgrad=*/false, /*maximize=*/false);
     gradients.zero_();
     return;
@@ -60,8 +63,8 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const conf
   args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
   args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
   args.gradient_scale = static_cast<float>(step.gradient_scale);
-  ops::adamw_step(args, segment.count, weights.data_ptr<float>(), gradients.data_ptr<float>(),
-                  exp_avg.data_ptr<float>(), exp_avg_sq.data_ptr<float>());
+  ops::adamw_step(args, count, weights.data_ptr<float>(), gradients.data_ptr<float>(), exp_avg.data_ptr<float>(),
+                  exp_avg_sq.data_ptr<float>());
 }
 
 }  // namespace
@@ -78,33 +81,34 @@ void GradientSums::begin_layer(std::size_t layer) {
   const std::size_t num_layers = parameters_.policy().layers.size();
   QRL_INVARIANT(layer + num_begun_ + 1 == num_layers, "gradients' sums", "layers from the last to the first",
                 "layer " + std::to_string(layer) + " after " + std::to_string(num_begun_));
-  begin(parameters_.layer_gradients(layer));
+  begin(parameters_.layout().layer(layer));
   ++num_begun_;
 }
 
 void GradientSums::begin(const GradientRange& range) {
   std::vector<dist::Part> parts;
-  if (parameters_.is_sharded()) parts = parameters_.gradient_parts(range);
-  ranks_.begin_sum(parameters_.gradients(range.begin, range.count), parts);
+  if (parameters_.layout().is_sharded()) parts = parameters_.layout().parts(range);
+  ranks_.begin_sum(parameters_.flat().gradients.narrow(0, range.begin, range.count), parts);
 }
 
 void GradientSums::end() {
   if (ranks_.size() == 1) return;
   for (std::size_t left = parameters_.policy().layers.size() - num_begun_; left > 0; --left) begin_layer(left - 1);
-  begin(parameters_.other_gradients());
+  begin(parameters_.layout().others());
   ranks_.end_sums();
   num_begun_ = 0;
 }
 
 GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world) {
-  const std::vector<Placement>& placements = parameters.placements();
+  const ParameterLayout& layout = parameters.layout();
+  const std::vector<Placement>& placements = layout.placements();
   std::vector<double> squares(placements.size(), 0);
-  if (parameters.torch_ops()) {
+  if (parameters.options().torch_ops) {
     const Tensor on_device = torch::zeros({static_cast<std::int64_t>(squares.size())},
-                                          parameters.gradients().options().dtype(torch::kFloat64));
+                                          parameters.flat().gradients.options().dtype(torch::kFloat64));
     for (std::size_t i = 0; i < squares.size(); ++i) {
-      if (!parameters.is_mine(placements[i])) continue;
-      const Tensor values = parameters.gradients(placements[i].offset, placements[i].spec.shape.numel());
+      if (!layout.is_mine(placements[i])) continue;
+      const Tensor values = parameters.flat().gradient(placements[i]);
       on_device[static_cast<std::int64_t>(i)].copy_(
           at::linalg_vector_norm(values, 2, at::OptionalIntArrayRef(), false, torch::kFloat64).square());
     }
@@ -112,12 +116,12 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
     std::copy_n(host.data_ptr<double>(), squares.size(), squares.begin());
   } else {
     for (std::size_t i = 0; i < squares.size(); ++i) {
-      if (!parameters.is_mine(placements[i])) continue;
+      if (!layout.is_mine(placements[i])) continue;
       const std::int64_t count = placements[i].spec.shape.numel();
-      squares[i] = ops::sum_of_squares(parameters.gradients(placements[i].offset, count).data_ptr<float>(), count);
+      squares[i] = ops::sum_of_squares(parameters.flat().gradient(placements[i]).data_ptr<float>(), count);
     }
   }
-  if (parameters.is_sharded()) world.all_reduce_sum(squares);  // with zeros: no rounding
+  if (layout.is_sharded()) world.all_reduce_sum(squares);  // with zeros: no rounding
   GradientNorm norm;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     norm.squared += squares[i];
@@ -128,22 +132,23 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
                RankTensors& ranks) {
+  const ParameterLayout& layout = parameters.layout();
   // Sharded, Muon's matrices are this rank's own affair.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
   for (const GradientRange& turn : turns(parameters, ranks)) {
     if (optim.name == config::OptimName::muon)
-      muon_step(muon_matrices(parameters, turn), muon, parameters.is_sharded() ? *alone : ranks);
-    for (const AdamwSegment& segment : parameters.adamw_segments(turn)) adamw(parameters, segment, optim, step);
+      muon_step(muon_matrices(parameters, turn), muon, layout.is_sharded() ? *alone : ranks);
+    for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks);
   }
-  if (parameters.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
+  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
   parameters.end_refresh(ranks);
 }
 
 void clear_gradients(Parameters& parameters) {
-  if (parameters.trainable()) parameters.gradients().zero_();
+  if (parameters.flat().trainable()) parameters.flat().gradients.zero_();
 }
 
 }  // namespace qrl::learner

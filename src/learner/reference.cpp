@@ -55,7 +55,7 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
     model::visit_matrices(config_, [&](const model::BlockMatrix& matrix, const auto& of) {
       LinearAdapter& adapter = of(policy_.layers[idx]).adapter;
       if (adapter.empty()) return;
-      const auto format = parameters_.compute() == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
+      const auto format = parameters_.options().compute == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
       model::MatrixAdapter& packed = of(packed_[idx].adapters);
       packed = model::make_matrix_adapter(lora_, prefix, matrix,
                                           adapter.packed != nullptr ? adapter.packed->a.format : format);
@@ -73,7 +73,7 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
         views.emplace(a, base::View{a_values.data_ptr(), base::DType::f32, {lora_.rank, matrix.in}});
         views.emplace(b, base::View{part.value.data_ptr(), base::DType::f32, {part.value.size(0), lora_.rank}});
       }
-      if (parameters_.torch_ops()) return;  // reads the values themselves
+      if (parameters_.options().torch_ops) return;  // reads the values themselves
       if (const std::string broken = model::pack_adapter(lora_, views, packed); !broken.empty())
         model::fail_broken(broken, 0);
       if (adapter.packed != nullptr) adapter.packed = &packed;

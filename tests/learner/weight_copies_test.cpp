@@ -85,14 +85,15 @@ std::vector<Tensor> updated(const Way& way, dist::Collectives& world, bool shard
   config::OptimRecipe optim;
   if (options.muon) optim.name = config::OptimName::muon;
   for (int update = 0; update < 2; ++update) {
-    parameters.gradients().copy_(torch::arange(parameters.size(), torch::kFloat32).mul(0.37 * (update + 1)).sin());
-    for (const learner::Placement& each : parameters.placements()) {
-      if (!parameters.is_mine(each)) parameters.gradients(each.offset, each.spec.shape.numel()).mul_(NAN);
+    parameters.flat().gradients.copy_(
+        torch::arange(parameters.layout().all().count, torch::kFloat32).mul(0.37 * (update + 1)).sin());
+    for (const learner::Placement& each : parameters.layout().placements()) {
+      if (!parameters.layout().is_mine(each)) parameters.flat().gradient(each).mul_(NAN);
     }
     learner::take_step(parameters, optim, {0.01, update, 0.5}, *ranks);
   }
   std::vector<Tensor> left = read_by_forward(parameters);
-  left.push_back(parameters.gradients());
+  left.push_back(parameters.flat().gradients);
   return left;
 }
 
@@ -139,10 +140,10 @@ Begins begins_of(const Way& way, int num_ranks, const Make& make) {
     updated(way, world, true, [&](const Parameters& parameters) -> std::unique_ptr<RankTensors> {
       const auto names = [&parameters](const auto& condition) {
         Names found;
-        for (const learner::Placement& each : parameters.placements()) {
+        for (const learner::Placement& each : parameters.layout().placements()) {
           const std::int64_t count = each.spec.shape.numel();
-          if (parameters.is_mine(each) &&
-              condition(parameters.masters(each.owned_offset, count), parameters.exp_avg(each.owned_offset, count)))
+          if (parameters.layout().is_mine(each) &&
+              condition(parameters.flat().master(each), parameters.flat().exp_avg.narrow(0, each.owned_offset, count)))
             found.insert(each.spec.name);
         }
         return found;

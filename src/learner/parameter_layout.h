@@ -1,0 +1,90 @@
+// Owns where each tensor lies in the learner's flat buffers, and which rank keeps what. Holds no values, and is free of
+// LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dist/collectives.h"
+#include "model/adapter.h"
+#include "model/config.h"
+
+namespace qrl::learner {
+
+/// Where a named tensor lies in the flat buffers.
+struct Placement {
+  model::WeightSpec spec;
+  std::int64_t offset = 0;        ///< elements, in the gradients
+  int owner = 0;                  ///< the rank that keeps its master and moments
+  std::int64_t owned_offset = 0;  ///< elements, in the owner's masters and moments
+};
+
+/// Elements next to each other in gradients, masters and moments that one AdamW step updates.
+struct AdamwSegment {
+  std::int64_t offset = 0, owned_offset = 0, count = 0;
+  bool decays = false;
+};
+
+/// Some of the gradients, next to each other.
+struct GradientRange {
+  std::int64_t begin = 0, count = 0;
+  std::int64_t end() const { return begin + count; }
+  bool holds(std::int64_t offset) const { return offset >= begin && offset < end(); }
+};
+
+struct LayoutOptions {
+  bool muon = false;  ///< the layers' matrices have a first moment alone
+  /// Not of rank 0: what is trained are model::adapter_specs alone. Not sharded.
+  model::LoraConfig lora = {};
+  /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners).
+  int rank = 0, shards = 1;
+};
+
+/// Neither a gain nor a bias.
+bool is_matrix(const model::WeightSpec& spec);
+
+/// An order of our own: matrices first (weight decay applies to them), of these the layers' before embedding and
+/// lm_head, then gains and biases; tensors that one matmul reads together lie together. Gradients are of all tensors;
+/// masters and moments of those that this rank keeps, all of them unless sharded.
+class ParameterLayout {
+ public:
+  ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);
+
+  const std::vector<Placement>& placements() const { return placements_; }  ///< in weight_specs' order
+  const Placement& placement(const std::string& name) const;
+  bool contains(const std::string& name) const;
+
+  bool is_sharded() const { return options_.shards > 1; }
+  bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
+  bool is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
+  std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
+  std::int64_t num_muons() const { return num_muons_; }  ///< of these the first, which have no second moment
+
+  /// Gradients of a layer's matrices, of embedding and lm_head, of gains and biases, of all that is no layer's matrix,
+  /// and of everything.
+  GradientRange layer(std::size_t idx) const;
+  GradientRange layers() const { return {0, first_other_}; }
+  GradientRange tables() const { return {first_other_, num_decayed_ - first_other_}; }
+  GradientRange vectors() const { return {num_decayed_, size_ - num_decayed_}; }
+  GradientRange others() const { return {first_other_, size_ - first_other_}; }
+  GradientRange all() const { return {0, size_}; }
+
+  /// The owners of these gradients, counted from the range's first.
+  std::vector<dist::Part> parts(const GradientRange& range) const;
+  /// What AdamW updates here of these gradients' tensors, in as few segments as there can be.
+  std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
+
+ private:
+  void place(const std::vector<model::WeightSpec>& specs);
+  void share_out();
+  std::vector<std::size_t> in_order() const;  ///< placements_ by offset
+
+  LayoutOptions options_;
+  std::vector<Placement> placements_;
+  std::vector<dist::Part> parts_;
+  std::int64_t size_ = 0, num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< of the flat order
+  std::int64_t num_mine_ = 0, num_muons_ = 0;
+};
+
+}  // namespace qrl::learner
