@@ -50,7 +50,7 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width) {
   if (snapshot.has_exempt_layers()) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
-  if (snapshot.lora().enabled()) plain = ops::Activations(snapshot.adapter_format(), kBlockRows, width);
+  if (snapshot.lora().enabled()) plain = ops::Activations(adapter_format(snapshot), kBlockRows, width);
 }
 
 ops::Activations& Transformer::Encoded::for_layer(const ops::PackedLinear& layer) {
@@ -74,7 +74,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
   if (!snapshot.lora().enabled()) return;
   constexpr std::size_t kMostModules = 3;  // of a matrix: q, k and v
   branch = Buffer(DType::f32, {kBlockRows, snapshot.config().hidden_size});
-  products = model::AdapterProducts(snapshot.adapter_format(), kBlockRows, kMostModules, snapshot.lora().rank);
+  products = model::AdapterProducts(adapter_format(snapshot), kBlockRows, kMostModules, snapshot.lora().rank);
 }
 
 void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {

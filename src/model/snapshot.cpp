@@ -343,7 +343,7 @@ void fail_broken(const std::string& where, std::int64_t version) {
                     "go on from an earlier checkpoint with a lower learning rate");
 }
 
-Format Snapshot::adapter_format() const { return wide_format(format_); }
+Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.format()); }
 
 bool Snapshot::has_exempt_layers() const {
   return std::ranges::any_of(layers_, [this](const LayerSnapshot& layer) {

@@ -114,8 +114,6 @@ class Snapshot {
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
   bool has_exempt_layers() const;
   const LoraConfig& lora() const { return lora_; }
-  /// Of A and B, and of what enters them: bf16, or fp32 when the linear layers are.
-  quant::Format adapter_format() const;
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
   /// Counts publishes of all weights through host memory: of the same number the base of adapters is the same.
   std::int64_t base_number() const { return base_number_; }
@@ -169,5 +167,8 @@ class Snapshot {
   std::vector<LayerSnapshot> layers_;
   ops::PackedLinear lm_head_;
 };
+
+/// Of the adapters' A and B, and of what enters them: bf16, or fp32 when the linear layers are.
+quant::Format adapter_format(const Snapshot& snapshot);
 
 }  // namespace qrl::model

@@ -61,7 +61,7 @@ Complex numeric_power(Complex base, Complex exponent) {
 
 }  // namespace
 
-Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
+Value Arithmetic::integer_power(const Value& base, std::int64_t n) const noexcept {
   if (base.undefined || base.infinite != 0) return undefined();
   if (n == 0) return base.is_zero() ? undefined() : rational({1, 1});
   if (n < 0) return divide(rational({1, 1}), integer_power(base, -n));

@@ -66,12 +66,12 @@ std::size_t Algebra::num_ambiguous_roots() const noexcept {
 
 /// Brings images and approximation in line with a known exact form of no π: the image as an exponent may not be known
 /// from the operands (6/2 has a parity though 1/2 has none).
-void Algebra::settle(Value& value) const noexcept {
+void Arithmetic::settle(Value& value) const noexcept {
   if (!value.is_rational()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane) value.g[lane] = exponent_of(field_of(lane), value.exact->q);
 }
 
-Value Algebra::rational(Rational q) const noexcept {
+Value Arithmetic::rational(Rational q) const noexcept {
   Value value;
   value.exact = Exact{q};
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
@@ -84,7 +84,7 @@ Value Algebra::rational(Rational q) const noexcept {
   return value;
 }
 
-Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
+Value Arithmetic::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
   std::int64_t whole = 0;
   bool fits = true;
   const auto digit_of = [](char c) { return static_cast<unsigned>(c - '0'); };
@@ -112,19 +112,19 @@ Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned bas
   return exponent == 0 ? value : multiply(value, integer_power(rational({10, 1}), exponent));
 }
 
-Value Algebra::infinity(int sign) const noexcept {
+Value Arithmetic::infinity(int sign) const noexcept {
   Value value;
   value.infinite = static_cast<std::int8_t>(sign);
   return value;
 }
 
-Value Algebra::undefined() const noexcept {
+Value Arithmetic::undefined() const noexcept {
   Value value;
   value.undefined = true;
   return value;
 }
 
-Value Algebra::opaque(std::string_view name, const std::vector<Value>& arguments,
+Value Arithmetic::opaque(std::string_view name, const std::vector<Value>& arguments,
                       const std::optional<Numbers>& numeric) const noexcept {
   Value value;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
@@ -151,24 +151,24 @@ Value Algebra::symbol(std::string_view name) const noexcept {
   return value;
 }
 
-Value Algebra::pi() const noexcept {
+Value Arithmetic::pi() const noexcept {
   Value value = opaque("\\pi", {}, by_lane([](std::size_t) { return kPi; }));
   value.exact = Exact{{1, 1}, true, false};
   return value;
 }
 
-Value Algebra::e() const noexcept {
+Value Arithmetic::e() const noexcept {
   return opaque("\\e", {}, by_lane([](std::size_t) { return kE; }));
 }
 
-Value Algebra::i() const noexcept {
+Value Arithmetic::i() const noexcept {
   Value value = opaque("\\i", {}, by_lane([](std::size_t) { return Complex(0, 1); }));
   for (std::size_t lane = 0; lane < kLanes; ++lane) value.f[lane] = {0, field_of(lane).p().one()};
   value.exact = Exact{{1, 1}, false, true};
   return value;
 }
 
-Value Algebra::add(const Value& a, const Value& b) const noexcept {
+Value Arithmetic::add(const Value& a, const Value& b) const noexcept {
   if (a.undefined || b.undefined) return undefined();
   if (a.infinite != 0 || b.infinite != 0) {
     if (a.infinite * b.infinite < 0) return undefined();
@@ -196,7 +196,7 @@ Value Algebra::add(const Value& a, const Value& b) const noexcept {
   return value;
 }
 
-Value Algebra::negate(const Value& a) const noexcept {
+Value Arithmetic::negate(const Value& a) const noexcept {
   if (a.undefined) return undefined();
   if (a.infinite != 0) return infinity(-a.infinite);
   Value value = a;
@@ -209,7 +209,7 @@ Value Algebra::negate(const Value& a) const noexcept {
   return value;
 }
 
-Value Algebra::multiply(const Value& a, const Value& b) const noexcept {
+Value Arithmetic::multiply(const Value& a, const Value& b) const noexcept {
   if (a.undefined || b.undefined) return undefined();
   if (a.infinite != 0 || b.infinite != 0) {
     const auto sign = [](const Value& v) {
@@ -241,7 +241,7 @@ Value Algebra::multiply(const Value& a, const Value& b) const noexcept {
   return value;
 }
 
-Value Algebra::divide(const Value& a, const Value& b) const noexcept {
+Value Arithmetic::divide(const Value& a, const Value& b) const noexcept {
   if (a.undefined || b.undefined || b.is_zero() || (a.infinite != 0 && b.infinite != 0)) return undefined();
   if (b.infinite != 0) return rational({0, 1});
   if (a.infinite != 0) return multiply(a, b);  // a constant: its sign is its inverse's

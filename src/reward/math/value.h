@@ -72,8 +72,37 @@ Exponent exponent_or_key(const Value& value, std::size_t lane) noexcept;
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n stands for itself
 
-/// Computes values under one choice of signs. Work per operation is bounded (about 200 products of a field).
-class Algebra {
+/// What needs no choice of signs. Work per operation is bounded (about 200 products of a field).
+class Arithmetic {
+ public:
+  Value rational(Rational q) const noexcept;
+  Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
+  /// ASCII digits below `base`, 2 to 10, with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
+  Value digits(std::string_view text, std::int64_t exponent, unsigned base = 10) const noexcept;
+  Value infinity(int sign) const noexcept;
+  Value undefined() const noexcept;
+  Value pi() const noexcept;
+  Value e() const noexcept;
+  Value i() const noexcept;
+  /// f(arguments) for an f about which nothing is known; `numeric` where its values are.
+  Value opaque(std::string_view name, const std::vector<Value>& arguments,
+               const std::optional<Numbers>& numeric = {}) const noexcept;
+
+  Value add(const Value& a, const Value& b) const noexcept;
+  Value negate(const Value& a) const noexcept;
+  Value subtract(const Value& a, const Value& b) const noexcept { return add(a, negate(b)); }
+  Value multiply(const Value& a, const Value& b) const noexcept;
+  Value divide(const Value& a, const Value& b) const noexcept;
+
+ protected:
+  Value integer_power(const Value& base, std::int64_t n) const noexcept;
+
+ private:
+  void settle(Value& value) const noexcept;
+};
+
+/// Computes values under one choice of signs, with as little work per operation.
+class Algebra : public Arithmetic {
  public:
   /// Bit k of `signs` turns the k-th ambiguous root of each lane around.
   /// `products`: binomials and factorials are products of few factors where they can be, (n + 1)! is (n + 1)·n!,
@@ -85,26 +114,9 @@ class Algebra {
   /// Ambiguous roots met so far, in the lane that met most.
   std::size_t num_ambiguous_roots() const noexcept;
 
-  Value rational(Rational q) const noexcept;
-  Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// ASCII digits below `base`, 2 to 10, with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
-  Value digits(std::string_view text, std::int64_t exponent, unsigned base = 10) const noexcept;
-  Value infinity(int sign) const noexcept;
-  Value undefined() const noexcept;
-  Value pi() const noexcept;
-  Value e() const noexcept;
-  Value i() const noexcept;
   /// A variable: in every lane another square of F_p and another small positive integer.
   Value symbol(std::string_view name) const noexcept;
-  /// f(arguments) for an f about which nothing is known; `numeric` where its values are.
-  Value opaque(std::string_view name, const std::vector<Value>& arguments,
-               const std::optional<Numbers>& numeric = {}) const noexcept;
 
-  Value add(const Value& a, const Value& b) const noexcept;
-  Value negate(const Value& a) const noexcept;
-  Value subtract(const Value& a, const Value& b) const noexcept { return add(a, negate(b)); }
-  Value multiply(const Value& a, const Value& b) const noexcept;
-  Value divide(const Value& a, const Value& b) const noexcept;
   Value power(const Value& base, const Value& exponent);
   Value root(const Value& radicand, const Value& degree) { return power(radicand, divide(integer(1), degree)); }
 
@@ -124,8 +136,6 @@ class Algebra {
   Value common_divisor(const Value& a, const Value& b) const;
 
  private:
-  void settle(Value& value) const noexcept;
-  Value integer_power(const Value& base, std::int64_t n) const noexcept;
   Value rational_power(Rational base, const Value& exponent);
   Value prime_power(std::uint64_t prime, const Value& exponent) const noexcept;
   Element power_image(std::size_t lane, Element base, const Value& exponent, bool fixed_sign);
