@@ -94,7 +94,7 @@ void add_bench_decode(CLI::App& program, Action& action) {
       ->check(between(256, kMaxBenchTokens))
       ->check(CLI::Validator(
           [](const std::string& text) {
-            return std::stoll(text) % 256 == 0 ? std::string() : "must be a multiple of 256";
+            return std::stoll(text) % 256 == 0 ? std::string() : "expected a multiple of 256, got " + text;
           },
           ""))
       ->type_name("INT");

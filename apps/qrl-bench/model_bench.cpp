@@ -83,7 +83,7 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
     if (is_accepted) continue;
     std::string known;
     for (const std::string& each : keys) known += (known.empty() ? "" : ", ") + each + (each.ends_with('.') ? "*" : "");
-    base::fail_input("bench " + name + " --set", "a key that has an effect on it: " + known, base::quoted(key),
+    base::fail_input("qrl-bench " + name + ": --set", "a key that has an effect on it: " + known, base::quoted(key),
                      "model, prompts and samples are arguments of their own; a step is one update without correction");
   }
   return overrides;
@@ -155,7 +155,7 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
 }
 
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments) {
-  QRL_REQUIRE(recipe.rollout.max_num_batched_tokens >= arguments.batch, "bench decode",
+  QRL_REQUIRE(recipe.rollout.max_num_batched_tokens >= arguments.batch, "qrl-bench decode",
               "rollout.max_num_batched_tokens of at least --batch = " + std::to_string(arguments.batch),
               std::to_string(recipe.rollout.max_num_batched_tokens),
               "the limit is that of a tick of the whole batch: raise it with --set");

@@ -42,7 +42,7 @@ MatmulEstimate largest(std::initializer_list<std::pair<const char*, double>> bou
 MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& matrix, std::int64_t rows,
                                  const cuda::MatmulPlan& plan, const InnerLoops& loops, const GpuFigures& gpu) {
   const auto loop = loops.find(plan.tile_rows);
-  QRL_REQUIRE(loop != loops.end(), "--kernels",
+  QRL_REQUIRE(loop != loops.end(), "qrl-bench ticks: --kernels",
               "the inner loop of a tile of " + std::to_string(plan.tile_rows) + " rows", "none",
               "make the file with this build's scripts/gpu/kernels --json");
   const bool is_int8 = quant::spec(format).activations == quant::Element::int8;
@@ -94,14 +94,16 @@ const char* const kHowEstimated =
 
 InnerLoops read_inner_loops(const std::string& file, const std::string& format) {
   std::ifstream stream(file);
-  QRL_REQUIRE(stream.good(), "--kernels " + file, "a file", "none", "scripts/gpu/kernels --json > " + file);
+  const std::string where = "qrl-bench ticks: --kernels " + file;
+  QRL_REQUIRE(stream.good(), where, "a file", "none", "make it: scripts/gpu/kernels --json > " + file);
   const nlohmann::json facts = nlohmann::json::parse(stream, nullptr, false);
   InnerLoops loops;
   try {
     for (const auto& [rows, figures] : facts.at("inner_loops").at("sm_90a").at(format).items())
       loops[std::stoll(rows)] = figures.at("per_weight").get<double>();
-  } catch (const std::exception& error) {
-    base::fail_input("--kernels " + file, "what scripts/gpu/kernels --json prints, with " + format, error.what(),
+  } catch (const std::exception&) {
+    base::fail_input(where, "the JSON that scripts/gpu/kernels --json prints, with inner loops of " + format,
+                     facts.is_discarded() ? "text that is no JSON" : "JSON without them",
                      "make it again: scripts/gpu/kernels --json > " + file);
   }
   return loops;

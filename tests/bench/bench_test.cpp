@@ -138,7 +138,8 @@ TEST_CASE("a benchmark refuses keys without effect on it, and a tick that cannot
   for (const std::string key : {"actor.ppo_epochs=4", "quant.uaq_scale=1.5", "rollout_correction.method=ais",
                                 "algorithm.kl_loss_coef=0.1", "mode=qurl", "quant.learner=1"})
     refuses("step" + shape + key, "got \"" + key.substr(0, key.find('=')) + "\"");
-  refuses("decode --batch 8" + shape + "rollout.max_num_batched_tokens=7", "at least --batch = 8");
+  refuses("decode --batch 8" + shape + "rollout.max_num_batched_tokens=7",
+          "qrl-bench decode: expected rollout.max_num_batched_tokens of at least --batch = 8, got 7");
 }
 
 TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuses what the measurement would") {
@@ -217,13 +218,20 @@ TEST_CASE("bench ticks --estimate: bytes and counted instructions, named as esti
   CHECK(fast.at(key + "bound") == "memory");
   CHECK((fast.at(key + "share") > slow.at(key + "share") && fast.at(key + "share") < 1));
   CHECK(estimate("bf16", 1).at(key + "us") == estimate("bf16", 50).at(key + "us"));  // a library's
-  for (const std::string& wrong : std::vector<std::string>{
-           " --estimate", " --kernels x", " --estimate --kernels " + (dir.path() / "none").string(),
-           " --matmul-tflops 5", " --format int8 --estimate --kernels " + kernels(1),
-           " --dry-run --estimate --kernels " + kernels(1)}) {
+  const std::string empty = dir.path() / "empty";
+  std::ofstream{empty};
+  for (const auto& [wrong, part] : std::vector<std::pair<std::string, std::string>>{
+           {" --estimate", "--estimate: expected --kernels beside it, got none"},
+           {" --kernels x", "--kernels: expected --estimate beside it, got none"},
+           {" --matmul-tflops 5", "expected --estimate beside it, got none"},
+           {" --dry-run --estimate --kernels " + kernels(1), "got both"},
+           {" --estimate --kernels " + (dir.path() / "none").string(), "none: expected a file, got none"},
+           {" --estimate --kernels " + empty, "got text that is no JSON"},
+           {" --format int8 --estimate --kernels " + kernels(1), "with inner loops of int8, got JSON without them"}}) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench ticks" + wrong);
     INFO(wrong << "\n" << outcome.output);
     CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find(part) != std::string::npos);
   }
 }
 
@@ -242,7 +250,7 @@ TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help
   refuses("decode --new 1", "--new");
   refuses("decode --batch 1000000000", "--batch");
   refuses("decode --model x --vocab 100", "expected --model or --vocab, got both");
-  refuses("decode --logit-tile 300", "--logit-tile: must be a multiple of 256");
+  refuses("decode --logit-tile 300", "qrl-bench decode: --logit-tile: expected a multiple of 256, got 300");
   const test::Outcome help = test::run_command(QRL_BINARY_DIR "/qrl-bench --help");
   CHECK(help.exit_code == 0);
   CHECK(help.output.find("tokenizer") != std::string::npos);

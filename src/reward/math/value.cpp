@@ -125,7 +125,7 @@ Value Arithmetic::undefined() const noexcept {
 }
 
 Value Arithmetic::opaque(std::string_view name, const std::vector<Value>& arguments,
-                      const std::optional<Numbers>& numeric) const noexcept {
+                         const std::optional<Numbers>& numeric) const noexcept {
   Value value;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     std::uint64_t key = hash(name, lane * 2 + 1);
