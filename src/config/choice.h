@@ -84,7 +84,7 @@ struct Choice {
   /// Keys of every recipe that have an effect only with choices that name them here.
   std::vector<std::string_view> uses = {};
   std::vector<Neighbor> neighbors = {};  ///< other trainers' names that mean this choice
-  bool needs_updates = false;            ///< of a loss: at one update a step its gradient is grpo's
+  bool needs_updates = false;            ///< of a loss: at one update a step its gradient is the default loss's
 };
 
 /// All words of one key, in the order in which they are listed. The choices outlive the list.

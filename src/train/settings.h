@@ -17,7 +17,7 @@ namespace qrl::train {
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
 /// Warns, in one line, of settings that act through the ratio to the old policy alone and so have no effect with one
-/// update a step: acr, clip bounds that were set, losses that differ from grpo in their ratio.
+/// update a step: acr, clip bounds that were set, losses that differ from the default in their ratio.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded);
 
 /// A key's value with that mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".

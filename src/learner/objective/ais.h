@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// rollout_correction.ais.*
+/// The correction's own keys.
 struct AisSettings {
   double cap = 5;  ///< C
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;

@@ -30,7 +30,7 @@ struct SurrogateSettings {
   ClipRange negative_clip;                       ///< of a loss with a band of its own where A < 0
   std::optional<double> dual_clip;               ///< c
   bool token_form = false;                       ///< of a loss by sequences: s_it instead of s_i
-  double tau_positive = 1, tau_negative = 1.05;  ///< sapo
+  double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
   double divergence = 0, ratio_cap = 0;          ///< dppo_…: δ and c
 };
 

@@ -51,17 +51,20 @@ std::vector<config::Limit> limits_of_sapo() {
 }  // namespace
 
 extern const PolicyLoss sapo_loss;
-const PolicyLoss sapo_loss{{.word = "sapo",
-                            .what = "ratios of tokens through a soft gate in place of the clip",
-                            .paper = "Gao et al. 2025, SAPO",
-                            .defaults = {{"algorithm.clip_ratio_c", "0"},
-                                         {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
-                                         {"algorithm.norm_adv_by_std", "true"}},
-                            .limits = limits_of_sapo(),
-                            .keys = {kTauPositive, kTauNegative},
-                            .needs_updates = true},
-                           soft_gate_surrogate,
-                           read_temperatures,
-                           add_gate};
+const PolicyLoss sapo_loss{
+    {.word = "sapo",
+     .what = "ratios of tokens through a soft gate in place of the clip",
+     .paper = "Gao et al. 2025, SAPO",
+     .defaults = {{"algorithm.clip_ratio_c", "0"},
+                  {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
+                  {"algorithm.norm_adv_by_std", "true"}},
+     .limits = limits_of_sapo(),
+     .keys = {kTauPositive, kTauNegative},
+     .neighbors = {{"sapo_temperature_pos", "algorithm.sapo.tau_pos", "with algorithm.name: sapo"},
+                   {"sapo_temperature_neg", "algorithm.sapo.tau_neg", "with algorithm.name: sapo"}},
+     .needs_updates = true},
+    soft_gate_surrogate,
+    read_temperatures,
+    add_gate};
 
 }  // namespace qrl::learner
