@@ -12,6 +12,8 @@ struct FlatBuffers {
   /// All zeros; not trainable: no gradients and no moments.
   FlatBuffers(const ParameterLayout& layout, bool trainable, const torch::Device& device);
 
+  /// Frees the memory of the moments: no update may follow.
+  void free_moments() { exp_avg = exp_avg_sq = Tensor(); }
   bool trainable() const { return gradients.defined(); }
   Tensor master(const Placement& of) const { return masters.narrow(0, of.owned_offset, of.spec.shape.numel()); }
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }

@@ -230,7 +230,7 @@ void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version, 
       snapshot.publish_adapters(model::views(model::read_adapters(parts.config, lora(), parts.trained_masters())),
                                 version);
     } else {
-      snapshot.publish_adapters(parameters.host().masters_in_place(), version);
+      snapshot.publish_adapters(parameters.named().masters(), version);
     }
   }
   parts.engine->read(parts.parameters, snapshot, device, stays_there);
@@ -245,11 +245,11 @@ void Learner::apply_uaq(float scale) {
   for (const model::WeightSpec& spec : model::weight_specs(parts_->config)) gains.insert(model::norm_before(spec.name));
   const auto is_gain = [&](const std::string& name) { return gains.contains(name); };
   const auto reads_norm = [&](const std::string& name) { return !model::norm_before(name).empty(); };
-  parts_->parameters.host().change_masters([&](const std::string& name) { return is_gain(name) || reads_norm(name); },
-                                           [&](const std::string& name, std::span<float> values) {
-                                             const bool gain = is_gain(name);
-                                             for (float& value : values) value = gain ? value * scale : value / scale;
-                                           });
+  parts_->parameters.named().change_masters([&](const std::string& name) { return is_gain(name) || reads_norm(name); },
+                                            [&](const std::string& name, std::span<float> values) {
+                                              const bool gain = is_gain(name);
+                                              for (float& value : values) value = gain ? value * scale : value / scale;
+                                            });
   parts_->published = nullptr;
   parts_->parameters.refresh(*parts_->ranks);
 }

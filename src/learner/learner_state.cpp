@@ -4,23 +4,19 @@
 
 namespace qrl::learner {
 
-model::WeightViews LearnerState::masters() const { return parts_.parameters.host().masters(); }
+model::WeightViews LearnerState::masters() const { return parts_.parameters.named().masters(); }
 
-model::WeightViews LearnerState::moments() const { return parts_.parameters.host().moments(); }
+model::WeightViews LearnerState::moments() const { return parts_.parameters.named().moments(); }
 
 model::WeightViews LearnerState::gradients() const {
   parts_.require_trainable();
-  return parts_.parameters.host().gradients();
+  return parts_.parameters.named().gradients();
 }
 
-model::WeightViews LearnerState::masters_in_place() const { return parts_.parameters.host().masters_in_place(); }
-
-model::WeightViews LearnerState::moments_in_place() const { return parts_.parameters.host().moments_in_place(); }
-
-state::StagedRead LearnerState::staged_read() const { return parts_.parameters.host().staged_read(); }
+state::StagedRead LearnerState::staged_read() const { return parts_.parameters.named().staged_read(); }
 
 base::Buffer LearnerState::master(const std::string& name) const {
-  if (!parts_.options.lora.enabled()) return parts_.parameters.host().master(name);
+  if (!parts_.options.lora.enabled()) return parts_.parameters.named().master(name);
   for (const model::WeightSpec& spec : model::weight_specs(parts_.config)) {
     if (spec.name != name) continue;
     base::Buffer values(base::DType::f32, spec.shape);
@@ -39,18 +35,10 @@ model::WeightSource LearnerState::all_masters() const {
 void LearnerState::restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                            std::int64_t num_updates) {
   const torch::NoGradGuard no_grad;
-  parts_.parameters.host().fill(fill);
+  parts_.parameters.named().fill(fill);
   parts_.restart(num_updates);
 }
 
-void LearnerState::restore(const model::WeightViews& masters, const model::WeightViews& moments,
-                           std::int64_t num_updates) {
-  const torch::NoGradGuard no_grad;
-  parts_.parameters.host().restore_masters(masters);
-  parts_.parameters.host().restore_moments(moments);
-  parts_.restart(num_updates);
-}
-
-void LearnerState::free_moments() { parts_.parameters.host().free_moments(); }
+void LearnerState::free_moments() { parts_.parameters.free_moments(); }
 
 }  // namespace qrl::learner

@@ -18,19 +18,14 @@ class LearnerState {
  public:
   explicit LearnerState(LearnerParts& parts) : parts_(parts) {}
 
-  /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life.
-  /// From a GPU they are copies as of this call, of all of them, which stay: the next one writes them anew. So are
-  /// moments and gradients. For tests; a checkpoint takes those in place.
+  /// The fp32 masters that this rank keeps by name, where they lie, as views that stay valid for the learner's life.
   model::WeightViews masters() const;
-  /// What an exact resume needs beside the masters, by name ("exp_avg.<tensor>", Muon's momentum too, and
-  /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
+  /// The same of what an exact resume needs beside the masters ("exp_avg.<tensor>", Muon's momentum too, and
+  /// "exp_avg_sq.<tensor>", not of Muon's matrices); nothing when not trainable.
   model::WeightViews moments() const;
-  /// Gradients accumulated so far (before `update`), fp32.
+  /// The same of the gradients accumulated so far (before `update`), all of them: for tests.
   model::WeightViews gradients() const;
-
-  /// Masters and moments where they lie, and how a file's writer reads them (Parameters::staged_read).
-  model::WeightViews masters_in_place() const;
-  model::WeightViews moments_in_place() const;
+  /// How a file's writer reads masters and moments (NamedState::staged_read).
   state::StagedRead staged_read() const;
 
   /// This rank's fp32 master of that name, or with adapters the base's weight; empty where it is another rank's.
@@ -40,12 +35,9 @@ class LearnerState {
   model::WeightSource all_masters() const;
 
   /// Has masters and moments written to host memory, a tensor at a time, masters first, the same order on every rank
-  /// that is not sharded (Parameters::fill), and sets the update count. Collective when sharded.
+  /// that is not sharded (NamedState::fill), and sets the update count. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
-  /// Copies masters and moments from views of the same names and shapes (may be this learner's own, written to), and
-  /// sets the update count. Collective when sharded.
-  void restore(const model::WeightViews& masters, const model::WeightViews& moments, std::int64_t num_updates);
   /// Frees the memory of the moments, behind the last update and checkpoint: neither may follow.
   void free_moments();
 

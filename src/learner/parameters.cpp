@@ -19,7 +19,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
       options_(options),
       layout_(config, options),
       flat_(layout_, options.trainable, options.device),
-      host_(layout_, flat_, options.torch_ops, options.staging_bytes) {
+      named_(layout_, flat_, options.torch_ops, options.staging_bytes) {
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
   make_segments();
   for (const Placement& placement : layout_.placements()) {

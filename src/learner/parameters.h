@@ -9,7 +9,7 @@
 
 #include "dist/collectives.h"
 #include "learner/flat_buffers.h"
-#include "learner/host_access.h"
+#include "learner/named_state.h"
 #include "learner/parameter_layout.h"
 #include "learner/policy_weights.h"
 #include "learner/rank_tensors.h"
@@ -31,11 +31,11 @@ struct ParameterOptions : LayoutOptions {
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, and need no such copies
   torch::Device device = torch::kCPU;
   /// LibTorch's operations compute (torch_ops.h): they read matrices in the compute dtype, so that a bf16 policy
-  /// has such copies, sharded or not; and what the host sees of all this are copies, whatever the device.
+  /// has such copies, sharded or not; and what the host sees of all this goes through copies, whatever the device.
   bool torch_ops = false;
   bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantized)
   bool reads_tables = true;  ///< false: embedding and lm_head are those that a device has (read_tables), without copies
-  std::size_t staging_bytes = std::size_t{256} << 20;  ///< at most, of HostAccess::staged_read's buffer
+  std::size_t staging_bytes = std::size_t{256} << 20;  ///< at most, of NamedState::staged_read's buffer
 };
 
 class Parameters {
@@ -50,8 +50,8 @@ class Parameters {
   const PolicyWeights& policy() const { return policy_; }
   const ParameterLayout& layout() const { return layout_; }
   const FlatBuffers& flat() const { return flat_; }
-  const HostAccess& host() const { return host_; }
-  HostAccess& host() { return host_; }
+  const NamedState& named() const { return named_; }
+  NamedState& named() { return named_; }
 
   /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
   void refresh(RankTensors& ranks);
@@ -78,6 +78,7 @@ class Parameters {
   void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   void clear_moments();
+  void free_moments() { flat_.free_moments(); }  ///< no update may follow
   /// Until the device has done what it was told.
   void wait_for_device() const;
 
@@ -101,7 +102,7 @@ class Parameters {
   ParameterOptions options_;
   ParameterLayout layout_;
   FlatBuffers flat_;
-  HostAccess host_;
+  NamedState named_;
   std::vector<Segment> segments_;
   PolicyWeights policy_;
 };

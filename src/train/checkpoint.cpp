@@ -96,7 +96,7 @@ model::ModelConfig masters_config(const model::ModelConfig& config) {
 void write_learner(const fs::path& dir, const learner::Learner& learner, const CheckpointContext& context) {
   if (!learner.is_sharded() && !context.world.is_first()) return;
   std::vector<state::NamedView> moments;
-  for (const auto& [name, view] : learner.state().moments_in_place()) moments.push_back({name, view});
+  for (const auto& [name, view] : learner.state().moments()) moments.push_back({name, view});
   const state::StagedRead staged = learner.state().staged_read();
   const auto write_moments = [&](const std::string& file) {
     state::write_safetensors(dir / file, moments, {{"format", "qrl-train optimizer"}}, staged);
@@ -104,17 +104,17 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
   const model::ModelConfig config = masters_config(context.config);
   if (learner.has_adapters()) {
     model::write_config(dir, config);
-    model::save_peft(dir, config, learner.lora(), context.base->path, learner.state().masters_in_place(), staged);
+    model::save_peft(dir, config, learner.lora(), context.base->path, learner.state().masters(), staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
   if (!learner.is_sharded()) {
-    model::save_hf(dir, config, learner.state().masters_in_place(), model::kMaxShard_bytes, staged);
+    model::save_hf(dir, config, learner.state().masters(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
-  if (learner.state().masters_in_place().empty()) return;  // more ranks than tensors
+  if (learner.state().masters().empty()) return;  // more ranks than tensors
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
-  model::save_hf_shard(dir, config, learner.state().masters_in_place(), number, count, staged);
+  model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
   // The first rank seals the folder, but another host's cache is that host's to empty.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
   const std::string file = model::shard_name(kOptimizerStem, number, count);

@@ -393,7 +393,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
 
     // As another learner reads them that has these masters from the start.
     Learner fresh(config, test::tiny_weights(config, 2), low_bit(compute), *world);
-    fresh.state().restore(learner.state().masters(), learner.state().moments(), 1);
+    test::restore(fresh, test::copy(learner.state().masters()), test::copy(learner.state().moments()), 1);
     DeviceSampler anew(config, format);
     anew.publish(fresh, 1);
     CHECK(after == fresh.score(some_batch(), {1.0F}).logprobs);

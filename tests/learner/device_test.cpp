@@ -300,12 +300,17 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
     state::write_safetensors(dir / file, named, {}, staged);
   };
   REQUIRE(learner.state().staged_read() != nullptr);
-  const base::View first = learner.state().masters_in_place().begin()->second;
+  const base::View first = learner.state().masters().begin()->second;
   REQUIRE(first.num_bytes() > options.staging_bytes);
   CHECK(learner.state().staged_read()(first, 0, first.num_bytes()).size() == options.staging_bytes);
-  write("whole", learner.state().masters(), learner.state().moments(), {});
-  write("pieces", learner.state().masters_in_place(), learner.state().moments_in_place(),
-        learner.state().staged_read());
+  const Named masters = test::copy(learner.state().masters()), moments = test::copy(learner.state().moments());
+  const auto in_host_memory = [](const Named& copies, model::WeightViews views) {
+    for (auto& [name, view] : views) view = {const_cast<float*>(copies.at(name).data()), base::DType::f32, view.shape};
+    return views;
+  };
+  write("whole", in_host_memory(masters, learner.state().masters()), in_host_memory(moments, learner.state().moments()),
+        {});
+  write("pieces", learner.state().masters(), learner.state().moments(), learner.state().staged_read());
   CHECK((test::read_file(dir / "whole") == test::read_file(dir / "pieces")));
 
   const auto world = dist::make_solo();
@@ -317,10 +322,9 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
       },
       learner.num_updates());
   CHECK(other.num_updates() == learner.num_updates());
-  CHECK((test::copy(other.state().masters()) == test::copy(learner.state().masters())));
-  CHECK((test::copy(other.state().moments()) == test::copy(learner.state().moments())));
-  for (const auto& [name, values] : test::copy(learner.state().masters()))
-    CHECK((test::copy(learner.state().master(name).view()) == values));
+  CHECK((test::copy(other.state().masters()) == masters));
+  CHECK((test::copy(other.state().moments()) == moments));
+  for (const auto& [name, values] : masters) CHECK((test::copy(learner.state().master(name).view()) == values));
 }
 
 /// Cut and resumed, another learner goes on with the same bits; and what it publishes are its masters.
@@ -340,7 +344,8 @@ void check_state(const LearnerOptions& how) {
     Learner whole(config, test::tiny_weights(config), options, *world);
     step(whole);
     Learner resumed(config, test::tiny_weights(config, 2), options, *world);
-    resumed.state().restore(whole.state().masters(), whole.state().moments(), whole.num_updates());
+    test::restore(resumed, test::copy(whole.state().masters()), test::copy(whole.state().moments()),
+                  whole.num_updates());
     const auto same = [&] {
       CHECK((test::copy(resumed.state().masters()) == test::copy(whole.state().masters())));
       CHECK((test::copy(resumed.state().moments()) == test::copy(whole.state().moments())));
@@ -352,13 +357,10 @@ void check_state(const LearnerOptions& how) {
     same();
     check_checkpoint(whole, options, config);
 
-    // As a checkpoint's reader does it: into the learner's own views.
-    const model::WeightViews masters = resumed.state().masters(), moments = resumed.state().moments();
-    const Named before = test::copy(masters);
-    masters.begin()->second.as<float>()[0] += 1;
-    resumed.state().restore(masters, moments, 1);
-    CHECK(resumed.state().masters().begin()->second.as<float>()[0] == before.begin()->second[0] + 1);
-    CHECK(test::copy(resumed.state().masters()).rbegin()->second == before.rbegin()->second);
+    Named other = test::copy(resumed.state().masters());
+    other.begin()->second[0] += 1;
+    test::restore(resumed, other, test::copy(resumed.state().moments()), 1);
+    CHECK((test::copy(resumed.state().masters()) == other));
 
     const std::vector<float> unscaled = whole.score(batches[0], {1.0F}).logprobs;
     whole.apply_uaq(2);
@@ -427,9 +429,9 @@ void check_guards(const LearnerOptions& how) {
   CHECK(report.non_finite == "loss");
   CHECK((test::copy(learner.state().masters()) == before));
 
-  const model::WeightViews masters = learner.state().masters();
-  masters.at("model.layers.1.mlp.down_proj.weight").as<float>()[3] = NAN;
-  learner.state().restore(masters, learner.state().moments(), 0);
+  Named masters = before;
+  masters.at("model.layers.1.mlp.down_proj.weight")[3] = NAN;
+  test::restore(learner, masters, test::copy(learner.state().moments()), 0);
   LossOptions sft;
   sft.kind = LossKind::sft;
   learner.accumulate(batch, counts, sft, {1.0F});

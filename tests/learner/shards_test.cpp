@@ -186,17 +186,12 @@ TEST_CASE("what one number of ranks kept, another goes on from, with the same bi
     const Way way = ways()[idx];
     CAPTURE(way.name);
     const std::vector<Seen> before = trained(2, way, true);
-    Named masters = together(before, &Seen::masters), moments = together(before, &Seen::moments);
+    const Named masters = together(before, &Seen::masters), moments = together(before, &Seen::moments);
     const auto go_on = [&](bool sharded) {
       return on_ranks(3, way, sharded,
                       [&](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
-                        const auto mine = [](Named& all, model::WeightViews views) {
-                          for (auto& [name, view] : views) view.data = all.at(name).data();
-                          return views;
-                        };
                         accumulate(learner, world);  // left over: restore must clear it
-                        learner.state().restore(mine(masters, learner.state().masters()),
-                                                mine(moments, learner.state().moments()), 3);
+                        test::restore(learner, masters, moments, 3);
                         train(learner, snapshot, world, seen, 3, 5);
                       });
     };

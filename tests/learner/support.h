@@ -139,13 +139,29 @@ inline types::GlobalCounts count(const std::vector<types::MicroBatch>& batches) 
   return counts;
 }
 
-inline std::vector<float> copy(const base::View& view) { return {view.as<float>(), view.as<float>() + view.numel()}; }
+inline std::vector<float> copy(const base::View& view) {
+  std::vector<float> values(static_cast<std::size_t>(view.numel()));
+  const torch::Device device = view.device == base::Device::cpu ? torch::kCPU : torch::kCUDA;
+  torch::from_blob(values.data(), {view.numel()})
+      .copy_(torch::from_blob(view.data, {view.numel()}, torch::TensorOptions().device(device)));
+  return values;
+}
 
 using Named = std::map<std::string, std::vector<float>>;
 inline Named copy(const model::WeightViews& views) {
   Named copies;
   for (const auto& [name, view] : views) copies[name] = copy(view);
   return copies;
+}
+
+inline void restore(learner::Learner& to, const Named& masters, const Named& moments, std::int64_t num_updates) {
+  to.state().restore(
+      [&](const std::string& name, const base::View& view) {
+        const std::vector<float>& values = (masters.contains(name) ? masters : moments).at(name);
+        REQUIRE(static_cast<std::int64_t>(values.size()) == view.numel());
+        std::copy(values.begin(), values.end(), view.as<float>());
+      },
+      num_updates);
 }
 
 /// Largest, over tensors, of ‖a − b‖ / (‖b‖ + floor); NaN counts as infinite. `worst` names the tensor.

@@ -1,0 +1,46 @@
+// Owns how masters, moments and gradients are read and written by name, wherever the flat buffers are.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "learner/flat_buffers.h"
+#include "model/weights.h"
+
+namespace qrl::learner {
+
+/// Of a rank's own tensors, and of all gradients. Layout and buffers outlive this.
+class NamedState {
+ public:
+  /// is_staged: what host memory is given goes through a buffer of at most staging_bytes, even where the flat buffers
+  /// are in host memory, so that the way is the same on every device.
+  NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
+      : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
+
+  /// Where they lie; moments as "exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME".
+  model::WeightViews masters() const;
+  model::WeightViews moments() const;
+  model::WeightViews gradients() const;
+  /// How a file's writer reads them: through one staging buffer, pinned where there is a GPU, which is made by the
+  /// first read and stays. Null where they are not staged.
+  state::StagedRead staged_read() const;
+  /// This rank's master of that name in host memory; empty where it is another rank's.
+  base::Buffer master(const std::string& name) const;
+
+  /// Has each master and moment written, masters first: fill(name, to) writes all of a tensor to host memory. Staged,
+  /// that is one tensor's, from where it goes on. Then Parameters::refresh.
+  void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
+  /// Has masters changed in host memory, a tensor at a time, those that `chosen` names. Then Parameters::refresh.
+  void change_masters(const std::function<bool(const std::string& name)>& chosen,
+                      const std::function<void(const std::string& name, std::span<float> values)>& change);
+
+ private:
+  const ParameterLayout& layout_;
+  FlatBuffers& flat_;
+  bool is_staged_;
+  std::size_t staging_bytes_;
+  mutable Tensor staging_;
+};
+
+}  // namespace qrl::learner
