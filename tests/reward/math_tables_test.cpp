@@ -17,7 +17,7 @@ bool same(const std::string& gold, const std::string& answer, std::span<const Ru
           const Vocabulary& vocabulary = default_vocabulary()) {
   Tree g = parse(gold, Comma::thousands, vocabulary), a = parse(answer, Comma::thousands, vocabulary);
   if (g.root < 0 || a.root < 0) return false;
-  const Answer x = lower(g, vocabulary, rules, true), y = lower(a, vocabulary, rules, false);
+  const Answer x = lower(g, vocabulary, rules), y = lower(a, vocabulary, rules);
   return Equality(vocabulary).run(x, y);
 }
 

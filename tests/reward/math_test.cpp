@@ -278,7 +278,7 @@ TEST_CASE("a gold answer agrees with itself boxed") {
   for (const json& row : read_rows(own_data("math_kinds.jsonl"))) {
     const std::string gold = row["gold"];
     INFO(gold);
-    if (math::fault_of(math::Reading(gold, true)).empty()) CHECK(accepts(boxed(gold), gold));
+    if (math::fault_of(math::Reading(gold)).empty()) CHECK(accepts(boxed(gold), gold));
   }
 }
 
@@ -346,7 +346,7 @@ TEST_CASE("every gold of the real datasets is readable and agrees with itself bo
       for (const json& answer : row[key].is_array() ? row[key] : json::array({row[key]})) {
         const std::string gold = answer.is_string() ? answer.get<std::string>() : answer.dump();
         INFO(file << " " << gold);
-        REQUIRE(math::fault_of(math::Reading(math::extract_gold(gold), true)).empty());
+        REQUIRE(math::fault_of(math::Reading(math::extract_gold(gold))).empty());
         REQUIRE(accepts("So \\boxed{" + math::extract_gold(gold) + "}.", gold));
         ++num_golds;
       }

@@ -28,11 +28,10 @@ struct Notes {
 
 enum class Form : unsigned char {
   value,     ///< a number or formula; a part: the same with letters as a unit
-  list,      ///< any order: a list, or ± (`signs`), or alternatives (`either`)
+  list,      ///< any order: a list, or ± (`signs`), or alternatives (`either`), or rows of cases, which are tuples
   set,       ///< any order, repetitions count nothing
   tuple,     ///< in order; an interval as well
   matrix,    ///< entries by rows; `columns`
-  cases,     ///< values and conditions by rows, in any order
   relation,  ///< sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
@@ -56,7 +55,6 @@ struct Answer {
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
-  bool of_gold;
 };
 struct Rule {
   std::string_view name;
@@ -67,8 +65,8 @@ struct Rule {
 };
 std::span<const Rule> default_rules() noexcept;
 
-/// The answer that a tree is; `tree` must outlive it and is added to. `of_gold`: letters behind a number are no units.
-Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules, bool of_gold);
+/// The answer that a tree is; `tree` must outlive it and is added to.
+Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules);
 
 Measure measure(std::string_view words, const Vocabulary& vocabulary);
 

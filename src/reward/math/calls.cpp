@@ -9,7 +9,6 @@ namespace qrl::reward::math {
 namespace {
 
 constexpr std::int64_t kFunctionSteps = 20;  // beside a node
-constexpr std::size_t kMaxDeterminant = 4;
 
 using Trig = Algebra::Trig;
 
@@ -34,11 +33,7 @@ constexpr Function kFunctions[] = {
     {Law::sinh, [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::sin, a); }},
     {Law::cosh, [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::cos, a); }},
     {Law::tanh, [](Algebra& f, const Value& a) { return f.hyperbolic(Trig::tan, a); }},
-    {Law::coth, [](Algebra& f, const Value& a) { return over(f, f.hyperbolic(Trig::tan, a)); }},
-    {Law::sech, [](Algebra& f, const Value& a) { return over(f, f.hyperbolic(Trig::cos, a)); }},
-    {Law::csch, [](Algebra& f, const Value& a) { return over(f, f.hyperbolic(Trig::sin, a)); }},
     {Law::exp, [](Algebra& f, const Value& a) { return f.power(f.e(), a); }},
-    {Law::cis, [](Algebra& f, const Value& a) { return f.circle(a); }},
     {Law::cbrt,
      [](Algebra& f, const Value& a) {
        return f.power(a, f.rational({1, 3}));
@@ -115,7 +110,6 @@ Value Evaluator::named_call(const Node& node, std::vector<Value>& arguments, boo
   if (arguments.size() == 1 && !indexed) {
     const auto* function = std::ranges::find(kFunctions, law, &Function::law);
     if (function != std::end(kFunctions)) return function->value(algebra_, arguments[0]);
-    if (law == Law::det && tree_.child_at(node, 0).kind == Kind::matrix) return determinant(node);
   }
   if (indexed || arguments.size() < 2 || !among(law, {Law::divisor, Law::multiple, Law::max, Law::min}))
     return algebra_.opaque(std::string(node.text) + (indexed ? '_' : ' '), arguments);
@@ -136,81 +130,39 @@ Value Evaluator::named_call(const Node& node, std::vector<Value>& arguments, boo
   return result;
 }
 
-// ---- matrices
-
-Value Evaluator::determinant(const Node& node) {
-  const auto m = matrix(tree_.child(node, 0));
-  if (!m || m->rows != m->columns || m->rows == 0 || m->rows > kMaxDeterminant) return opaque(node);
-  const std::size_t n = m->rows;
-  std::vector<std::size_t> columns(n);
-  for (std::size_t k = 0; k < n; ++k) columns[k] = k;
-  Value result = algebra_.integer(0);
-  do {  // the sum over permutations: at most 24
-    if (!budget_.spend(static_cast<std::int64_t>(n))) return algebra_.undefined();
-    std::size_t inversions = 0;
-    Value term = algebra_.integer(1);
-    for (std::size_t r = 0; r < n; ++r) {
-      term = algebra_.multiply(term, m->entries[r * n + columns[r]]);
-      for (std::size_t s = 0; s < r; ++s) inversions += columns[s] > columns[r] ? 1 : 0;
-    }
-    result = algebra_.add(result, inversions % 2 != 0 ? algebra_.negate(term) : term);
-  } while (std::ranges::next_permutation(columns).found);
-  return result;
-}
-
 std::optional<MatrixValue> Evaluator::matrix(NodeIdx idx) {
   const Node& node = tree_.at(idx);
-  if (!budget_.spend()) return std::nullopt;
-  if (node.kind == Kind::matrix || node.kind == Kind::tuple) {
-    const bool tuple = node.kind == Kind::tuple;
-    if (tuple && node.count == 2 && (node.open == '[' || node.close == ']')) return std::nullopt;  // an interval
-    MatrixValue m;
-    m.columns = tuple ? 1 : static_cast<std::size_t>(node.columns);
-    m.rows = m.columns == 0 ? 0 : static_cast<std::size_t>(node.count) / m.columns;
-    for (const Link link : tree_.of(node)) m.entries.push_back(value(link.node));
-    return m;
-  }
-  if (node.kind == Kind::product) return matrix_product(node);
-  if (node.kind != Kind::sum) return std::nullopt;
-  std::optional<MatrixValue> total;
-  for (const auto& [part, code] : tree_.of(node)) {
-    auto term = matrix(part);
-    if (!term || (total && (term->rows != total->rows || term->columns != total->columns))) return std::nullopt;
-    for (std::size_t j = 0; j < term->entries.size(); ++j) {
-      Value& entry = term->entries[j];
-      if (code == '-') entry = algebra_.negate(entry);
-      if (total) entry = algebra_.add(total->entries[j], entry);
-    }
-    total = std::move(term);
-  }
-  return total;
-}
-
-/// Scalars and matrices, in order.
-std::optional<MatrixValue> Evaluator::matrix_product(const Node& node) {
   std::optional<MatrixValue> result;
+  if (node.kind == Kind::matrix) {
+    const auto columns = static_cast<std::size_t>(node.columns);
+    result = {static_cast<std::size_t>(node.count) / columns, columns, {}};
+    for (const Link link : tree_.of(node)) result->entries.push_back(value(link.node));
+    return result;
+  }
   Value scale = algebra_.integer(1);
   if (!is_product_of_factors(tree_, node)) return std::nullopt;
   for (const auto& [part, code] : tree_.of(node)) {
-    auto m = code == '/' ? std::nullopt : matrix(part);
-    if (!m) {
+    const auto next = code == '/' ? std::nullopt : matrix(part);
+    if (!next) {
       scale = code == '/' ? algebra_.divide(scale, value(part)) : algebra_.multiply(scale, value(part));
     } else if (!result) {
-      result = std::move(m);
+      result = next;
     } else {
-      if (result->columns != m->rows) return std::nullopt;
-      if (!budget_.spend(static_cast<std::int64_t>(result->rows * m->columns * m->rows))) return std::nullopt;
-      MatrixValue next{result->rows, m->columns, std::vector<Value>(result->rows * m->columns, algebra_.integer(0))};
-      for (std::size_t k = 0; k < next.entries.size() * m->rows; ++k) {
-        const std::size_t j = k % m->rows, entry = k / m->rows, r = entry / m->columns, c = entry % m->columns;
-        next.entries[entry] = algebra_.add(
-            next.entries[entry], algebra_.multiply(result->entries[r * m->rows + j], m->entries[j * m->columns + c]));
+      const std::size_t inner = next->rows, columns = next->columns;
+      if (result->columns != inner || !budget_.spend(static_cast<std::int64_t>(result->rows * columns * inner)))
+        return std::nullopt;
+      MatrixValue all{result->rows, columns, std::vector<Value>(result->rows * columns, algebra_.integer(0))};
+      for (std::size_t k = 0; k < all.entries.size() * inner; ++k) {
+        Value& entry = all.entries[k / inner];
+        const std::size_t row = k / inner / columns, column = k / inner % columns, j = k % inner;
+        entry = algebra_.add(entry,
+                             algebra_.multiply(result->entries[row * inner + j], next->entries[j * columns + column]));
       }
-      result = std::move(next);
+      result = std::move(all);
     }
   }
-  if (!result) return std::nullopt;
-  for (Value& entry : result->entries) entry = algebra_.multiply(scale, entry);
+  for (std::size_t k = 0; result && k < result->entries.size(); ++k)
+    result->entries[k] = algebra_.multiply(scale, result->entries[k]);
   return result;
 }
 

@@ -1,9 +1,6 @@
 // Lists, tuples, sets, ratios, matrices, and sets of reals.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "reward/math/equal.h"
 #include "reward/math/real_set.h"
@@ -11,8 +8,6 @@
 namespace qrl::reward::math {
 
 namespace {
-
-constexpr std::size_t kMaxCases = 32;
 
 std::vector<const Answer*> parts_of(const Answer& x) {
   std::vector<const Answer*> parts;
@@ -95,219 +90,113 @@ bool Equality::in_order(const Parts& x, const Parts& y) {
   return true;
 }
 
-/// Where a member stands among others of its kind: those that equal it are within its reach.
-struct Equality::Place {
-  std::size_t num_numbers = 0;  ///< which kind: 1 a number, n + 1 a tuple of n real constants; 0 any other, nowhere
-  long double at = 0, reach = 0;
-  friend bool operator<(const Place& one, const Place& other) noexcept {
-    return one.num_numbers != other.num_numbers ? one.num_numbers < other.num_numbers : one.at < other.at;
+/// The same for members that are equal numbers or points of such; 0 of any other.
+std::uint64_t Equality::image(const Answer& of) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
+  std::uint64_t all = 1;
+  if (of.form == Form::tuple) {
+    for (const Answer& part : of.parts) {
+      const std::uint64_t one = image(part);
+      if (one == 0) return 0;
+      all = (all ^ one) * kOdd;
+    }
+    return all;
   }
-};
+  const bool number = of.form == Form::value && of.notes.words.empty() && of.notes.run.size() < 3;
+  if (!number || !is_rational_function(*of.tree, of.node)) return 0;
+  const Value& worth = value(of);
+  if (worth.undefined || worth.infinite != 0) return 0;
+  for (const Element& f : worth.f) all = ((all ^ f.re) * kOdd ^ f.im) * kOdd;
+  return all;
+}
+
 struct Equality::Member {
   const Answer* answer;
   std::string label;
-  const Value* number = nullptr;  ///< what it is worth; null: it is none
-  Place place;
+  std::uint64_t image;
+  bool found = false;
 };
 
-Equality::Place Equality::place(const Answer& of, const Value* number) {
-  // Their roots are independent over the rationals: no two tuples of different integers stand at the same place.
-  constexpr long double kRadicands[] = {2, 3, 5, 7, 11, 13};
-  const long double of_imaginary = std::sqrt(17.0L);
-  // Some times what near() and rounds() allow, as parts are added up.
-  constexpr long double kRelative = 1e-8L, kAbsolute = 1e-5L;
-  Place place;
-  const auto add = [&](const Value& value, long double weight) {
-    const Complex z = value.z[0];
-    place.at += weight * (z.real() + of_imaginary * z.imag());
-    place.reach += weight * (kRelative * std::abs(z) + kAbsolute);
-  };
-  if (number != nullptr) {
-    if (number->undefined || number->infinite != 0) return {};
-    add(*number, 1);
-    place.num_numbers = 1;
-  }
-  for (std::size_t k = 0; of.form == Form::tuple && k < of.parts.size(); ++k) {
-    const Answer& part = of.parts[k];
-    const Kind kind = part.at().kind;
-    const bool constant = part.form == Form::value && part.notes.words.empty() && !has_symbols(*part.tree, part.node) &&
-                          kind != Kind::percent && kind != Kind::degree && kind != Kind::ratio &&
-                          modulus_of(*part.tree, part.node) < 0;
-    if (of.parts.size() > std::size(kRadicands) || !constant || !value(part).real()) return {};
-    add(value(part), std::sqrt(kRadicands[k]));
-    place.num_numbers = k + 2;
-  }
-  return std::isfinite(place.at) && std::isfinite(place.reach) ? place : Place{};
+std::vector<Equality::Member> Equality::members(const Parts& of, bool counted) {
+  std::vector<Member> all;
+  for (const Answer* each : of) all.push_back({each, label_of(*each, vocabulary_), image(*each)});
+  std::ranges::stable_sort(all, {}, &Member::image);
+  const auto twice = [](const Member& one, const Member& other) { return one.image != 0 && one.image == other.image; };
+  if (!counted) all.erase(std::unique(all.begin(), all.end(), twice), all.end());
+  return all;
 }
 
-Equality::Member Equality::member(const Answer& of) {
-  constexpr Kind kNumbers[] = {Kind::number, Kind::sum, Kind::product, Kind::power, Kind::root, Kind::mixed};
-  const bool number = of.form == Form::value && of.notes.words.empty() &&
-                      std::find(std::begin(kNumbers), std::end(kNumbers), of.at().kind) != std::end(kNumbers);
-  const Value* worth = number && !alternates(*of.tree, of.node) ? &value(of) : nullptr;
-  return {&of, label_of(of, vocabulary_), worth, place(of, worth)};
-}
-
-namespace {
-
-/// Those of `sorted`, in the order of their places, that may equal one at `place`: those of its kind within its reach,
-/// then those of other kinds. [begin, end) each.
-template <class Place, class Member>
-std::array<std::pair<std::size_t, std::size_t>, 3> candidates(const std::vector<Member>& sorted, const Place& place) {
-  if (place.num_numbers == 0) return {{{0, sorted.size()}, {0, 0}, {0, 0}}};
-  const auto first_from = [&](long double at) {
-    const auto before = [](const Member& member, const Place& bound) { return member.place < bound; };
-    const auto found = std::lower_bound(sorted.begin(), sorted.end(), Place{place.num_numbers, at, 0}, before);
-    return static_cast<std::size_t>(found - sorted.begin());
-  };
-  constexpr long double kAll = std::numeric_limits<long double>::infinity();
-  return {{{first_from(place.at - place.reach), first_from(place.at + place.reach)},
-           {0, first_from(-kAll)},
-           {first_from(kAll), sorted.size()}}};
-}
-
-}  // namespace
-
-/// Every member of each is one of the other; `counted`: as often. Numbers and points are sought by their size, so that
-/// their order costs nothing; others are compared each with each.
+/// Every member of each is one of the other; `counted`: as often. Those of one image are found first, so that their
+/// order costs nothing; the rest are compared each with each.
 bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
-  std::vector<Member> of_gold, sorted;
-  for (const Answer* each : x) of_gold.push_back(member(*each));
-  for (const Answer* each : y) sorted.push_back(member(*each));
+  std::vector<Member> gold = members(x, counted), answer = members(y, counted);
+  for (auto g = gold.begin(), a = answer.begin(); g != gold.end() && a != answer.end();) {
+    const std::uint64_t of_gold = g->image, of_answer = a->image;
+    if (of_gold == of_answer) g->found = a->found = of_gold != 0;
+    if (of_gold <= of_answer) ++g;
+    if (of_answer <= of_gold) ++a;
+  }
   const auto has = [](const std::vector<Member>& members, const std::string& label) {
-    return std::any_of(members.begin(), members.end(), [&](const Member& m) { return m.label == label; });
+    return std::ranges::find(members, label, &Member::label) != members.end();
   };
-  std::size_t num_pairs = 0;  // two cost what a node costs
-  const auto match = [&](const Member& g, const Member& a) {
-    if (++num_pairs % 2 == 0 && !budget_.spend()) return false;
-    // 3 apples are not 3 pears where the other side has apples, too.
-    if (!g.label.empty() && !a.label.empty() && g.label != a.label && (has(sorted, g.label) || has(of_gold, a.label)))
-      return false;
-    const bool both = g.number != nullptr && a.number != nullptr;
-    return (both && equal(*g.number, *a.number)) || same(*g.answer, *a.answer);
-  };
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
-  // Of each the next one that is not found yet, itself at first: to pass those that are takes no time.
-  std::vector<std::size_t> next(y.size() + 1);
-  std::iota(next.begin(), next.end(), std::size_t{0});
-  const auto not_found_from = [&next](std::size_t k) {
-    while (next[k] != k) k = next[k] = next[next[k]];
-    return k;
-  };
-  for (const Member& g : of_gold) {
-    const auto ranges = candidates(sorted, g.place);
-    bool any = false;
-    for (const auto& [begin, end] : ranges) {
-      for (std::size_t k = not_found_from(begin); k < end && !(any && counted); k = not_found_from(k + 1)) {
-        if (match(g, sorted[k])) any = true, next[k] = k + 1;
-        if (budget_.spent()) return false;
+  const auto all_found = [&](std::vector<Member>& members, std::vector<Member>& others) {
+    for (Member& m : members) {
+      for (Member& other : others) {
+        if (m.found) break;
+        if (counted && other.found) continue;
+        if (!budget_.spend()) return false;
+        // 3 apples are not 3 pears where the other side has apples, too.
+        const bool apart = !m.label.empty() && !other.label.empty() && m.label != other.label &&
+                           (has(others, m.label) || has(members, other.label));
+        const bool first = &members == &gold;
+        if (!apart && same(*(first ? m : other).answer, *(first ? other : m).answer)) m.found = other.found = true;
       }
+      if (!m.found) return false;
     }
-    for (const auto& [begin, end] : ranges)  // one that another member is, too
-      for (std::size_t k = begin; k < end && !any && !counted; ++k) any = next[k] != k && match(g, sorted[k]);
-    if (!any || budget_.spent()) return false;
-  }
-  return not_found_from(0) == y.size();
-}
-
-/// a : b : c up to a common factor.
-bool Equality::same_proportions(const Answer& g, const Answer& a) {
-  std::vector<Value> u, v;
-  for (std::int32_t k = 0; k < g.at().count; ++k) {
-    u.push_back(Evaluator(*g.tree, algebra_, budget_).value(g.tree->child(g.at(), k)));
-    v.push_back(Evaluator(*a.tree, algebra_, budget_).value(a.tree->child(a.at(), k)));
-    if (u.back().is_zero() != v.back().is_zero()) return false;
-  }
-  const auto first = std::find_if(u.begin(), u.end(), [](const Value& w) { return !w.is_zero(); });
-  if (first == u.end()) return false;
-  const Value& partner = v[static_cast<std::size_t>(first - u.begin())];
-  for (std::size_t k = 0; k < u.size(); ++k)
-    if (!equal(algebra_.multiply(u[k], partner), algebra_.multiply(v[k], *first))) return false;
-  return true;
-}
-
-/// Values with conditions, in any order.
-bool Equality::same_cases(const Answer& g, const Answer& a) {
-  const auto columns = static_cast<std::size_t>(g.at().columns);
-  if (a.at().columns != g.at().columns || a.parts.size() != g.parts.size() || g.parts.size() > kMaxCases * columns)
-    return false;
-  std::vector<bool> found(a.parts.size(), false);
-  for (std::size_t i = 0; i < g.parts.size(); i += columns) {
-    bool any = false;
-    for (std::size_t j = 0; j < a.parts.size() && !any; j += columns) {
-      bool row = !found[j];
-      for (std::size_t k = 0; row && k < columns; ++k) row = same(g.parts[i + k], a.parts[j + k]);
-      if (row) any = found[j] = true;
-    }
-    if (!any) return false;
-  }
-  return true;
+    return true;
+  };
+  return all_found(gold, answer) && all_found(answer, gold);
 }
 
 bool Equality::same_matrices(const Answer& g, const Answer& a) {
-  if (g.form == Form::cases && a.form == Form::cases) return same_cases(g, a);
-  if (g.form == Form::cases || a.form == Form::cases) return false;
   const Node &gold = g.at(), &answer = a.at();
-  const bool matrices = gold.kind == Kind::matrix && answer.kind == Kind::matrix;
-  if (matrices && gold.columns == answer.columns && gold.count == answer.count)
-    return in_order(parts_of(g), parts_of(a));
-  // [[1, 2], [3, 4]]; a row, a column and a tuple of the same numbers, but a row and a column are different matrices.
-  const auto rows = [](const Answer& x, std::int32_t columns) {
+  if (gold.kind == Kind::matrix && answer.kind == Kind::matrix)
+    return gold.columns == answer.columns && in_order(parts_of(g), parts_of(a));
+  // [[1, 2], [3, 4]], and a tuple of the numbers of a row or column.
+  const Answer &matrix = gold.kind == Kind::matrix ? g : a, &tuple = gold.kind == Kind::matrix ? a : g;
+  if (tuple.form != Form::tuple) {
+    const auto x = Evaluator(*g.tree, algebra_, budget_).matrix(g.node),
+               y = Evaluator(*a.tree, algebra_, budget_).matrix(a.node);
+    return x && y && x->columns == y->columns &&
+           std::ranges::equal(x->entries, y->entries, [](const Value& p, const Value& q) { return equal(p, q); });
+  }
+  const auto entries_of = [](const Answer& x) {
     Parts all;
     for (const Answer& row : x.parts) {
-      if (x.at().open != '[' || row.form != Form::tuple || row.at().open != '[' || row.at().count != columns)
-        return Parts();
+      if (row.form != Form::tuple) all.push_back(&row);
       for (const Answer& entry : row.parts) all.push_back(&entry);
     }
     return all;
   };
-  const auto is_vector = [](const Node& node) {
-    return node.kind == Kind::matrix && (node.columns == 1 || node.columns == node.count);
-  };
-  const auto against_tuple = [&](const Answer& tuple, const Answer& matrix, const auto& compare) {
-    if (const Parts entries = rows(tuple, matrix.at().columns); !entries.empty())
-      return compare(entries, parts_of(matrix));
-    return is_vector(matrix.at()) && compare(parts_of(tuple), parts_of(matrix));
-  };
-  if (gold.kind == Kind::tuple && answer.kind == Kind::matrix)
-    return against_tuple(g, a, [this](const Parts& x, const Parts& y) { return in_order(x, y); });
-  if (answer.kind == Kind::tuple && gold.kind == Kind::matrix)
-    return against_tuple(a, g, [this](const Parts& y, const Parts& x) { return in_order(x, y); });
-  if (matrices && is_vector(gold) && is_vector(answer)) return false;
-  Algebra algebra;
-  const auto x = Evaluator(*g.tree, algebra, budget_).matrix(g.node),
-             y = Evaluator(*a.tree, algebra, budget_).matrix(a.node);
-  if (!x || !y) return g.form == a.form && g.form == Form::matrix && same_value(g, a);
-  return x->rows == y->rows && x->columns == y->columns &&
-         std::equal(x->entries.begin(), x->entries.end(), y->entries.begin(),
-                    [](const Value& p, const Value& q) { return equal(p, q); });
+  const std::int32_t columns = matrix.at().columns, count = matrix.at().count;
+  const bool rows = std::ranges::all_of(
+      tuple.parts, [&](const Answer& row) { return row.form == Form::tuple && row.at().count == columns; });
+  if (!rows && columns != 1 && columns != count) return false;
+  return &tuple == &g ? in_order(entries_of(g), parts_of(a)) : in_order(parts_of(g), entries_of(a));
 }
 
 /// Unions and differences part by part: for what is no set of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
-  const Node &gold = g.at(), &answer = a.at();
-  if (gold.kind != Kind::set_operation || answer.kind != Kind::set_operation || gold.count != answer.count)
+  if (g.at().kind != Kind::set_operation || a.at().kind != Kind::set_operation || g.parts.size() != a.parts.size())
     return same_value(g, a);
-  bool unions = true, same_codes = true;
-  for (std::int32_t k = 1; k < gold.count; ++k) {
-    const char code = g.tree->link(gold, k).code;
-    same_codes = same_codes && a.tree->link(answer, k).code == code;
-    unions = unions && code != 'D';
+  bool ordered = false;
+  for (std::size_t k = 1; k < g.parts.size(); ++k) {
+    if (g.code(k) != a.code(k)) return false;
+    ordered = ordered || g.code(k) == 'D';
   }
-  std::vector<Answer> x, y;
-  for (std::int32_t k = 0; k < gold.count; ++k) {
-    for (const auto& [of, parts] : {std::pair{&g, &x}, std::pair{&a, &y}}) {
-      Answer part;
-      part.tree = of->tree;
-      part.node = of->tree->child(of->at(), k);
-      parts->push_back(std::move(part));
-    }
-  }
-  Parts u, v;
-  for (std::size_t k = 0; k < x.size(); ++k) u.push_back(&x[k]), v.push_back(&y[k]);
-  return same_codes && (unions ? as_sets(u, v, false) : in_order(u, v));
+  return ordered ? in_order(parts_of(g), parts_of(a)) : as_sets(parts_of(g), parts_of(a), false);
 }
 
 bool Equality::same_reals(const Answer& g, const Answer& a) {

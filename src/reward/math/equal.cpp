@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include "base/ascii.h"
@@ -19,26 +18,6 @@ bool is_collection(const Answer& x) noexcept {
 }
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(*x.tree, x.at()).kind == Kind::number; }
-
-bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept {
-  return any_node(tree, idx, [&tree](const Node& node) {
-    return (node.kind == Kind::factorial || node.kind == Kind::binomial) && has_symbols(tree, tree.child(node, 0));
-  });
-}
-
-/// 12:30, 7:30 p.m. but not 3:4: a ratio that is a time of day.
-bool is_clock(const Answer& x) noexcept {
-  const Node& node = x.at();
-  if (node.kind != Kind::ratio || node.count > 3) return false;
-  const Node &hour = x.tree->child_at(node, 0), &minute = x.tree->child_at(node, 1);
-  if (!is_digits(hour) || !is_digits(minute) || hour.text.size() > 2 || minute.text.size() != 2) return false;
-  const auto number = [](std::string_view digits) {
-    return digits.size() > 1 ? (digits[0] - '0') * 10 + digits[1] - '0' : digits[0] - '0';
-  };
-  const int h = number(hour.text), m = number(minute.text);
-  const bool marked = x.notes.unit.dimensions == "p" || x.notes.unit.dimensions == "d";
-  return h <= 24 && m < 60 && (marked || h == 0 || std::gcd(h, m) != 1);
-}
 
 /// Words behind a number that say something: left out on one side they are no unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
@@ -100,8 +79,7 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
   if (g.form == Form::relation && a.form == Form::relation) return same_relations(g, a) || same_reals(g, a);
   if (g.form == Form::relation) return says(g, a, true) || same_reals(g, a);
   if (a.form == Form::relation) return says(a, g, false) || same_reals(g, a);
-  if (g.form == Form::matrix || a.form == Form::matrix || g.form == Form::cases || a.form == Form::cases)
-    return same_matrices(g, a);
+  if (g.form == Form::matrix || a.form == Form::matrix) return same_matrices(g, a);
   if (is_collection(g) || is_collection(a)) return same_collections(g, a) || same_reals(g, a);
   if (g.form == Form::sets || a.form == Form::sets) return same_sets(g, a) || same_reals(g, a);
   return same_values(g, a);
@@ -127,15 +105,8 @@ bool Equality::same_texts(const Answer& g, const Answer& a) const {
 
 bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
-  const Node &gold = g.at(), &answer = a.at();
-  const bool ratios = gold.kind == Kind::ratio && answer.kind == Kind::ratio;
-  if (is_clock(g) || is_clock(a)) {
-    const auto digits = [](const Answer& x) { return form_of(*x.tree, x.node); };
-    const bool units =
-        g.notes.unit.dimensions == a.notes.unit.dimensions || g.notes.words.empty() || a.notes.words.empty();
-    return ratios && units && gold.count == answer.count && digits(g) == digits(a);
-  }
-  if (ratios && gold.count > 2 && gold.count == answer.count) return same_proportions(g, a);
+  const auto is_time = [](const Answer& x) { return x.notes.unit.dimensions == "p" || x.notes.unit.dimensions == "d"; };
+  if ((is_time(g) || is_time(a)) && g.at().kind != a.at().kind) return false;
   const NodeIdx gold_modulus = modulus_of(*g.tree, g.node), answer_modulus = modulus_of(*a.tree, a.node);
   if (gold_modulus >= 0 && answer_modulus >= 0) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
     Answer x = g, y = a;
@@ -213,10 +184,6 @@ bool Equality::same_value(const Answer& g, const Answer& a) {
   const bool infinite = first.infinite != 0 || second.infinite != 0;
   if (infinite && (g.at().kind == Kind::product) != (a.at().kind == Kind::product)) return false;  // 2∞ is no answer
   if (equal(first, second)) return alternates_alike(g, a);
-  if (has_symbolic_factorials(*g.tree, g.node) || has_symbolic_factorials(*a.tree, a.node)) {
-    Algebra algebra(0, true);
-    if (equal(value(g, algebra), value(a, algebra)) && !budget_.spent()) return true;
-  }
   if (first.undefined || second.undefined || (first.exact && second.exact) || !near(first, second))
     return rounds(g, a, first, second);
   unsigned lanes = 0;
@@ -240,7 +207,7 @@ bool Equality::alternates_alike(const Answer& g, const Answer& a) {
   if (!alternates(*g.tree, g.node) && !alternates(*a.tree, a.node)) return true;
   constexpr std::uint64_t kRounds = 16;
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
-    Algebra algebra(0, false, round);
+    Algebra algebra(0, round);
     if (!equal(value(g, algebra), value(a, algebra)) || budget_.spent()) return false;
   }
   return true;

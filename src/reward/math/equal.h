@@ -45,15 +45,12 @@ class Equality {
   bool same_collections(const Answer& g, const Answer& a);
   bool in_order(const Parts& x, const Parts& y);
   bool as_sets(const Parts& x, const Parts& y, bool counted);
-  bool same_proportions(const Answer& g, const Answer& a);
   bool same_matrices(const Answer& g, const Answer& a);
-  bool same_cases(const Answer& g, const Answer& a);
   bool same_sets(const Answer& g, const Answer& a);
   bool same_reals(const Answer& g, const Answer& a);
-  struct Place;
   struct Member;
-  Member member(const Answer& of);
-  Place place(const Answer& of, const Value* number);
+  std::vector<Member> members(const Parts& of, bool counted);
+  std::uint64_t image(const Answer& of);
 
   // ---- relations.cpp
   bool same_relations(const Answer& g, const Answer& a);
@@ -84,6 +81,8 @@ class Equality {
 std::string_view shown_letters(const Answer& x) noexcept;
 /// Whether a fraction with this denominator has that many decimal places at most.
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
+/// Made of numbers and variables by + − · / and powers with integers.
+bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
 bool alternates(const Tree& tree, NodeIdx idx) noexcept;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <numeric>
 #include <string>
 
 namespace qrl::reward::math {
@@ -38,21 +39,6 @@ std::int64_t power_steps(const Value& exponent) noexcept {
   if (!exponent.is_integer()) return kRootSteps;
   const std::int64_t n = exponent.exact->q.numerator;
   return std::bit_width(static_cast<std::uint64_t>(n < 0 ? -n : n)) / 16;
-}
-
-/// Whether it is a sum of even powers of real variables and numbers without a minus; z and w may be complex.
-bool is_never_negative(const Tree& tree, NodeIdx idx) noexcept {
-  const Node& node = tree.at(idx);
-  if (node.kind == Kind::power) {
-    const Node& base = tree.child_at(node, 0);
-    const auto exponent = integer_of(tree.child_at(node, 1));
-    return exponent && *exponent % 2 == 0 && base.kind == Kind::symbol && base.text.size() == 1 &&
-           base.text[0] != 'z' && base.text[0] != 'w';
-  }
-  if (node.kind != Kind::sum && !is_product_of_factors(tree, node)) return node.kind == Kind::number;
-  return std::ranges::all_of(tree.of(node), [&](Link link) {
-    return (node.kind == Kind::product || link.code == 0 || link.code == '+') && is_never_negative(tree, link.node);
-  });
 }
 
 /// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
@@ -113,18 +99,26 @@ Value Evaluator::value(NodeIdx idx) {
       return budget_.spend(60) ? algebra_.binomial(child(node, 0), child(node, 1)) : algebra_.undefined();
     case Kind::mixed:
       return algebra_.add(child(node, 0), child(node, 1));
-    case Kind::ratio: {  // 3:4 is 3/4; 12:00 and (0:0:1) are not
-      const Node& second = tree_.child_at(node, 1);
-      const bool time = second.kind == Kind::number && second.text.size() == 2 && second.text[0] == '0';
-      return node.count > 2 || time ? opaque(node) : algebra_.divide(child(node, 0), child(node, 1));
-    }
+    case Kind::ratio:
+      return ratio(node);
     case Kind::quantity:
       return child(node, 0);
-    case Kind::determinant:
-      return determinant(node);
     default:
       return opaque(node);
   }
+}
+
+/// 3:4 is 3/4, and 1:2:3 is 2:4:6; 12:30 is a time of day.
+Value Evaluator::ratio(const Node& node) {
+  const auto hour = integer_of(tree_.child_at(node, 0)), minute = integer_of(tree_.child_at(node, 1));
+  const std::string_view digits = tree_.child_at(node, 1).text;
+  const bool time = hour && minute && digits.size() == 2 && *hour <= 24 && *minute < 60;
+  if (time && (digits[0] == '0' || std::gcd(*hour, *minute) != 1)) return opaque(node);
+  if (node.count == 2) return algebra_.divide(child(node, 0), child(node, 1));
+  std::vector<Value> parts;
+  const Value last = child(node, node.count - 1);
+  for (std::int32_t k = 0; k + 1 < node.count; ++k) parts.push_back(algebra_.divide(child(node, k), last));
+  return algebra_.opaque(":", parts);
 }
 
 /// What is compared as written, part by part: its parts in order, with what stands before each.
@@ -164,7 +158,6 @@ Value Evaluator::product(const Node& node) {
 
 Value Evaluator::absolute(NodeIdx idx) {
   const Node& node = tree_.at(idx);
-  if (is_never_negative(tree_, idx)) return value(idx);  // ln|x² + 1|
   if (!is_product_of_factors(tree_, node) || !has_symbols(tree_, idx)) return algebra_.absolute(value(idx));
   Value result = algebra_.integer(1);
   for (const auto& [part, code] : tree_.of(node)) {
@@ -177,7 +170,7 @@ Value Evaluator::absolute(NodeIdx idx) {
 Value Evaluator::factorial(NodeIdx idx) {
   const Node& node = tree_.at(idx);
   std::int64_t shift = 0;  // of n in (n + 2)!
-  if (algebra_.prefers_products() && node.kind == Kind::sum && has_symbols(tree_, idx)) {
+  if (node.kind == Kind::sum && has_symbols(tree_, idx)) {
     for (const auto& [part, code] : tree_.of(node)) {
       const auto digit = integer_of(tree_.at(part));
       if (digit && *digit < 10) shift += code == '-' ? -*digit : *digit;

@@ -36,9 +36,9 @@ class Evaluator {
 
   Value value(NodeIdx idx);
   /// From now on `variable` is worth `value`, which must outlive it.
-  void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
-  /// Of matrices, tuples, and sums and products of matrices; nothing for anything else.
+  /// Of matrices and products of them and numbers; nothing for anything else.
   std::optional<MatrixValue> matrix(NodeIdx idx);
+  void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:
   Value child(const Node& node, std::int32_t k) { return value(tree_.child(node, k)); }
@@ -51,9 +51,8 @@ class Evaluator {
   Value logarithm_of(NodeIdx idx);
   Value degree_of(const Node& root) { return root.count > 1 ? child(root, 1) : algebra_.integer(2); }
   Value subscript(const Node& node);
-  Value determinant(const Node& node);
+  Value ratio(const Node& node);
   Value opaque(const Node& node);
-  std::optional<MatrixValue> matrix_product(const Node& node);
 
   const Tree& tree_;
   Algebra& algebra_;

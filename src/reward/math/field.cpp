@@ -24,25 +24,4 @@ Element Field::power(Element a, std::uint64_t n) const noexcept {
   return result;
 }
 
-Element Field::square_root(Element a) const noexcept {
-  if (a.is_zero()) return {};
-  const std::uint64_t quarter = (p_.modulus() + 1) / 4;  // p ≡ 3 mod 4: s^((p+1)/4) is the root of s that is a square
-  if (a.im == 0) {
-    if (is_square(a.re)) return {p_.power(a.re, quarter), 0};
-    return {0, p_.power(p_.negate(a.re), quarter)};
-  }
-  // (x + yi)² = a: x² = (re + n)/2 with n a root of the norm re² + im², y = im / 2x.
-  const std::uint64_t norm = p_.add(p_.multiply(a.re, a.re), p_.multiply(a.im, a.im));
-  if (!is_square(norm)) return {};
-  const std::uint64_t half = p_.inverse(p_.from(2));
-  std::uint64_t n = p_.power(norm, quarter);
-  std::uint64_t x_squared = p_.multiply(p_.add(a.re, n), half);
-  if (x_squared == 0 || !is_square(x_squared)) {
-    n = p_.negate(n);
-    x_squared = p_.multiply(p_.add(a.re, n), half);
-  }
-  const std::uint64_t x = p_.power(x_squared, quarter);
-  return {x, p_.multiply(a.im, p_.inverse(p_.add(x, x)))};
-}
-
 }  // namespace qrl::reward::math

@@ -85,9 +85,6 @@ class Field {
   Element inverse(Element a) const noexcept;  ///< 0 for 0
   Element power(Element a, std::uint64_t n) const noexcept;
   bool is_square(std::uint64_t a) const noexcept { return p_.power(a, q_.modulus()) == p_.one(); }  ///< a ≠ 0, in F_p
-  /// A root of X² = a: of a square of F_p the root that is a square; of another element of F_p i times that of its
-  /// negative; else one of the two. An element outside F_p that has none gives 0.
-  Element square_root(Element a) const noexcept;
 
  private:
   Modulus p_, q_;

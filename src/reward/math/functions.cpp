@@ -9,21 +9,14 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::int64_t kMaxFallingFactors = 8;
+constexpr std::int64_t kMaxFactors = 64, kMaxFallingFactors = 8;  // of numbers, of symbols
 
-/// (√first ± √second) / below, or √(first ± √second) / below: the cosine of π/denominator and its conjugate.
+/// (√first ± √second) / below: the cosine of π/denominator and its conjugate.
 struct Radical {
-  std::int64_t denominator;
-  bool nested;
-  std::int64_t first, second, below;
+  std::int64_t denominator, first, second, below;
 };
-constexpr Radical kRadicals[] = {{1, false, 1, 0, 1}, {2, false, 0, 0, 1},   {3, false, 1, 0, 2},
-                                 {4, false, 2, 0, 2}, {5, false, 5, 1, 4},   {6, false, 3, 0, 2},
-                                 {8, true, 2, 2, 2},  {10, true, 10, 20, 4}, {12, false, 6, 2, 4}};
-
-const char* name_of(Algebra::Trig which) noexcept {
-  return which == Algebra::Trig::sin ? "sin" : which == Algebra::Trig::cos ? "cos" : "tan";
-}
+constexpr Radical kRadicals[] = {{1, 1, 0, 1}, {2, 0, 0, 1}, {3, 1, 0, 2}, {4, 2, 0, 2},
+                                 {5, 5, 1, 4}, {6, 3, 0, 2}, {12, 6, 2, 4}};
 
 }  // namespace
 
@@ -52,23 +45,12 @@ Value Algebra::factorial(const Value& n) const {
 }
 
 Value Algebra::binomial(const Value& n, const Value& k) const {
-  const bool whole = n.is_integer() && k.is_integer();
-  if (whole && n.exact->q.numerator >= 0 && (k.exact->q.numerator < 0 || k.exact->q.numerator > n.exact->q.numerator)) {
-    return integer(0);
-  }
-  if (whole && n.exact->q.numerator >= 0) {
-    const std::int64_t last = std::min(k.exact->q.numerator, n.exact->q.numerator - k.exact->q.numerator);
-    if (last <= 64) {
-      Value value = integer(1);
-      for (std::int64_t j = 1; j <= last; ++j) {
-        value = divide(multiply(value, integer(n.exact->q.numerator - last + j)), integer(j));
-      }
-      return value;
-    }
-  }
+  const bool whole = n.is_integer() && k.is_integer() && n.exact->q.numerator >= 0;
+  if (whole && (k.exact->q.numerator < 0 || k.exact->q.numerator > n.exact->q.numerator)) return integer(0);
   // n(n − 1)…(n − k + 1)/k! where k or n − k is a small number
   const Value rest = subtract(n, k);
-  for (std::int64_t j = 0; products_ && !whole && j <= kMaxFallingFactors; ++j) {
+  const std::int64_t most = whole ? kMaxFactors : kMaxFallingFactors;
+  for (std::int64_t j = 0; j <= most; ++j) {
     if (!equal(k, integer(j)) && !equal(rest, integer(j))) continue;
     Value value = integer(1);
     for (std::int64_t i = 0; i < j; ++i) value = divide(multiply(value, subtract(n, integer(i))), integer(i + 1));
@@ -81,24 +63,20 @@ Value Algebra::absolute(const Value& a) {
   if (a.undefined) return a;
   if (a.infinite != 0) return infinity(1);
   if (const auto real = a.real()) return *real < 0 ? negate(a) : a;
-  const bool constant = std::abs(a.z[0] - a.z[1]) + std::abs(a.z[0] - a.z[2]) < 1e-12L * std::abs(a.z[0]);
-  if (constant && std::abs(a.z[0].imag()) > 1e-12L) {  // √(re² + im²)
-    Value squared = multiply(a, a);
-    squared.exact.reset();
+  if (a.z[0] == a.z[1] && a.z[0] == a.z[2]) {  // a complex constant
+    Value conjugate = a;
+    conjugate.exact.reset();
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const Modulus& m = field_of(lane).p();
-      const Element f = a.f[lane];
-      squared.f[lane] = {m.add(m.multiply(f.re, f.re), m.multiply(f.im, f.im)), 0};
-      squared.g[lane].known = false;
-      squared.z[lane] = std::norm(a.z[lane]);
+      conjugate.f[lane].im = field_of(lane).p().negate(a.f[lane].im);
+      conjugate.z[lane] = std::conj(a.z[lane]);
     }
-    return power(squared, rational({1, 2}));
+    return power(multiply(a, conjugate), rational({1, 2}));
   }
   // |a| = |−a|
   return opaque("abs", {multiply(a, a)}, by_lane([&](std::size_t lane) { return std::abs(a.z[lane]); }));
 }
 
-/// cos(qπ): by radicals where the denominator of q is up to 6, or 8, 10 or 12.
+/// cos(qπ): by radicals where the denominator of q is up to 6, or 12.
 Value Algebra::cosine_of_pi(Rational q) {
   const std::int64_t d = q.denominator;
   std::int64_t n = ((q.numerator % (2 * d)) + 2 * d) % (2 * d);  // 0 ≤ n/d < 2
@@ -113,10 +91,8 @@ Value Algebra::cosine_of_pi(Rational q) {
     const long double z = std::cos(static_cast<long double>(a) / static_cast<long double>(b) * kPi);
     value = opaque("cos", {rational({a, b})}, by_lane([z](std::size_t) { return z; }));
   } else {
-    const Value second = root(integer(radical->second)), signed_second = a == 1 ? second : negate(second);
-    const Value above = radical->nested ? root(add(integer(radical->first), signed_second))
-                                        : add(root(integer(radical->first)), signed_second);
-    value = divide(above, integer(radical->below));
+    const Value second = root(integer(radical->second));
+    value = divide(add(root(integer(radical->first)), a == 1 ? second : negate(second)), integer(radical->below));
   }
   return negative ? negate(value) : value;
 }
@@ -166,10 +142,7 @@ Value Algebra::hyperbolic(Trig which, const Value& a) {
 
 /// A rational part of π where it is one with a denominator up to 12, as the function of it confirms.
 Value Algebra::inverse_trigonometric(Trig which, const Value& a) {
-  if (a.undefined) return undefined();
-  if (a.infinite != 0) {
-    return which == Trig::tan ? multiply(rational({a.infinite, 2}), pi()) : undefined();
-  }
+  if (a.undefined || a.infinite != 0) return undefined();
   const auto inverse = [which](Complex z) {
     if (z.imag() == 0 && (which == Trig::tan || std::abs(z.real()) <= 1)) {
       const long double x = z.real();
@@ -187,7 +160,8 @@ Value Algebra::inverse_trigonometric(Trig which, const Value& a) {
       if (equal(trigonometric(which, angle), a)) return angle;
     }
   }
-  return opaque(std::string("arc") + name_of(which), {a}, numeric);
+  constexpr const char* kKeys = "sct";
+  return opaque({kKeys + static_cast<std::size_t>(which), 1}, {a}, numeric);
 }
 
 Value Algebra::rounded(const Value& a, bool up) const {

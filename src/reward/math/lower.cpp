@@ -11,8 +11,6 @@ namespace {
 
 using base::is_letter;
 
-constexpr std::size_t kMaxParts = 1000;
-
 constexpr std::string_view kCounts = "CAP";  // letters of combinations and arrangements
 
 /// Both of digits.
@@ -67,29 +65,26 @@ NodeIdx named_reals(Lowering& to, NodeIdx idx, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.tree.constant('0', "empty") : -1;
 }
 
-/// "m/s^2" of 6 m/s^2: the letters behind a number that may be units, apart from it.
-std::string_view unit_letters(const Lowering& to, const Node& node) noexcept {
-  const Tree& t = to.tree;
-  if (node.count < 2 || t.child_at(node, 0).kind != Kind::number) return {};
-  std::string_view first, last;
-  const auto is_unit = [&](const Node& part) {
-    const Node& letter = part.kind == Kind::power ? t.child_at(part, 0) : part;
-    const Node& end = part.kind == Kind::power ? unsigned_of(t, t.child_at(part, 1)) : part;
-    if (first.empty()) first = letter.text;
-    last = end.text;
-    return letter.kind == Kind::symbol && letter.text.size() == 1 && to.vocabulary.unit(letter.text).dimension != 0 &&
-           to.vocabulary.unit(letter.text).dimension != '?' && (part.kind != Kind::power || end.kind == Kind::number);
-  };
-  for (std::int32_t k = 1; k < node.count; ++k) {
-    const Node& part = t.child_at(node, k);
-    const char code = t.link(node, k).code;
-    const bool fraction = part.kind == Kind::product && part.count == 2 && t.link(part, 1).code == '/';
-    const bool unit = fraction ? is_unit(t.child_at(part, 0)) && is_unit(t.child_at(part, 1)) : is_unit(part);
-    if (!unit || (code != '*' && (code != '/' || k == 1))) return {};
+/// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.
+std::string_view unit_letters(const Lowering& to) noexcept {
+  const Node& root = to.tree.at(to.tree.root);
+  if (root.kind != Kind::product || to.tree.child_at(root, 0).kind != Kind::number) return {};
+  const char* number = to.tree.child_at(root, 0).text.data();
+  const std::vector<Token>& tokens = to.tree.tokens.tokens;
+  auto at = std::ranges::find(tokens, number, [](const Token& token) { return token.text.data(); });
+  if (at == tokens.end() || (!(at + 1)->space && at->groups == 0)) return {};  // 6m is a product
+  const char* begin = nullptr;
+  for (++at; at->type != TokenType::end; ++at) {
+    const Unit unit = at->text.size() == 1 ? to.vocabulary.unit(at->text) : Unit{};
+    const bool letter = at->type == TokenType::symbol && unit.dimension != 0 && unit.dimension != '?';
+    const bool sign = at->type == TokenType::op && std::string_view("/^-*").find(at->code) != std::string_view::npos;
+    if (begin == nullptr && letter) begin = at->text.data();
+    if (!letter && !sign && at->type != TokenType::number && at->type != TokenType::fraction && at->code != '{' &&
+        at->code != '}')
+      return {};
   }
-  const std::string_view number = t.child_at(node, 0).text;
-  if (first.data() <= number.data() + number.size()) return {};  // 6m is a product
-  return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
+  return begin == nullptr ? std::string_view()
+                          : std::string_view(begin, to.tree.tokens.source.data() + to.tree.tokens.source.size());
 }
 
 NodeIdx with_unit(Lowering& to, NodeIdx idx, Notes& notes) {
@@ -148,15 +143,6 @@ bool is_set_like(const Tree& tree, const Node& node) noexcept {
          (node.kind == Kind::constant && node.code == '0');
 }
 
-/// Sums, products and powers of matrices or tuples.
-bool is_matrix(const Tree& tree, const Node& node) noexcept {
-  if (node.kind != Kind::product && node.kind != Kind::sum && node.kind != Kind::power)
-    return node.kind == Kind::matrix;
-  return std::ranges::any_of(tree.of(node), [&tree](Link link) {
-    return tree.at(link.node).kind == Kind::matrix || tree.at(link.node).kind == Kind::tuple;
-  });
-}
-
 Form form_of_node(const Tree& tree, const Node& node) noexcept {
   switch (node.kind) {
     case Kind::list:
@@ -170,9 +156,9 @@ Form form_of_node(const Tree& tree, const Node& node) noexcept {
     case Kind::words:
       return Form::text;
     case Kind::matrix:
-      return node.text != "cases" ? Form::matrix : node.columns == 1 ? Form::list : Form::cases;
+      return node.text != "cases" ? Form::matrix : Form::list;
     default:
-      return is_set_like(tree, node) ? Form::sets : is_matrix(tree, node) ? Form::matrix : Form::value;
+      return is_set_like(tree, node) ? Form::sets : Form::value;
   }
 }
 
@@ -192,22 +178,23 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sig
   const Node node = to.tree.at(idx);
   answer.form = form_of_node(to.tree, node);
   const bool collection = answer.form == Form::list || answer.form == Form::set || answer.form == Form::tuple;
-  if (sign == 0 && !collection && answer.form != Form::cases && has_plus_minus(to.tree, idx)) {
+  if (sign == 0 && !collection && has_plus_minus(to.tree, idx)) {
     answer.form = Form::list;
     answer.signs = true;
     for (const int each : {1, -1}) answer.parts.push_back(answer_of(to, rules, idx, each, answer.notes));
     return answer;
   }
-  if (answer.form == Form::value || answer.form == Form::text || answer.form == Form::sets) return answer;
-  if (answer.form == Form::matrix && node.kind != Kind::matrix) return answer;
-  if (static_cast<std::size_t>(node.count) > kMaxParts) return answer.form = Form::value, answer;
+  if (answer.form == Form::value) return answer;
+  const std::int32_t columns = node.kind == Kind::matrix && collection ? node.columns : 1;  // of cases
   for (std::int32_t k = 0; k < node.count; ++k) {
     const Link link = to.tree.link(node, k);
-    answer.either = answer.either || (answer.form == Form::list && link.code == '|');
-    Notes of_part;
-    if (answer.form == Form::set) of_part.name = answer.notes.name;
-    Answer part = answer_of(to, rules, link.node, sign, std::move(of_part));
-    if (part.signs && collection) std::move(part.parts.begin(), part.parts.end(), std::back_inserter(answer.parts));
+    answer.either = answer.either || link.code == '|';
+    Answer part = answer_of(to, rules, link.node, sign, {.name = answer.notes.name});
+    if (columns > 1) {
+      if (k % columns == 0) answer.parts.emplace_back() = {Form::tuple, &to.tree, idx, sign};
+      answer.parts.back().parts.push_back(std::move(part));
+    } else if (part.signs && collection)
+      std::move(part.parts.begin(), part.parts.end(), std::back_inserter(answer.parts));
     else answer.parts.push_back(std::move(part));
   }
   return answer;
@@ -217,11 +204,11 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sig
 
 std::span<const Rule> default_rules() noexcept { return kRules; }
 
-Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules, bool of_gold) {
-  Lowering to{tree, vocabulary, of_gold};
+Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules) {
+  Lowering to{tree, vocabulary};
   Answer answer = answer_of(to, rules, tree.root, 0);
   const Node root = tree.at(tree.root);
-  const std::string_view letters = !of_gold && root.kind == Kind::product ? unit_letters(to, root) : std::string_view();
+  const std::string_view letters = unit_letters(to);
   if (!letters.empty() && answer.form == Form::value) {  // the other reading is a part
     const NodeIdx words = tree.make(Kind::words, {}, letters);
     answer.parts.push_back(answer_of(to, rules, tree.make(Kind::quantity, {{tree.child(root, 0), 0}, {words, 0}}), 0));
@@ -261,12 +248,10 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
       continue;
     }
     const std::string word = lower_word(words, k);
-    if (word == "per") below = true;
-    if (word == "square" || word == "sq") power = 2;
-    if (word == "cubic") power = 3;
-    if (word == "per" || word == "square" || word == "sq" || word == "cubic" || vocabulary.magnitude(word) != 1)
-      continue;
     const Unit unit = vocabulary.unit(word);
+    if (unit.dimension == '/') below = true;
+    if (unit.dimension == '^') power = static_cast<int>(unit.factor);
+    if (unit.dimension == '/' || unit.dimension == '^' || vocabulary.magnitude(word) != 1) continue;
     if (unit.dimension == 0 || unit.dimension == '?') return {};
     const int exponent = take_exponent(words, k);
     const bool inverse = below != (exponent < 0);

@@ -28,7 +28,7 @@ Verdict MathVerifier::judge_answer(const Gold& gold, const Reading& answer) cons
 }
 
 Gold read_gold(std::string_view ground_truth) {
-  Gold gold{Reading(extract_gold(ground_truth), true)};
+  Gold gold{Reading(extract_gold(ground_truth))};
   gold.reading.read_all();
   const std::string_view text = gold.reading.text();
   gold.is_readable =
@@ -42,7 +42,7 @@ Verdict MathVerifier::judge(std::string_view response, const Gold& gold) const n
   for (const Candidate& candidate : extract(response, profile_)) {
     const bool settled = verdict.outcome != Outcome::no_answer || verdict.verifier_error;
     if (verdict.outcome == Outcome::correct || (settled && !candidate.also)) continue;
-    Verdict next = judge_answer(gold, Reading(candidate.text, false));
+    Verdict next = judge_answer(gold, Reading(candidate.text));
     if (next.outcome == Outcome::no_answer && !verdict.extracted.empty()) continue;
     if (candidate.also && next.outcome != Outcome::correct) continue;
     next.extracted = shown(candidate.text);
@@ -54,7 +54,7 @@ Verdict MathVerifier::judge(std::string_view response, const Gold& gold) const n
 }
 
 void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::string& where) const {
-  const std::string fault = fault_of(Reading(extract_gold(ground_truth), true));
+  const std::string fault = fault_of(Reading(extract_gold(ground_truth)));
   QRL_REQUIRE(fault.empty(), where, "a gold answer in LaTeX or plain mathematics", base::quoted(ground_truth), fault);
 }
 
@@ -62,8 +62,8 @@ bool MathVerifier::same_answer(std::string_view one, std::string_view other) con
   if (one == other) return true;
   constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // a character that did not fit is cut, too
   if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
-  return compare(Reading(one, true), Reading(other, false)) == Comparison::equal &&
-         compare(Reading(other, true), Reading(one, false)) == Comparison::equal;
+  return compare(Reading(one), Reading(other)) == Comparison::equal &&
+         compare(Reading(other), Reading(one)) == Comparison::equal;
 } catch (...) {
   return false;
 }

@@ -82,7 +82,7 @@ const Operator* Parser::next_operator(NodeIdx left) const noexcept {
   if (is(T::symbol, 0) && token.text == "x" && tokens_[before].type == T::number && now(1).text == "10" &&
       is(now(2), T::op, '^'))
     return &kTimes;
-  if (!words && begins_unit(left)) return &kUnit;
+  if (!words && begins_unit()) return &kUnit;
   if (token.type == T::bar && token.code == 'm' && !in_set_) return &kDivides;
   if (token.type == T::op || token.type == T::relation) {
     if (token.code == ':' && token.type == T::op && in_set_) return nullptr;
@@ -111,17 +111,16 @@ NodeIdx Parser::continue_with(const Operator& op, NodeIdx left) {
       break;
   }
   if (&op != &kModulo) return several(op, left);
-  const bool braced = take(T::open, '{'), bracket = take(T::open, '(');
+  const bool bracket = take(T::open, '(');
   ++at_;
   const NodeIdx modulus = expression(op.right);
-  if (!ok_ || (bracket && !take(T::close, ')')) || (braced && !take(T::close, '}'))) return fail(Fault::open_bracket);
+  if (bracket && !take(T::close, ')')) return fail(Fault::open_bracket);
   return make(Kind::product, {{left, 0}, {modulus, 'm'}});
 }
 
 /// An operation of all operands that operators of its row join.
 NodeIdx Parser::several(const Operator& op, NodeIdx left) {
   std::vector<Link> links{{left, 0}};
-  bool plain_fraction = is_kind(left, Kind::number) || is_kind(left, Kind::mixed);
   for (const Operator* next = &op; ok_ && next != nullptr && next->left == op.left && next->kind == op.kind;
        next = next_operator(links.back().node)) {
     const bool beside = next == &kBeside;
@@ -129,21 +128,14 @@ NodeIdx Parser::several(const Operator& op, NodeIdx left) {
     const char code = beside || !row ? next->codes[0] : now().code;
     if (next == &kEquals) {
       if (words_.any(WordClass::turning, tree_.at(left).text)) return fail(Fault::turning_words);
-      if (links.size() > 1 || depth_ > 1 || at_ == 0) return fail(Fault::words_within_formula);
     }
     if (!beside) ++at_;
-    const bool dots = now().type == T::dots && op.kind == Kind::sum;
-    const NodeIdx operand = dots ? leaf(Kind::dots) : expression(next->right);
-    links.push_back({operand, next == &kDivides ? 'F' : code});
-    plain_fraction = plain_fraction && code == '/' && is_kind(operand, Kind::number);
-    if (plain_fraction && is_op('%')) break;
+    links.push_back({expression(next->right), next == &kDivides ? 'F' : code});
   }
-  if (!ok_) return -1;
   if (op.kind == Kind::ratio &&
       std::any_of(links.begin(), links.end(), [this](Link l) { return is_kind(l.node, Kind::words); }))
     return fail(Fault::label_before_colon);
-  const NodeIdx idx = make(op.kind, links);
-  return op.kind == Kind::product && plain_fraction && take(T::op, '%') ? make(Kind::percent, {{idx, 0}}) : idx;
+  return make(op.kind, links);
 }
 
 NodeIdx Parser::power(NodeIdx base) {
@@ -153,25 +145,16 @@ NodeIdx Parser::power(NodeIdx base) {
   const bool alone = braced ? now(2).type == T::close : true;
   if (sign.type == T::op && sign.code == 'd' && alone) {  // 90^\circ
     at_ += braced ? 3 : 1;
-    return make(Kind::degree, {{base, 0}});
-  }
-  if (sign.type == T::op && sign.code == '\'') {
-    for (at_ += braced ? 1 : 0; take(T::op, '\'');) {
-    }
-    if (braced && !take(T::close, '}')) return fail(Fault::open_bracket);
-    return make(Kind::prime, {{base, 0}});
+    return degree(base);
   }
   const bool numbers = is_kind(base, Kind::symbol) && tree_.at(base).text.starts_with("\\mathbb");
   const bool lone = sign.type == T::op && (sign.code == '*' || sign.code == '+' || sign.code == '-') &&
                     (braced ? alone : sign.code == '*' || numbers);
   if (lone) {  // a dual, a limit from one side, ℝ⁺
+    const char code = sign.code;
     at_ += braced ? 3 : 1;
-    return make(Kind::subscript, {{base, 0},
-                                  {make(Kind::words, {},
-                                        sign.code == '*'   ? "star"
-                                        : sign.code == '+' ? "plus"
-                                                           : "minus"),
-                                   0}});
+    const NodeIdx index = relation_to(make(Kind::number, {}, "0"), code == '*' ? 'n' : code == '+' ? '>' : '<');
+    return make(Kind::subscript, {{base, 0}, {index, 0}});
   }
   const NodeIdx exponent = expression(59);
   if (!ok_) return -1;
@@ -193,47 +176,41 @@ NodeIdx Parser::postfix(NodeIdx idx) {
                     : code == '%' ? Kind::percent
                     : code == 'd' ? Kind::degree
                                   : Kind::prime;
+  if (kind == Kind::degree) return degree(idx);
   idx = make(kind, {{idx, 0}});
   return kind == Kind::prime && is(T::open, '(') ? call_of(idx) : idx;
 }
 
 // ---- units
 
-bool Parser::begins_unit(NodeIdx left) const noexcept {
-  const Token& token = now();
-  if (token.type == T::word) return true;
-  if (token.type == T::op && token.code == '/') return !token.text.empty() && now(1).type == T::word;  // $3/\text{hour}
-  const Token& letter = is(T::open, '{') ? now(1) : token;                                             // 30^{\circ}{C}
-  if (is_kind(left, Kind::degree)) return letter.type == T::symbol && (letter.text == "C" || letter.text == "F");
-  if (token.type != T::symbol || at_ == 0) return false;
-  const Token& before = tokens_[at_ - 1];
-  const bool number = before.type == T::number;
-  if (token.text == "Omega") return number && token.space && now(1).type == T::end;
-  if (token.text == "mu") return number && (now(1).type == T::word || now(1).code == 't' || now(1).code == 'r');
-  if (token.code == 't') return number || before.type == T::close;
-  const bool value = number || before.type == T::close || is(before, T::constant, 'p');
-  const bool unit = words_.unit(token.text).dimension != 0;
-  return token.code == 'r' && unit && value && (token.space || (number && words_.unit(token.text).dimension != '?'));
+/// 30^\circ C is a temperature.
+NodeIdx Parser::degree(NodeIdx of) {
+  const std::string_view letter = now().text;
+  if (letter != "C" && letter != "F") return make(Kind::degree, {{of, 0}});
+  ++at_;
+  return make(Kind::quantity, {{of, 0}, {make(Kind::words, {}, letter == "C" ? "celsius" : "fahrenheit"), 0}});
 }
 
-std::size_t Parser::exponent_at(std::size_t ahead) const noexcept {
-  const bool braced = is(now(ahead), T::open, '{');
-  std::size_t end = ahead + (braced ? 1 : 0);
-  if (is(now(end), T::op, '-')) ++end;
-  if (now(end).type != T::number || (braced && now(end + 1).type != T::close)) return 0;
-  return end + (braced ? 2 : 1) - ahead;
+bool Parser::begins_unit() const noexcept {
+  const Token& token = now();
+  if (token.type == T::word) return true;
+  if (token.type == T::op && token.code == '/') return now(1).type == T::word;  // $3/\text{hour}
+  if (token.type != T::symbol || at_ == 0) return false;
+  const T before = tokens_[at_ - 1].type;
+  if (token.text == "Omega") return before == T::number && token.space && now(1).type == T::end;
+  if (token.text == "mu") return now(1).type == T::word;
+  if (token.code == 't') return before == T::number || before == T::close;
+  return token.code == 'r' && token.space && words_.unit(token.text).dimension != 0;
+}
+
+/// Behind ^2, ^{-1} and the like.
+void Parser::pass_exponent() noexcept {
+  const bool braced = is(now(1), T::open, '{');
+  while (braced && now().type != T::close && now().type != T::end) ++at_;
+  at_ = std::min(at_ + (braced ? 1 : is(now(1), T::op, '-') ? 3 : 2), tokens_.size() - 1);
 }
 
 NodeIdx Parser::unit_behind(NodeIdx number) {
-  if (is_kind(number, Kind::degree)) {
-    const bool braced = is(T::open, '{');
-    const std::string_view letter = now(braced ? 1 : 0).text;
-    if (letter == "C" || letter == "F") {
-      at_ += braced ? 3 : 1;
-      const NodeIdx scale = make(Kind::words, {}, letter == "C" ? "celsius" : "fahrenheit");
-      return make(Kind::quantity, {{tree_.child(tree_.at(number), 0), 0}, {scale, 0}});
-    }
-  }
   // Plain words behind variables are prose; \text{…} is a unit there, too.
   if (now().type == T::word && now().code == 0 && has_symbols(tree_, number)) return fail(Fault::words_behind_formula);
   const std::size_t first = at_;
@@ -244,7 +221,7 @@ NodeIdx Parser::unit_behind(NodeIdx number) {
     const bool unit = now().type == T::word ||
                       (now().type == T::symbol && (now().code != 0 || words_.unit(now().text).dimension != 0));
     if (unit) ++at_;
-    else if (is_op('^') && at_ > first && exponent_at(1) > 0) at_ += 1 + exponent_at(1);
+    else if (is_op('^') && at_ > first) pass_exponent();
     else if (joint && (now(1).type == T::word || now(1).type == T::symbol)) at_ += 2;
     else if (joint && is(now(1), T::open, '(') && (now(2).type == T::word || now(2).type == T::symbol))
       at_ += 3, ++brackets;

@@ -41,27 +41,28 @@ class Parser {
   NodeIdx several(const Operator& op, NodeIdx left);
   NodeIdx power(NodeIdx base);
   NodeIdx postfix(NodeIdx idx);
+  NodeIdx degree(NodeIdx of);
   NodeIdx unit_behind(NodeIdx number);
+  void pass_exponent() noexcept;
   NodeIdx list(TokenType closing);
   NodeIdx group(std::vector<Link> items);
   bool ends_list(TokenType closing) const noexcept;
   bool begins_operand() const noexcept;
   bool begins_value(std::size_t ahead) const noexcept;
-  bool begins_unit(NodeIdx left) const noexcept;
+  bool begins_unit() const noexcept;
   bool modulus_follows() const noexcept;
   bool equation_follows() const noexcept;
-  std::size_t exponent_at(std::size_t ahead) const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;
 
   // ---- primaries.cpp
   NodeIdx prefix();
   NodeIdx signed_operand();
+  NodeIdx relation_to(NodeIdx bound, char code);
   NodeIdx words();
   NodeIdx argument();
   NodeIdx leaf(Kind kind);
   NodeIdx number();
-  Token argument_digits() noexcept;
   bool calls(NodeIdx function) const noexcept;
   NodeIdx call_of(NodeIdx function);
   NodeIdx root();

@@ -100,15 +100,7 @@ Element Algebra::power_image(std::size_t lane, Element base, const Value& expone
   const Field& field = field_of(lane);
   const Exponent g = exponent_or_key(exponent, lane);
   const bool halves = exponent.is_rational() && exponent.exact->q.denominator % 2 == 0;
-  if (base.im != 0) {
-    if (halves && exponent.exact->q.denominator == 2) {
-      const Element root = field.square_root(base);
-      const auto n = exponent.exact->q.numerator;
-      const Element power = field.power(root, static_cast<std::uint64_t>(n < 0 ? -n : n));
-      if (!root.is_zero()) return with_sign(lane, base, n < 0 ? field.inverse(power) : power);
-    }
-    return {};
-  }
+  if (base.im != 0) return {};
   Element image;
   if (field.is_square(base.re)) {
     image = {field.p().power(base.re, field.q().residue(g.residue)), 0};

@@ -77,17 +77,18 @@ NodeIdx Parser::prefix() {
       if (!braced)
         return token.code == '=' || token.code == 'a' || token.code == 't' ? expression(11)
                                                                            : fail(Fault::operand_missing);
-      const char* name = token.code == '>'   ? "above"
-                         : token.code == 'g' ? "from"
-                         : token.code == '<' ? "below"
-                                             : "relation";
-      return make(Kind::subscript, {{expression(40), 0}, {make(Kind::words, {}, name), 0}});  // \mathbb{R}_{>0}
+      return relation_to(expression(40), token.code);  // \mathbb{R}_{>0}
     }
     case T::op:
       return signed_operand();
     default:
       return fail(Fault::operand_missing);
   }
+}
+
+/// What is left of a relation whose other side is an empty name.
+NodeIdx Parser::relation_to(NodeIdx bound, char code) {
+  return make(Kind::relation, {{make(Kind::words, {}, ""), 0}, {bound, code}});
 }
 
 NodeIdx Parser::signed_operand() {
@@ -97,9 +98,12 @@ NodeIdx Parser::signed_operand() {
   ++at_;
   const NodeIdx operand = expression(59);
   if (code == '+' || !ok_) return operand;
-  const Node of = tree_.at(operand);  // −5 % is (−5) %, so that it differs from −5 by its mark alone
-  if (of.kind != Kind::percent && of.kind != Kind::degree) return make(Kind::sum, {{operand, code}});
-  return make(of.kind, {{make(Kind::sum, {{tree_.child(of, 0), code}}), 0}});
+  const Kind kind = tree_.at(operand).kind;  // −5 % is (−5) %, so that it differs from −5 by its mark alone
+  if (kind != Kind::percent && kind != Kind::degree && kind != Kind::quantity)
+    return make(Kind::sum, {{operand, code}});
+  std::vector<Link> links = tree_.links_of(operand);
+  links[0].node = make(Kind::sum, {{links[0].node, code}});
+  return make(kind, links);
 }
 
 NodeIdx Parser::words() {
@@ -127,7 +131,7 @@ NodeIdx Parser::argument() {
                             : behind == T::end || behind == T::close || behind == T::separator || behind == T::relation;
   if (sign.type == T::op && sign.code == '+' && alone) {  // \mathbb{R}_+
     at_ += braced ? 3 : 1;
-    return make(Kind::words, {}, "plus");
+    return relation_to(make(Kind::number, {}, "0"), '>');
   }
   if (braced) return bracketed('{');
   if (now().type == T::number) {  // \frac12
@@ -162,31 +166,14 @@ NodeIdx Parser::number() {
     at_ += close + 1;
     return idx;
   }
-  if (now().type != T::fraction || now().code != '/' || !digits(whole)) return idx;
-  const std::size_t begin = at_++;
-  const Token before = now();
-  const Token above = argument_digits(), under = argument_digits();
-  if (above.type == T::number && under.type == T::number && below(above.text, under.text)) {
-    const NodeIdx a = make(Kind::number, {}, above.text), b = make(Kind::number, {}, under.text);
-    return make(Kind::mixed, {{idx, 0}, {make(Kind::product, {{a, 0}, {b, '/'}}), 0}});
-  }
-  at_ = begin;
-  tokens_[begin + 1] = before;
-  return idx;
-}
-
-/// The next argument if it is digits, alone or in braces; type end otherwise.
-Token Parser::argument_digits() noexcept {
-  const bool braced = take(T::open, '{');
-  Token token = now();
-  if (!digits(token) || token.text.empty()) return {};
-  if (!braced && token.text.size() > 1) {  // \frac34
-    token.text = token.text.substr(0, 1);
-    tokens_[at_].text.remove_prefix(1);
-    return token;
-  }
-  ++at_;
-  return braced && !take(T::close, '}') ? Token{} : token;
+  if (!is(T::fraction, '/') || !digits(whole)) return idx;
+  const bool braced = is(now(1), T::open, '{');
+  const std::string_view above = braced ? now(2).text : now(1).text.substr(0, 1);
+  const std::string_view under =
+      braced ? now(5).text : now(1).text.substr(std::min<std::size_t>(now(1).text.size(), 1));
+  const bool mixed = braced ? digits(now(2)) && now(3).type == T::close && digits(now(5)) && now(6).type == T::close
+                            : digits(now(1)) && now(1).text.size() == 2;
+  return mixed && below(above, under) ? make(Kind::mixed, {{idx, 0}, {prefix(), 0}}) : idx;
 }
 
 /// Whether "(" behind a name calls it rather than multiplies: f(…) always, P(A) and Y(t) for one symbol or number.
@@ -250,8 +237,8 @@ NodeIdx Parser::function(const Token& token) {
 NodeIdx Parser::plain_argument() {
   if (is_op('-')) return signed_operand();
   std::vector<Link> links;
-  while (ok_ && (links.empty() || (begins_operand() && now().type != T::function && now().type != T::open &&
-                                   !begins_unit(links.back().node)))) {
+  while (ok_ && (links.empty() ||
+                 (begins_operand() && now().type != T::function && now().type != T::open && !begins_unit()))) {
     links.push_back({expression(59), links.empty() ? char{0} : '*'});
     const Kind first = ok_ ? tree_.at(links[0].node).kind : Kind::words;
     const bool simple = first == Kind::number || first == Kind::symbol || first == Kind::constant;

@@ -18,21 +18,11 @@ constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decima
 // ---- choices
 
 /// Without white space, LaTeX's spaces and its commands around text at the front.
-std::string_view without_layout(std::string_view text) noexcept {
-  constexpr std::string_view kLayout[] = {
-      " ", "\n",  "~",   "\\ ",    "\\,",      "\\;",      "\\:",      "\\quad",   "\\qquad", "**",
-      "$", "\\(", "\\)", "\\left", "\\textbf", "\\mathbf", "\\textrm", "\\mathrm", "\\text"};
+std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr int kMost = 50;  // nobody writes as many before a label
-  for (int k = 0; k < kMost; ++k) {
-    const auto* layout =
-        std::find_if(std::begin(kLayout), std::end(kLayout), [text](auto l) { return text.starts_with(l); });
-    if (layout == std::end(kLayout)) break;
-    text.remove_prefix(layout->size());
-  }
+  for (int k = 0; k < kMost && vocabulary.take(Phrase::silent, text);) ++k;
   return text;
 }
-
-bool is_label(char c) noexcept { return c >= 'A' && c <= 'J'; }
 
 struct Label {
   char letter = 0;
@@ -40,35 +30,28 @@ struct Label {
 };
 
 /// "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
-Label label_of(std::string_view text) noexcept {
-  text = without_layout(text);
-  const bool braced = text.starts_with('{');
-  if (braced) text = without_layout(text.substr(1));
-  bool named = false;
-  for (const std::string_view word : {"option ", "choice "})
-    if (base::begins_with(text, word)) text.remove_prefix(word.size()), named = true;
-  const bool bracket = text.starts_with('(');
+Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
+  std::string_view text = without_layout(whole, vocabulary);
+  const bool braced = whole.substr(0, whole.size() - text.size()).find('{') != std::string_view::npos;
+  const bool named = vocabulary.take(Phrase::choice, text), bracket = text.starts_with('(');
   if (bracket) text.remove_prefix(1);
-  if (text.empty() || !is_label(text[0])) return {};
+  if (text.empty() || !is_choice(text[0])) return {};
   Label read{text[0], text.substr(1)};
-  if (read.rest.starts_with("\\right")) read.rest.remove_prefix(6);
   const bool marked =
       !read.rest.empty() && (read.rest[0] == ')' || (!bracket && (read.rest[0] == '.' || read.rest[0] == ':')));
   if (bracket && !marked) return {};
   if (marked) read.rest.remove_prefix(1);
-  const std::string_view behind = trimmed(read.rest);
-  bool apart =
-      read.rest.empty() || read.rest[0] == ' ' || read.rest[0] == '~' || read.rest[0] == '\n' || read.rest[0] == '\\';
-  if (braced && behind.starts_with('}')) read.rest = behind.substr(1), apart = true;
-  else if (braced && behind.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
-  else if (braced) return {};
-  std::string_view rest = without_layout(read.rest);
-  if (rest.empty() || rest == "." || rest == "}") return {read.letter, {}};
+  std::string_view rest = without_layout(read.rest, vocabulary);
+  const bool apart = rest.size() < read.rest.size() || rest.starts_with('\\');
+  if (rest.empty() || rest == ".") return {read.letter, {}};
   // "(A)x" and "A.5" are mathematics: a label has a space behind it, or its brace.
   if (!marked || !apart || named) return {};
+  if (braced && trimmed(read.rest).starts_with('}')) read.rest = trimmed(read.rest).substr(1);
+  else if (braced && read.rest.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
+  else if (braced) return {};
   for (std::size_t k = 1; k + 1 < rest.size(); ++k) {  // "42 or (C) 43" has two
     const bool begins = rest[k - 1] == ' ' || rest[k - 1] == '(' || rest[k - 1] == '{';
-    if (is_label(rest[k]) && begins && (rest[k + 1] == ')' || rest[k + 1] == '.')) return {};
+    if (is_choice(rest[k]) && begins && (rest[k + 1] == ')' || rest[k + 1] == '.')) return {};
   }
   return read;
 }
@@ -77,14 +60,11 @@ Label label_of(std::string_view text) noexcept {
 
 /// Signs of operations in a text, negations and bars over it among them, in order, and a minus right before its first
 /// word: what text_key leaves out.
-std::string signs_shown(std::string_view text) {
-  constexpr std::string_view kNegations[] = {"\\lnot", "\\neg", "\\overline", "\\bar"};
+std::string signs_shown(std::string_view text, const Vocabulary& vocabulary) {
   std::string signs;
   for (std::size_t k = 0; k < text.size(); ++k) {
-    const std::string_view rest = text.substr(k);
-    for (const std::string_view command : kNegations)
-      if (rest.starts_with(command) && (rest.size() == command.size() || !is_letter(rest[command.size()])))
-        signs += '!';
+    std::string_view rest = text.substr(k);
+    if (vocabulary.take(Phrase::negation, rest)) signs += '!';
     const bool minus = k == 0 && text.size() > 1 && text[0] == '-' && is_letter(text[1]);
     if (minus || std::string_view("+/^=<>|").find(text[k]) != std::string_view::npos) signs += text[k];
   }
@@ -92,44 +72,25 @@ std::string signs_shown(std::string_view text) {
 }
 
 /// Without an article in front: "an ellipse" is an ellipse. "A" alone is a choice.
-std::string_view without_article(std::string_view text) noexcept {
-  text = trimmed(text);
-  for (const std::string_view wrapper : {"\\text{", "\\textbf{", "\\mathrm{"}) {
-    if (!text.starts_with(wrapper) || text.find('}') + 1 != text.size()) continue;
-    text = trimmed(text.substr(wrapper.size(), text.size() - wrapper.size() - 1));
-    break;
-  }
-  for (const std::string_view article : {"a ", "an ", "the "}) {
-    const std::string_view noun = text.substr(std::min(article.size(), text.size()));
-    if (base::begins_with(text, article) && !noun.empty() && is_letter(noun.front())) return noun;  // no "A - B"
-  }
-  return text;
+std::string_view without_article(std::string_view text, const Vocabulary& vocabulary) noexcept {
+  text = without_layout(text, vocabulary);
+  if (text.ends_with('}') && text.find('{') == std::string_view::npos) text.remove_suffix(1);
+  std::string_view noun = text;
+  const bool article = vocabulary.take(Phrase::article, noun) && noun.size() > 1 && is_letter(noun[1]);  // no "A - B"
+  return article && noun.starts_with(' ') ? noun : text;
 }
 
 /// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows. Not where
 /// it is negated by a sign or ends with its opposite: "Yes, but no".
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
-  constexpr std::string_view kOpposites[][2] = {{"yes", "no"}, {"no", "yes"}, {"true", "false"}, {"false", "true"}};
-  const auto* pair =
-      std::find_if(std::begin(kOpposites), std::end(kOpposites), [&](const auto& p) { return p[0] == gold; });
-  if (pair == std::end(kOpposites) || signs_shown(answer).find('!') != std::string::npos) return false;
-  std::size_t end = 0;
-  for (; end < answer.size() && !is_letter(answer[end]); ++end) {
-    if (is_digit(answer[end])) return false;
-    if (answer[end] != '\\') continue;  // a command: \text{Yes, …}
-    while (end + 1 < answer.size() && is_letter(answer[end + 1])) ++end;
-  }
-  const std::size_t begin = end;
-  while (end < answer.size() && is_letter(answer[end])) ++end;
-  const bool ends = end == answer.size() || answer[end] == ',' || answer[end] == '.' || answer[end] == ';';
-  if (!ends || text_key(answer.substr(begin, end - begin), vocabulary) != gold) return false;
-  std::size_t last = answer.size();
-  while (last > end && !is_letter(answer[last - 1])) --last;
-  if (last == end && std::any_of(answer.begin() + static_cast<std::ptrdiff_t>(end), answer.end(), is_digit))
-    return false;  // "no, 7"
-  std::size_t first = last;
-  while (first > end && is_letter(answer[first - 1])) --first;
-  return text_key(answer.substr(first, last - first), vocabulary) != (*pair)[1];
+  const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
+  if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold ||
+      signs_shown(answer, vocabulary).find('!') != std::string::npos)
+    return false;
+  std::string last;
+  for_each_word(answer.substr(end), [&last](const std::string& word) { last = word; });
+  if (last.empty()) return std::none_of(answer.begin(), answer.end(), is_digit);  // "no, 7"
+  return last == gold || !vocabulary.is(WordClass::verdict, last);
 }
 
 bool same_as_texts(const Reading& gold, const Reading& answer) {
@@ -137,15 +98,15 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
   const Tree& tree = gold.tree(Comma::thousands);
   const bool is_text = tree.root < 0 || tree.at(tree.root).kind == Kind::words;
   if (std::none_of(g.begin(), g.end(), is_letter)) return false;
-  const std::string key = text_key(g, gold.vocabulary());
-  if (is_text && !key.empty() && key == text_key(a, gold.vocabulary()) && signs_shown(g) == signs_shown(a)) return true;
-  const std::string_view noun = without_article(g);
-  const bool is_noun = is_text && noun.find_first_of("0123456789=$\\{") == std::string_view::npos && noun.size() > 2 &&
-                       signs_shown(noun).empty();
-  if (is_noun && signs_shown(a).empty() &&
-      text_key(noun, gold.vocabulary()) == text_key(without_article(a), gold.vocabulary()))
+  const Vocabulary& words = gold.vocabulary();
+  const std::string key = text_key(g, words), signs = signs_shown(g, words);
+  if (is_text && !key.empty() && key == text_key(a, words) && signs == signs_shown(a, words)) return true;
+  const std::string_view noun = without_article(g, words);
+  const bool is_noun = is_text && noun.find_first_of("0123456789=$\\{") == std::string_view::npos && noun.size() > 2;
+  if (is_noun && signs.empty() && signs_shown(a, words).empty() &&
+      text_key(noun, words) == text_key(without_article(a, words), words))
     return true;
-  return begins_with_verdict(key, a, gold.vocabulary());
+  return begins_with_verdict(key, a, words);
 }
 
 // ---- comparison
@@ -199,18 +160,17 @@ std::optional<Comparison> compare_labels(const Reading& gold, const Reading& ans
 
 }  // namespace
 
-Reading::Reading(std::string_view text, bool of_gold, const Vocabulary& vocabulary)
-    : text_(text), of_gold_(of_gold), vocabulary_(vocabulary) {
-  const Label label = label_of(text_);
+Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(text), vocabulary_(vocabulary) {
+  const Label label = label_of(text_, vocabulary);
   label_ = label.letter;
-  if (!label.rest.empty()) rest_ = std::make_unique<Reading>(trimmed(label.rest), of_gold, vocabulary);
+  if (!label.rest.empty()) rest_ = std::make_unique<Reading>(trimmed(label.rest), vocabulary);
 }
 
 const Tree& Reading::tree(Comma comma) const {
   auto& read = read_[static_cast<std::size_t>(comma)];
   if (!read) {
     read = std::make_unique<Read>(Read{parse(text_, comma, vocabulary_), std::nullopt});
-    if (read->tree.root >= 0) read->answer = lower(read->tree, vocabulary_, default_rules(), of_gold_);
+    if (read->tree.root >= 0) read->answer = lower(read->tree, vocabulary_, default_rules());
   }
   return read->tree;
 }
@@ -247,7 +207,7 @@ std::string fault_of(const Reading& gold) {
   std::size_t letters = 0;
   for (std::size_t k = 0, run = 0; k < text.size(); ++k)
     letters = std::max(letters, run = is_letter(text[k]) ? run + 1 : 0);
-  const std::string_view plain = without_article(text);
+  const std::string_view plain = without_article(text, gold.vocabulary());
   const bool digits = key.find_first_of("0123456789") != std::string::npos;
   const bool named = letters >= 4 && plain.find_first_of("(){}^=_+*/<>|") == std::string_view::npos;  // Figure 3
   const bool formula = plain.find('\\') != std::string_view::npos || (digits && !named);

@@ -21,7 +21,7 @@ enum class Comparison : unsigned char {
 /// between digits make of it otherwise is read when it is asked for. Not thread-safe before `read_all`.
 class Reading {
  public:
-  Reading(std::string_view text, bool of_gold, const Vocabulary& vocabulary = default_vocabulary());
+  explicit Reading(std::string_view text, const Vocabulary& vocabulary = default_vocabulary());
   const std::string& text() const noexcept { return text_; }
   /// The answer by one reading of commas; null: none.
   const Answer* answer(Comma comma) const;
@@ -38,7 +38,6 @@ class Reading {
     std::optional<Answer> answer;
   };
   std::string text_;
-  bool of_gold_;
   const Vocabulary& vocabulary_;
   char label_ = 0;
   std::unique_ptr<Reading> rest_;

@@ -9,25 +9,18 @@
 
 namespace qrl::reward::math {
 
-struct Endpoint {
+/// A number at which a set changes.
+struct Cut {
   Value value;
-  long double real = 0;  ///< ±∞ for infinite ones
-  bool closed = false;
+  long double real;
+  bool at, above;  ///< whether the set has it, and what lies between it and the next
 };
 
-struct Interval {
-  Endpoint low, high;  ///< low ≤ high; both closed when equal
+struct RealSet {
+  bool below = false;     ///< whether it has what lies below all cuts
+  std::vector<Cut> cuts;  ///< ascending
 };
 
-/// Disjoint intervals in ascending order that do not touch.
-using RealSet = std::vector<Interval>;
-
-/// Nothing when the value is no real constant.
-std::optional<Endpoint> endpoint(const Value& value, bool closed);
-RealSet all_reals(const Algebra& algebra);
-RealSet unite(RealSet a, const RealSet& b);
-RealSet complement(const Algebra& algebra, const RealSet& a);
-RealSet intersect(const Algebra& algebra, const RealSet& a, const RealSet& b);
 bool equal(const RealSet& a, const RealSet& b) noexcept;
 
 /// The set that a tree describes: intervals, finite sets, unions and differences of sets, inequalities and memberships

@@ -7,15 +7,21 @@
 
 namespace qrl::reward::math {
 
+bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept {
+  return !any_node(tree, idx, [&tree](const Node& node) {
+    for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
+      if (tree.link(node, k).code != '*' && tree.link(node, k).code != '/') return true;
+    if (node.kind == Kind::power) return !is_digits(unsigned_of(tree, tree.child_at(node, 1)));
+    return node.kind != Kind::sum && node.kind != Kind::number && node.kind != Kind::symbol &&
+           node.kind != Kind::mixed && node.kind != Kind::constant && node.kind != Kind::product;
+  });
+}
+
 namespace {
 
 constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
 
 bool is_equality(char code) noexcept { return code == '=' || code == 'a' || code == 'c'; }
-
-char reversed(char code) noexcept {
-  return code == '<' ? '>' : code == '>' ? '<' : code == 'l' ? 'g' : code == 'g' ? 'l' : code;
-}
 
 bool is_congruence(const Answer& x) noexcept {
   return x.form == Form::relation && x.parts.size() == 2 && x.code(1) == 'c' && modulus_of(*x.tree, x.node) >= 0;
@@ -28,23 +34,6 @@ bool all_equalities(const Answer& x) noexcept {
 }
 
 bool is_variable(const Answer& x) noexcept { return x.at().kind != Kind::product && is_name(*x.tree, x.node); }
-
-/// The different symbols, indexed ones and calls f(1) in it; capitals in a row, AB, are one.
-void note_names(const Tree& tree, NodeIdx idx, std::set<std::string>& names) {
-  const Node& node = tree.at(idx);
-  const bool call = node.kind == Kind::call && node.text.empty();  // \sin x has the names of x
-  if (node.kind == Kind::symbol || node.kind == Kind::words || node.kind == Kind::subscript || call) {
-    names.insert(form_of(tree, idx));
-    return;
-  }
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    std::string run;
-    for (; node.kind == Kind::product && k < node.count && is_capital(tree.child_at(node, k)); ++k)
-      run += tree.child_at(node, k).text;
-    if (!run.empty()) names.insert(run.size() == 1 ? form_of(tree, tree.child(node, k - 1)) : run);
-    if (k < node.count) note_names(tree, tree.child(node, k), names);
-  }
-}
 
 /// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
 /// (100a + b), which is the side of an equation rather than what is asked for.
@@ -73,40 +62,13 @@ bool is_power_of_capitals(const Tree& tree, NodeIdx idx) noexcept {
   return tree.at(idx).kind == Kind::power && any_node(tree, tree.child(tree.at(idx), 0), is_capital);
 }
 
-/// What one unit of the last place of a decimal is worth. `about`: also of an integer, whose zeros behind its first two
-/// digits may be rounded, and of either in percent, degrees or times a power of ten.
-std::optional<long double> last_place(const Tree& tree, const Node& outer, bool about) noexcept {
-  const Node& node = unsigned_of(tree, outer);
-  const auto times = [&](long double factor) {
-    const auto place = last_place(tree, tree.child_at(node, 0), about);
-    return place ? std::optional(*place * factor) : std::nullopt;
-  };
-  if (about && node.kind == Kind::percent) return times(0.01L);
-  if (about && node.kind == Kind::degree) return times(kPi / 180);
-  if (about && node.kind == Kind::product && node.count == 2 && tree.child_at(node, 1).kind == Kind::power) {
-    const Node &power = tree.child_at(node, 1), &digits = unsigned_of(tree, tree.child_at(power, 1));
-    const auto exponent = integer_of(digits);
-    if (integer_of(tree.child_at(power, 0)) != 10 || !exponent || *exponent > 99) return std::nullopt;
-    return times(std::pow(10.0L, &digits != &tree.child_at(power, 1) ? -*exponent : *exponent));
-  }
-  if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos) return std::nullopt;
+/// What one unit of the last place of a decimal is worth.
+std::optional<long double> last_place(const Node& node) noexcept {
   const std::size_t point = node.text.find('.');
-  if (point != std::string_view::npos) return std::pow(10.0L, -static_cast<long double>(node.text.size() - point - 1));
-  constexpr std::size_t kFirstDigits = 2;
-  const std::size_t zeros = node.text.size() - 1 - std::min(node.text.find_last_not_of('0'), node.text.size() - 1);
-  const std::size_t most = node.text.size() - std::min(node.text.size(), kFirstDigits);
-  return about ? std::optional(std::pow(10.0L, static_cast<long double>(std::min(zeros, most)))) : std::nullopt;
-}
-
-/// Made of numbers and variables by + − · / and powers with integers.
-bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept {
-  return !any_node(tree, idx, [&tree](const Node& node) {
-    for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
-      if (tree.link(node, k).code != '*' && tree.link(node, k).code != '/') return true;
-    if (node.kind == Kind::power) return !is_digits(unsigned_of(tree, tree.child_at(node, 1)));
-    return node.kind != Kind::sum && node.kind != Kind::number && node.kind != Kind::symbol &&
-           node.kind != Kind::mixed && node.kind != Kind::product;
-  });
+  if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos ||
+      point == std::string_view::npos)
+    return std::nullopt;
+  return std::pow(10.0L, -static_cast<long double>(node.text.size() - point - 1));
 }
 
 /// No division by variables.
@@ -175,10 +137,12 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
 bool Equality::names(const Answer& left, const Answer& gold) const {
   const bool matrix = gold.form == Form::matrix;
   if (matrix && is_power_of_capitals(*left.tree, left.node)) return true;
-  std::set<std::string> all;
-  note_names(*left.tree, left.node, all);
+  const bool several =
+      variables_of(*left.tree, left.node).size() > 1 || any_node(*left.tree, left.node, [](const Node& node) {
+        return node.kind == Kind::call && node.text.empty();  // f(1) + f(2)
+      });
   return (matrix || (gold.form == Form::value && is_constant(gold) && !is_equation_side(*left.tree, left.node))) &&
-         all.size() > 1;
+         several;
 }
 
 bool Equality::is_real_constant(const Answer& x) {
@@ -191,13 +155,8 @@ bool Equality::is_other_constant(const Answer& x) {
   const bool numbers = variables_of(*x.tree, x.node).empty();  // ℝ ∖ {0}, but not A ∩ B
   if (!is_constant(x)) return x.form == Form::sets && x.at().kind == Kind::set_operation && numbers;
   if (x.form != Form::value) return x.form != Form::text;
-  constexpr Kind kArithmetic[] = {Kind::number, Kind::constant, Kind::sum,  Kind::product,
-                                  Kind::power,  Kind::root,     Kind::mixed};
-  const bool arithmetic = !any_node(*x.tree, x.node, [&](const Node& node) {
-    return std::find(std::begin(kArithmetic), std::end(kArithmetic), node.kind) == std::end(kArithmetic);
-  });
-  const Value& number = value(x);  // calls of f have one, too
-  return number.infinite != 0 || (arithmetic && !number.undefined && !number.real());
+  const Value& number = value(x);  // calls of f have one, too, another one in each lane
+  return number.infinite != 0 || (!number.undefined && number.z[0] == number.z[1]);
 }
 
 /// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses. What
@@ -240,22 +199,22 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   const long double of_first = one.notes.scale * (has_units ? unit.factor : 1);
   const long double of_second = other.notes.scale * (has_units ? other_unit.factor : 1);
   const long double x = *first.real() * of_first, y = *second.real() * of_second;
-  constexpr long double kRounding = 1e-9L, kAbout = 1e-3L;  // with 3.14 for π
-  const bool rational = first.is_rational() && second.is_rational();
-  long double allowed = (about && !rational ? kAbout : kRounding) * std::max(std::abs(x), std::abs(y));
+  constexpr long double kRounding = 1e-9L, kAbout = 0.05L, kNeverRounded = 1000;
+  long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
+  if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
+    allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
   // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
   // rounded factors.
-  const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool is_second) {
-    const auto place = last_place(*decimal.tree, decimal.at(), about && is_second);
+  const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
+    const auto place = last_place(unsigned_of(*decimal.tree, decimal.at()));
     if (!place) return;
     const bool ends = of_other.is_rational() && ends_within(of_other.exact->q.denominator, kMostPlaces);
-    const bool cut = is_second ? std::abs(y) < std::abs(x) : std::abs(x) < std::abs(y);
-    const bool rounded = ends || *place >= 1 || (of_other.is_rational() && !cut);
+    const bool rounded = ends || (of_other.is_rational() && !cut);
     const long double units = rounded ? 0.5L : of_other.is_rational() ? 1 : 2;
     allowed = std::max(allowed, units * *place * of_decimal * (1 + kRounding));
   };
-  allow(one, of_first, second, false);
-  allow(other, of_second, first, true);
+  allow(one, of_first, second, std::abs(x) < std::abs(y));
+  allow(other, of_second, first, std::abs(y) < std::abs(x));
   return std::abs(x - y) <= allowed;
 }
 
@@ -285,15 +244,14 @@ bool Equality::same_sides(const Answer& g, const Answer& a, bool swapped) {
 bool Equality::same_equations(const Answer& g, const Answer& a) {
   if (same_sides(g, a, false) || same_sides(g, a, true)) return true;
   // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
-  const auto is_function = [](const Answer& left) {
-    return left.at().kind == Kind::call && has_symbols(*left.tree, left.tree->child(left.at(), left.at().count - 1));
-  };
   const auto is_graph = [](const Answer& left) {
-    return left.form == Form::text || (left.at().kind == Kind::symbol && left.at().text == "y");
+    const Node& node = left.at();
+    return left.form == Form::text || node.text == "y" ||
+           (node.kind == Kind::call && has_symbols(*left.tree, left.tree->child(node, node.count - 1)));
   };
   const Answer &left = g.parts[0], &other = a.parts[0];
-  const bool renamed = (is_function(left) && is_graph(other)) || (is_graph(left) && is_function(other));
-  if (renamed && same(g.parts[1], a.parts[1])) return true;
+  if (is_graph(left) && is_graph(other) && left.at().kind != other.at().kind && same(g.parts[1], a.parts[1]))
+    return true;
   return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g);
 }
 

@@ -113,19 +113,19 @@ constexpr NameRow kNames[] = {
     {'c', T::symbol, 0, "", "triangle square top exists diamond complement S"},
     function(Law::sin, "sin"), function(Law::cos, "cos"), function(Law::tan, "tan"), function(Law::cot, "cot"), function(Law::sec, "sec"),
     function(Law::csc, "csc"), function(Law::arcsin, "arcsin asin"), function(Law::arccos, "arccos acos"), function(Law::arctan, "arctan atan"),
-    function(Law::sinh, "sinh"), function(Law::cosh, "cosh"), function(Law::tanh, "tanh"), function(Law::coth, "coth"), function(Law::sech, "sech"),
-    function(Law::csch, "csch"), function(Law::exp, "exp"), function(Law::cis, "cis"), function(Law::cbrt, "cbrt"), function(Law::abs, "abs"),
-    function(Law::floor, "floor"), function(Law::ceil, "ceil"), function(Law::ln, "ln log Log"), function(Law::lg, "lg"), function(Law::det, "det"),
+    function(Law::sinh, "sinh"), function(Law::cosh, "cosh"), function(Law::tanh, "tanh"),
+    function(Law::exp, "exp"), function(Law::cbrt, "cbrt"), function(Law::abs, "abs"),
+    function(Law::floor, "floor"), function(Law::ceil, "ceil"), function(Law::ln, "ln log Log"), function(Law::lg, "lg"),
     function(Law::divisor, "gcd gcf hcf"), function(Law::multiple, "lcm lcd"), function(Law::max, "max"), function(Law::min, "min"),
     function(Law::big, "sum prod lim limsup liminf coprod int iint iiint oint"), function(Law::stack, "overset underset stackrel"),
-    function(Law::none, "arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
+    function(Law::none, "coth sech csch cis det arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
                         "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace conj Arg "
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {'c', T::function, 0, "", "sign tr rank hat bar dot span char"},
 };
 
 // Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money, * a
-// magnitude, ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
+// magnitude, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
 constexpr UnitRow kUnits[] = {
     {'l', 1e-3L, "mm millimeter millimetre"}, {'l', 1e-2L, "cm centimeter centimetre"}, {'l', 0.1L, "dm"}, {'l', 1, "m meter metre"},
     {'l', 1000, "km kilometer kilometre"}, {'l', 0.0254L, "inch inche in"}, {'l', 0.3048L, "ft foot feet"}, {'l', 0.9144L, "yd yard"},
@@ -137,6 +137,7 @@ constexpr UnitRow kUnits[] = {
     {'y', 1, "yen jpy yuan rmb"}, {'r', 1, "rupee inr"}, {'k', 1, "celsius centigrade"}, {'f', 1, "fahrenheit"}, {'n', 1, "kelvin"},
     {'s', 1609.344L / 3600, "mph"}, {'s', 1000.0L / 3600, "kph kmh"}, {'p', 1, "pm noon"}, {'d', 1, "am midnight"}, {'*', 12, "dozen"}, {'*', 100, "hundred"}, {'*', 1e3L, "thousand"},
     {'*', 1e5L, "lakh lakhs"}, {'*', 1e6L, "million"}, {'*', 1e7L, "crore crores"}, {'*', 1e9L, "billion"}, {'*', 1e12L, "trillion"},
+    {'/', 1, "per"}, {'^', 2, "square sq"}, {'^', 3, "cubic"},
     {'?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"},
 };
 
@@ -181,18 +182,22 @@ constexpr WordRow kWords[] = {
     {WordClass::over, "over"},
     {WordClass::joint, "in of or and to"},
     {WordClass::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"},
+    {WordClass::verdict, "yes no true false"},
     {WordClass::operation, "of by times plus minus over and or"},
 };
 
 constexpr PhraseRow kPhrases[] = {
     {Phrase::denied, " not\t*not\tn't\tn’t\t not equal to\t cannot be\t\\ne\t\\neq"},
     {Phrase::joining, ",\t;\tand\tor\t&"},
-    {Phrase::silent, "\\text\t\\textbf\t\\mathrm\t\\quad\t\\qquad\t\\[\t\\]\t\\(\t\\)\t\\ \t\\,\t\\;\t$\t{\t}\t \t\n\t\r"},
+    {Phrase::silent, "\\textrm\t\\mathbf\t\\left\t\\right\t\\:\t~\t\\text\t\\textbf\t\\mathrm\t\\quad\t\\qquad\t\\[\t\\]\t\\(\t\\)\t\\ \t\\,\t\\;\t$\t{\t}\t \t\n\t\r"},
     {Phrase::about, "to\tfor\tof"},
     {Phrase::verb, "is\tare\twas\twould be\tmust be\tshould be\twill be\thas to be\tequals\tbecomes\t是\t为"},
     {Phrase::sign, ":\t=\t："},
     {Phrase::dash, "- \t– \t— "},
     {Phrase::tag, "<answer>\t<b>\t<strong>"},
+    {Phrase::choice, "option \tchoice "},
+    {Phrase::article, "a\tan\tthe"},
+    {Phrase::negation, "\\lnot\t\\neg\t\\overline\t\\bar"},
     {Phrase::operand, " or\t and\t,\t-\t+\t−\t–\t—\t±"},
 };
 

@@ -111,6 +111,12 @@ NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept {
   return modular ? tree.child(*node, 1) : -1;
 }
 
+char reversed(char code) noexcept {
+  constexpr std::string_view kOrders = "<>lg", kReversed = "><gl";
+  const std::size_t at = kOrders.find(code);
+  return at == std::string_view::npos ? code : kReversed[at];
+}
+
 std::string form_of(const Tree& tree, NodeIdx idx) {
   const Node& node = tree.at(idx);
   std::string form = std::to_string(static_cast<int>(node.kind)) + ':' + std::string(node.text);

@@ -132,6 +132,8 @@ const Node& unsigned_of(const Tree& tree, const Node& node) noexcept;
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
 /// The modulus of "3 mod 7", and of a relation that ends so; −1 where there is none.
 NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;
+/// The relation that holds when its sides are swapped.
+char reversed(char code) noexcept;
 /// Operations, names and numbers as one text, whatever order they have where it says nothing.
 std::string form_of(const Tree& tree, NodeIdx idx);
 /// Letters and digits of a text in lower case, with points and signs before digits and the names of LaTeX's commands

@@ -105,12 +105,8 @@ class Arithmetic {
 class Algebra : public Arithmetic {
  public:
   /// Bit k of `signs` turns the k-th ambiguous root of each lane around.
-  /// `products`: binomials and factorials are products of few factors where they can be, (n + 1)! is (n + 1)·n!,
-  /// instead of quotients of factorials that stand for themselves; the two ways agree within themselves only.
   /// `round`: which of many assignments of small integers variables have.
-  explicit Algebra(std::uint32_t signs = 0, bool products = false, std::uint64_t round = 0) noexcept
-      : signs_(signs), products_(products), round_(round) {}
-  bool prefers_products() const noexcept { return products_; }
+  explicit Algebra(std::uint32_t signs = 0, std::uint64_t round = 0) noexcept : signs_(signs), round_(round) {}
   /// Ambiguous roots met so far, in the lane that met most.
   std::size_t num_ambiguous_roots() const noexcept;
 
@@ -143,7 +139,6 @@ class Algebra : public Arithmetic {
   Value cosine_of_pi(Rational q);
 
   std::uint32_t signs_;
-  bool products_;
   std::uint64_t round_;
   /// The logarithms taken so far and their arguments: what undoes them.
   std::vector<std::pair<std::array<Element, kLanes>, Value>> logarithms_;

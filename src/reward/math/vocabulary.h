@@ -67,18 +67,13 @@ enum class Law : char {
   sinh,
   cosh,
   tanh,
-  coth,
-  sech,
-  csch,
   exp,
-  cis,
   cbrt,
   abs,
   floor,
   ceil,
   ln,
   lg,
-  det,
   divisor,
   multiple,
   max,
@@ -137,6 +132,7 @@ enum class WordClass : unsigned char {
   joint,       ///< between two numbers: the last alone is no answer
   counting,    ///< in a line: a mark behind its number may be a factorial
   operation,   ///< the last word of a line: what follows is an operand
+  verdict,     ///< an answer that a reason may follow
   count_
 };
 struct WordRow {
@@ -146,15 +142,18 @@ struct WordRow {
 
 /// Classes of phrases and signs that a text begins or ends with.
 enum class Phrase : unsigned char {
-  denied,   ///< before a box: it is no answer
-  joining,  ///< between boxes: they are one list
-  silent,   ///< between boxes, without effect
-  about,    ///< behind "answer": what it is an answer to
-  verb,     ///< behind "answer": what follows is it
-  sign,     ///< the same
-  dash,     ///< the same, where no verb stands there
-  tag,      ///< before an answer
-  operand,  ///< before a formula: it is a part of another
+  denied,    ///< before a box: it is no answer
+  joining,   ///< between boxes: they are one list
+  silent,    ///< between boxes, without effect
+  about,     ///< behind "answer": what it is an answer to
+  verb,      ///< behind "answer": what follows is it
+  sign,      ///< the same
+  dash,      ///< the same, where no verb stands there
+  tag,       ///< before an answer
+  operand,   ///< before a formula: it is a part of another
+  choice,    ///< before the letter of a choice
+  article,   ///< before a noun that is an answer
+  negation,  ///< commands that negate a text
   count_
 };
 struct PhraseRow {
