@@ -137,10 +137,9 @@ void Transformer::add_linear(base::Team& team, Encoded& x, const ops::PackedLine
   // Base and adapter first, then the sum: the order in which the learner has them.
   auto* branch = scratch.branch.as<float>();
   linear(team, x, weight, adapter, in.rows, scratch, branch);
-  team.barrier();
-  const Range mine = team.slice(in.rows.size() * weight.out);
-  const std::int64_t first = in.rows.begin * weight.out;
-  for (std::int64_t i = first + mine.begin; i < first + mine.end; ++i) in.x_ND[i] += branch[i];
+  const Range mine = ops::linear_share(team, weight.out);  // of both: one module is all of the matrix
+  for (std::int64_t row = in.rows.begin; row < in.rows.end; ++row)
+    for (std::int64_t i = row * weight.out + mine.begin; i < row * weight.out + mine.end; ++i) in.x_ND[i] += branch[i];
 }
 
 void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& scratch) const {

@@ -234,31 +234,49 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
   return finite;
 }
 
+namespace {
+
+/// Words of some rows of one panel, row after row.
+void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_words, std::uint32_t* words) {
+  const std::uint32_t* from = panel_words(packed, rows.begin);
+  for (std::int64_t w = 0; w < num_words; ++w, from += kPanelColumns)
+    for (std::int64_t r = 0; r < rows.size(); ++r) words[r * num_words + w] = from[r];
+}
+
+}  // namespace
+
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight) {
   check_range({first_row, first_row + rows}, packed.out, "unpack_rows");
   const FormatSpec& what = spec(packed.format);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
   const std::int64_t per_scale = inputs_per_scale(packed.format, packed.in);
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));
+  // Neighboring rows lie in one line of the panel.
+  constexpr std::int64_t kRowsAtOnce = 16;
+  std::vector<std::uint32_t> all_words(static_cast<std::size_t>(std::min(kRowsAtOnce, rows) * num_words));
   std::vector<std::uint8_t> quantized(static_cast<std::size_t>(packed.in));
   std::array<float, 256> values{};
   for (std::size_t bits = 0; bits < values.size(); ++bits)
     values[bits] = dequantized(what.weights, static_cast<std::uint8_t>(bits));
+  std::int64_t first_taken = first_row, end_taken = first_row;
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t row = first_row + i;
-    const std::uint32_t* from = panel_words(packed, row);
-    for (std::int64_t w = 0; w < num_words; ++w) words[static_cast<std::size_t>(w)] = from[w * kPanelColumns];
+    if (row == end_taken) {
+      first_taken = row;
+      end_taken = std::min(first_row + rows, (row / kRowsAtOnce + 1) * kRowsAtOnce);
+      take_words(packed, {first_taken, end_taken}, num_words, all_words.data());
+    }
+    const std::uint32_t* words = all_words.data() + (row - first_taken) * num_words;
     float* to = weight + i * packed.in;
     if (what.weights == Element::f32) {
-      std::memcpy(to, words.data(), static_cast<std::size_t>(packed.in) * sizeof(float));
+      std::memcpy(to, words, static_cast<std::size_t>(packed.in) * sizeof(float));
     } else if (what.weights == Element::bf16) {
-      kernels().widen_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
+      kernels().widen_bf16(reinterpret_cast<const std::uint16_t*>(words), packed.in, to);
     } else if (what.weights == Element::int8) {
       const auto width = static_cast<std::size_t>(packed.in);
-      quant::dequantize_int8({reinterpret_cast<const std::int8_t*>(words.data()), width}, scale_at(packed, 0, row),
+      quant::dequantize_int8({reinterpret_cast<const std::int8_t*>(words), width}, scale_at(packed, 0, row),
                              {to, width});
     } else {
-      words_to_values(what, words.data(), packed.in, quantized.data());
+      words_to_values(what, words, packed.in, quantized.data());
       for (std::int64_t begin = 0; begin < packed.in; begin += per_scale) {
         const float scale = scale_at(packed, begin / per_scale, row);
         for (std::int64_t k = begin; k < std::min(packed.in, begin + per_scale); ++k)
@@ -432,6 +450,11 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y) {
   linear_into(team, x, weight, rows, accumulate, y, weight.out);
+}
+
+base::Range linear_share(const base::Team& team, std::int64_t out) {
+  const base::Range panels = team.slice(ceil_div(out, kPanelColumns));
+  return {panels.begin * kPanelColumns, std::min(out, panels.end * kPanelColumns)};
 }
 
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,

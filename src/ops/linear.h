@@ -89,6 +89,9 @@ void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
+/// The columns of `out` that this member writes in linear, for what follows without a barrier.
+base::Range linear_share(const base::Team& team, std::int64_t out);
+
 /// The same into some columns of a wider y: `y` is row 0's first of them, from row to row are y_stride floats.
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
                  float* y, std::int64_t y_stride);

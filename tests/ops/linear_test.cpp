@@ -24,9 +24,9 @@ struct Problem {
   std::int64_t rows, in, out;
 };
 // Widths around the group sizes (8, 4, 2), the vector sizes, a scale's 128 inputs and the panel; rows around the tile
-// heights and what is dequantized for at once.
-const std::vector<Problem> kProblems{{1, 7, 33},     {7, 33, 64},  {33, 64, 257},  {5, 257, 7},  {6, 64, 64},
-                                     {13, 130, 129}, {1, 300, 65}, {101, 257, 70}, {8, 3201, 66}};
+// heights and what is dequantized for at once; last columns of one vector and of two.
+const std::vector<Problem> kProblems{{1, 7, 33},     {7, 33, 64},  {33, 64, 257},  {5, 257, 7},   {6, 64, 64},
+                                     {13, 130, 129}, {1, 300, 65}, {101, 257, 70}, {8, 3201, 66}, {29, 66, 84}};
 
 PackedLinear packed(const std::vector<float>& weight, const Problem& p, Format format, const std::vector<float>& bias) {
   PackedLinear layer = ops::make_packed_linear(format, p.out, p.in, !bias.empty());

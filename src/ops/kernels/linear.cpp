@@ -62,12 +62,29 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
   }
 }
 
+/// Their weights are asked for so many groups of inputs ahead.
+constexpr std::int64_t kNarrowGroupsAhead = 16;
+
+/// Columns [column, end) by tiles of as few vectors as hold them, and higher for it: an adapter's A has few columns.
+template <class Format, int Vectors>
+void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end, std::int64_t panel_bytes) {
+  if constexpr (Vectors > 1) {
+    if (end - column <= Vectors / 2 * kLanes) return narrow_tiles<Format, Vectors / 2>(task, column, end, panel_bytes);
+  }
+  const auto* panel = static_cast<const char*>(task.panels) + column / kPanel * panel_bytes + column % kPanel * 4;
+  for_row_tiles<2 * kTileRows>(task.rows, [&]<int Rows>(std::int64_t row) {
+    tile<Format, Rows, Vectors, Vectors * kLanes * 4 / kLine>(task, row, column,
+                                                              panel + kNarrowGroupsAhead * kPanel * 4);
+  });
+}
+
 /// All rows, tile by tile, of heights as equal as can be: one of a row or two would wait for its weights. Each tile
 /// asks for other lines of the next panel's groups, so that all are asked for when it comes.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
   for (std::int64_t column = begin; column < end; column += kTileColumns) {
+    if (end - column <= kTileColumns / 2) return narrow_tiles<Format, kTileVectors / 2>(task, column, end, panel_bytes);
     const auto* next = static_cast<const char*>(task.panels) + (column / kPanel + 1) * panel_bytes;
     std::int64_t asker = column % kPanel / kTileColumns;
     for_row_tiles(task.rows, [&]<int Rows>(std::int64_t row) {

@@ -27,13 +27,13 @@ inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   }
 }
 
-/// Cuts rows into tiles of at most kTileRows, none more than a row higher than another.
-template <class Body>
+/// Cuts rows into tiles of at most Most, none more than a row higher than another.
+template <int Most = kTileRows, class Body>
 inline void for_row_tiles(std::int64_t rows, const Body& body) {
-  const std::int64_t count = (rows + kTileRows - 1) / kTileRows;
+  const std::int64_t count = (rows + Most - 1) / Most;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows * i / count;
-    with_rows<kTileRows>(rows * (i + 1) / count - row, row, body);
+    with_rows<Most>(rows * (i + 1) / count - row, row, body);
   }
 }
 
