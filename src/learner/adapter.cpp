@@ -1,13 +1,27 @@
 #include "learner/adapter.h"
 
+#include <cstring>
 #include <memory>
 
+#include "learner/entering_rows.h"
 #include "learner/quantized.h"
+#include "learner/row_blocks.h"
 #include "ops/matmul.h"
 
 namespace qrl::learner {
 
 namespace {
+
+torch::ScalarType type_of(quant::Format format) {
+  return format == quant::Format::f32 ? torch::kFloat32 : torch::kBFloat16;
+}
+quant::Format format_of(torch::ScalarType type) {
+  return type == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
+}
+
+Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType type) {
+  return torch::empty({rows, width}, torch::TensorOptions().dtype(type));
+}
 
 /// Columns [first, …) of a matrix whose rows lie next to each other, as an operand.
 ops::Operand columns_of(const Tensor& matrix, std::int64_t first = 0, bool transposed = false) {
@@ -15,8 +29,25 @@ ops::Operand columns_of(const Tensor& matrix, std::int64_t first = 0, bool trans
   return {{data, matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
 }
 
-ops::MatmulType type_of(torch::ScalarType compute) {
-  return compute == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
+/// Columns [first, …) of some rows of a matrix, fp32 or of `to`'s dtype, rounded to that.
+void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::Activations& to) {
+  const auto bytes = static_cast<std::int64_t>(matrix.element_size());
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const auto* from = static_cast<const std::byte*>(matrix.data_ptr()) + (row * matrix.stride(0) + first) * bytes;
+    if (matrix.scalar_type() == torch::kFloat32)
+      ops::quantize_row(reinterpret_cast<const float*>(from), row - rows.begin, to);
+    else std::memcpy(to.row(row - rows.begin), from, static_cast<std::size_t>(to.width * bytes));
+  }
+}
+
+/// Rows that stand in `from`, to columns [first, …) of rows of a matrix of their dtype; of an undefined one nothing.
+void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range rows, std::int64_t first = 0) {
+  if (!matrix.defined()) return;
+  const auto bytes = static_cast<std::int64_t>(matrix.element_size());
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    auto* to = static_cast<std::byte*>(matrix.data_ptr()) + (row * matrix.stride(0) + first) * bytes;
+    std::memcpy(to, from.row(row - rows.begin), static_cast<std::size_t>(from.width * bytes));
+  }
 }
 
 /// What rounding to `format` leaves, in `compute`.
@@ -24,101 +55,208 @@ Tensor rounded(const Tensor& values, torch::ScalarType format, torch::ScalarType
   return (format == torch::kBFloat16 ? values.to(torch::kBFloat16) : values).to(compute).contiguous();
 }
 
-/// A and scale·B as a forward pass multiplies them.
-struct Operands {
-  Operands(const LinearAdapter& adapter, torch::ScalarType format_in, torch::ScalarType compute_in)
-      : format(format_in), compute(compute_in), a(rounded(adapter.a.value, format, compute)) {
-    for (const LinearAdapter::Part& part : adapter.parts)
-      scaled_b.push_back(rounded(part.b.value.mul(adapter.scale), format, compute));
-  }
-  torch::ScalarType format;   ///< what A, scale·B, x and A·x were rounded to
-  torch::ScalarType compute;  ///< of the matmuls
-  Tensor a;                   ///< [parts · rank, in]
-  TensorList scaled_b;        ///< [out, rank] each
+ops::PackedLinear packed(const Tensor& values, torch::ScalarType type) {
+  const Tensor f32 = values.to(torch::kFloat32).contiguous();
+  ops::PackedLinear layer = ops::make_packed_linear(format_of(type), f32.size(0), f32.size(1), false);
+  base::parallel(0, [&](base::Team& team) { ops::pack_rows(team, f32.data_ptr<float>(), f32.size(0), 0, layer); });
+  return layer;
+}
+
+/// An adapter as a forward pass without a snapshot multiplies it: A and scale·B rounded to `type`.
+model::MatrixAdapter forward_operands(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type) {
+  model::MatrixAdapter made;
+  made.out = out;
+  made.a = packed(adapter.a.value, type);
+  for (const LinearAdapter::Part& part : adapter.parts)
+    made.parts.push_back({{}, part.first_output, packed(part.b.value.mul(adapter.scale), type)});
+  return made;
+}
+
+/// A backward pass's dtypes: what A, scale·B, x and A·x were rounded to, and that of the matmuls.
+struct Types {
+  torch::ScalarType format, compute;
 };
 
-/// Adds the adapter's gradients, and its share of dX to d_x, fp32. products: A·x, [N, parts · rank].
-void add_adapter_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
-                           const Tensor& products, const Tensor& d_x) {
-  const ops::MatmulType type = type_of(with.compute);
-  const std::int64_t num_rows = d_y.size(0), rank = adapter.rank(), all = with.a.size(0), in = with.a.size(1);
-  const Tensor u = torch::empty({num_rows, all}, torch::TensorOptions().dtype(with.compute));
-  const Tensor t = products.to(with.compute);
+/// U = dY·(scale·B), and what it adds to dX.
+class InputGradient {
+ public:
+  InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
+      : adapter_(adapter),
+        d_y_(d_y),
+        a_(packed(rounded(adapter.a.value, types.format, types.compute).t(), types.compute)),
+        u_(make(d_y.size(0), a_.in, types.compute)) {
+    for (const LinearAdapter::Part& part : adapter.parts) {
+      const Tensor scaled = rounded(part.b.value.mul(adapter.scale), types.format, types.compute);
+      b_.push_back(packed(scaled.t(), types.compute));
+    }
+  }
+
+  /// What a thread adds to its blocks of rows; this must outlive it.
+  AddToRows adding() const {
+    struct Block {
+      std::vector<ops::Activations> d_y;  // of each part
+      ops::Activations u;
+      base::Buffer sums;
+    };
+    const auto block = std::make_shared<Block>();
+    for (const ops::PackedLinear& b : b_) block->d_y.emplace_back(b.format, kBlockRows, b.in);
+    block->u = ops::Activations(a_.format, kBlockRows, a_.in);
+    block->sums = base::Buffer(base::DType::f32, {kBlockRows, a_.in});
+    return [this, block](base::Team& alone, base::Range rows, float* d_x) {
+      const base::Range here{0, rows.size()};
+      auto* sums = block->sums.as<float>();
+      std::int64_t column = 0;
+      for (std::size_t i = 0; i < b_.size(); ++i, column += adapter_.rank()) {
+        take_rows(d_y_, rows, adapter_.parts[i].first_output, block->d_y[i]);
+        ops::linear_into(alone, block->d_y[i], b_[i], here, false, sums + column, a_.in);
+      }
+      ops::quantize(alone, sums, here, block->u);
+      keep_rows(block->u, u_, rows);
+      ops::linear(alone, block->u, a_, here, true, d_x);
+    };
+  }
+  /// [N, parts · rank], when all rows were added to.
+  const Tensor& u() const { return u_; }
+
+ private:
+  const LinearAdapter& adapter_;
+  Tensor d_y_;
+  ops::PackedLinear a_;               // transposed
+  std::vector<ops::PackedLinear> b_;  // scale·B of each part, transposed
+  Tensor u_;
+};
+
+/// dB = scale·dYᵀ·(A·x), dA = Uᵀ·x, added to the gradients. products: A·x, [N, parts · rank].
+void add_weight_gradients(const LinearAdapter& adapter, const Types& types, const Tensor& d_y, const Tensor& x,
+                          const Tensor& products, const Tensor& u) {
+  const auto type = types.compute == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
+  const std::int64_t rank = adapter.rank();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const LinearAdapter::Part& part = adapter.parts[i];
-    const std::int64_t out = part.b.value.size(0), column = static_cast<std::int64_t>(i) * rank;
-    ops::matmul({type, num_rows, rank, out, columns_of(d_y, part.first_output), columns_of(with.scaled_b[i]),
-                 columns_of(u, column).values, all});
-    const Tensor d_b = torch::empty({out, rank});
-    ops::matmul({type, out, rank, num_rows, columns_of(d_y, part.first_output, true), columns_of(t, column),
-                 columns_of(d_b).values, rank});
+    // Transposed: dY is the operand that is packed as it lies.
+    const Tensor d_b = torch::empty({rank, part.b.value.size(0)});
+    ops::matmul({type, rank, d_b.size(1), d_y.size(0), columns_of(products, static_cast<std::int64_t>(i) * rank, true),
+                 columns_of(d_y, part.first_output), columns_of(d_b).values, d_b.size(1)});
     Tensor gradient = part.b.gradient;
-    gradient.add_(d_b, adapter.scale);
+    gradient.add_(d_b.t(), adapter.scale);
   }
   // x in fp32 is rounded as the matmul reads it where that is of bf16.
-  const Tensor x_read = with.compute == torch::kFloat32 ? rounded(x, with.format, with.compute) : x.contiguous();
+  const Tensor x_read = types.compute == torch::kFloat32 ? rounded(x, types.format, types.compute) : x.contiguous();
   accumulate_weight_gradient(u, x_read, adapter.a.gradient);
-  ops::matmul({type, num_rows, in, all, columns_of(u), columns_of(with.a), columns_of(d_x).values, in, true});
 }
 
-/// Rows of activations as a tensor that keeps them.
-Tensor as_tensor(const std::shared_ptr<ops::Activations>& rows) {
-  const auto dtype = rows->quantized.view().dtype == base::DType::f32 ? torch::kFloat32 : torch::kBFloat16;
-  return torch::from_blob(
-      rows->quantized.view().data, {rows->max_rows(), rows->width}, {rows->stride, 1}, [rows](void*) {}, dtype);
+/// A forward pass's result, and what its backward pass reads: x rounded, where it is asked for, and A·x.
+struct Forward {
+  Tensor y, x, products;
+};
+
+/// Makes what a backward pass reads; nothing without one.
+void make_kept(Forward& made, const model::MatrixAdapter& adapter, bool keeps_x) {
+  if (!torch::GradMode::is_enabled()) return;
+  made.products = make(made.y.size(0), adapter.a.out, type_of(adapter.a.format));
+  if (keeps_x) made.x = make(made.y.size(0), adapter.a.in, type_of(adapter.a.format));
 }
 
-Tensor products_of(model::AdapterProducts& products) {
-  TensorList parts;
-  for (ops::Activations& part : products.parts)
-    parts.push_back(as_tensor(std::make_shared<ops::Activations>(std::move(part))));
-  return torch::cat(parts, 1);
+void keep_block(const ops::Activations& x, const model::AdapterProducts& products, std::int64_t rank, base::Range rows,
+                const Forward& made) {
+  keep_rows(x, made.x, rows);
+  const std::int64_t kept = made.products.defined() ? made.products.size(1) : 0;
+  for (std::size_t i = 0; static_cast<std::int64_t>(i) * rank < kept; ++i)
+    keep_rows(products.parts[i], made.products, rows, static_cast<std::int64_t>(i) * rank);
+}
+
+/// The decoder's operations, a block of rows at a time: nothing but what the backward pass reads exists for all rows.
+Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x) {
+  const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
+  Forward made;
+  if (quantized.multiplies_quantized) {
+    made.y = torch::empty({num_rows, out});
+  } else {
+    ops::Activations input(linear.quantized->format, num_rows, in);
+    made.y = quantized_output(x, quantized, input);
+  }
+  make_kept(made, *linear.adapter.packed, keeps_x);
+  by_blocks(num_rows, [&] {
+    return [&, entering = std::make_shared<EnteringRows>(linear, kBlockRows)](base::Team& alone, base::Range rows) {
+      float* y = made.y.data_ptr<float>() + rows.begin * out;
+      entering->quantize(alone, x.data_ptr<float>() + rows.begin * in, rows.size());
+      if (quantized.multiplies_quantized) entering->multiply(alone, rows.size(), y);
+      else entering->add_adapter(alone, rows.size(), y);
+      keep_block(entering->adapters(), entering->products(), linear.adapter.rank(), rows, made);
+    };
+  });
+  return made;
 }
 
 Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics) {
-  const LinearAdapter& adapter = linear.adapter;
-  const model::MatrixAdapter& packed = *adapter.packed;
   const Quantized quantized{linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
-  const std::int64_t num_rows = x.value.size(0);
-  const auto input = std::make_shared<ops::Activations>(linear.quantized->format, num_rows, linear.quantized->in);
-  std::shared_ptr<ops::Activations> plain;
-  if (quant::spec(input->format).has_activation_scales())
-    plain = std::make_shared<ops::Activations>(packed.a.format, num_rows, packed.a.in);
-  model::AdapterProducts products(packed.a.format, num_rows, packed.parts.size(), packed.rank());
-  const Tensor y = quantized_output(x.value, quantized, *input, {&packed, plain.get(), &products});
-  if (!torch::GradMode::is_enabled()) return y;
-
-  const auto format = packed.a.format == quant::Format::f32 ? torch::kFloat32 : torch::kBFloat16;
+  const Forward made = forward_on_snapshot(linear, x.value, quantized, !x.recompute);
   Recompute read_x = x.recompute;
-  if (!read_x) read_x = [kept = as_tensor(plain ? plain : input)] { return kept; };
-  return differentiable({x.value}, {y},
-                        [adapter, quantized, read_x, format, t = products_of(products)](const TensorList& d) {
-                          const Tensor d_x = quantized_input_gradient(d[0], quantized);
-                          add_adapter_gradients(adapter, Operands(adapter, format, quantized.compute),
-                                                d[0].to(quantized.compute).contiguous(), read_x(), t, d_x);
+  if (!read_x) read_x = [kept = made.x] { return kept; };
+  const Types types{type_of(linear.adapter.packed->a.format), quantized.compute};
+  return differentiable({x.value}, {made.y},
+                        [adapter = linear.adapter, quantized, read_x, types, t = made.products](const TensorList& d) {
+                          const Tensor d_y = d[0].contiguous();
+                          const InputGradient gradient(adapter, types, d_y);
+                          const Tensor d_x =
+                              quantized_input_gradient(d_y, quantized, [&] { return gradient.adding(); });
+                          add_weight_gradients(adapter, types, d_y, read_x(), t, gradient.u());
                           return TensorList{d_x};
                         })[0];
 }
 
+/// Rounds fp32 rows to those of a matrix of any dtype.
+void store_rows(const float* from, base::Range rows, const Tensor& to) {
+  const auto values = torch::from_blob(const_cast<float*>(from), {rows.size(), to.size(1)});
+  to.narrow(0, rows.begin, rows.size()).copy_(values);
+}
+
+Forward forward_in_compute_dtype(const Linear& linear, const Tensor& x) {
+  const torch::ScalarType type = x.scalar_type();
+  const Tensor sums = times_transposed(x, linear.weight.value, torch::kFloat32);
+  const std::int64_t num_rows = x.size(0), out = sums.size(1), rank = linear.adapter.rank();
+  const model::MatrixAdapter adapter = forward_operands(linear.adapter, out, type);
+  Forward made{type == torch::kFloat32 ? sums : make(num_rows, out, type), {}, {}};
+  make_kept(made, adapter, false);
+  struct Block {
+    ops::Activations x;
+    model::AdapterProducts products;
+  };
+  by_blocks(num_rows, [&] {
+    const auto block = std::make_shared<Block>(
+        Block{ops::Activations(adapter.a.format, kBlockRows, adapter.a.in),
+              model::AdapterProducts(adapter.a.format, kBlockRows, adapter.parts.size(), rank)});
+    return [&, block](base::Team& alone, base::Range rows) {
+      float* y = sums.data_ptr<float>() + rows.begin * out;
+      take_rows(x, rows, 0, block->x);
+      model::add_adapter(alone, adapter, block->x, {0, rows.size()}, block->products, y);
+      keep_block(block->x, block->products, rank, rows, made);
+      if (type != torch::kFloat32) store_rows(y, rows, made.y);
+    };
+  });
+  return made;
+}
+
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x) {
-  const LinearAdapter& adapter = linear.adapter;
   const torch::ScalarType type = x.value.scalar_type();
-  const Operands with(adapter, type, type);
-  const std::int64_t num_rows = x.value.size(0), rank = adapter.rank();
   const Tensor entering = x.value.detach();
-  const Tensor sums = times_transposed(entering, linear.weight.value, torch::kFloat32);
-  const Tensor t = times_transposed(entering, with.a, type);
-  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
-    ops::matmul({type_of(type), num_rows, with.scaled_b[i].size(0), rank,
-                 columns_of(t, static_cast<std::int64_t>(i) * rank), columns_of(with.scaled_b[i], 0, true),
-                 columns_of(sums, adapter.parts[i].first_output).values, sums.size(1), true});
-  }
+  const Forward made = forward_in_compute_dtype(linear, entering);
   Recompute read_x = x.recompute;
   if (!read_x) read_x = [entering] { return entering; };
-  return differentiable({x.value}, {sums.to(type)}, [linear, read_x, type, t](const TensorList& d) {
-    const Tensor d_y = d[0].contiguous(), d_x = times(d_y, linear.weight.value, torch::kFloat32);
-    add_adapter_gradients(linear.adapter, Operands(linear.adapter, type, type), d_y, read_x(), t, d_x);
-    return TensorList{d_x.to(type)};
+  return differentiable({x.value}, {made.y}, [linear, read_x, type, t = made.products](const TensorList& d) {
+    const Types types{type, type};
+    const Tensor d_y = d[0].contiguous(), sums = times(d_y, linear.weight.value, torch::kFloat32);
+    const Tensor d_x = type == torch::kFloat32 ? sums : make(sums.size(0), sums.size(1), type);
+    const InputGradient gradient(linear.adapter, types, d_y);
+    by_blocks(sums.size(0), [&] {
+      return [&, add = gradient.adding()](base::Team& alone, base::Range rows) {
+        float* to = sums.data_ptr<float>() + rows.begin * sums.size(1);
+        add(alone, rows, to);
+        if (type != torch::kFloat32) store_rows(to, rows, d_x);
+      };
+    });
+    add_weight_gradients(linear.adapter, types, d_y, read_x(), t, gradient.u());
+    return TensorList{d_x};
   })[0];
 }
 

@@ -39,8 +39,7 @@ Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::
 
 Tensor FusedOps::fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const {
   if (!numerics().low_bit() || torch::GradMode::is_enabled()) return {};
-  if (!first.adapter.empty() || !second.adapter.empty()) return {};
-  return quantized_mlp(x, *first.quantized, *second.quantized);
+  return quantized_mlp(x, first, second);
 }
 
 }  // namespace qrl::learner

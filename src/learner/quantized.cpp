@@ -1,12 +1,12 @@
 #include "learner/quantized.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "base/threads.h"
-#include "ops/transformer.h"
+#include "learner/entering_rows.h"
+#include "learner/row_blocks.h"
 #include "ops/transposed.h"
 
 namespace qrl::learner {
@@ -15,23 +15,9 @@ using config::LearnerBackward;
 
 namespace {
 
-constexpr std::int64_t kBlockRows = 48;
 constexpr quant::Format kFp8 = quant::Format::fp8_block128;
 constexpr std::int64_t kFp8Segment = 128;   // inputs under one of its scales
 constexpr std::int64_t kFp8BlockRows = 96;  // its quantized values are dequantized once a block of rows
-
-/// Calls make_body()(team of one, rows) for all rows, a block of so many at a time, with a body of its own on every
-/// thread: none waits for another, and what a block's matmuls give is still in a core's second cache for the next op.
-template <class MakeBody>
-void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
-  std::atomic<std::int64_t> next{0};
-  base::parallel(0, [&](base::Team&) {
-    base::Team alone = base::Team::solo();
-    auto body = make_body();
-    for (std::int64_t first = next.fetch_add(block_rows); first < num_rows; first = next.fetch_add(block_rows))
-      body(alone, base::Range{first, std::min(num_rows, first + block_rows)});
-  });
-}
 
 /// What dequantize_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the
 /// cache.
@@ -73,22 +59,24 @@ void gather_columns(const Tensor& d_y, base::Range range, float* columns, const 
 }
 
 /// dX = dY·Ŵ by int8: each row of dY, with the weights' scales on it, quantized as activations are.
-Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
-  const std::int64_t num_rows = d_y.size(0);
+Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
+                           const std::function<AddToRows()>& make_add) {
   ops::PackedLinear weight = ops::make_unscaled(packed.in, packed.out);
   base::parallel(0, [&](base::Team& team) { ops::transpose_quantized(team, packed, weight); });
-  ops::Activations quantized(quant::Format::int8, num_rows, packed.out);
-  const Tensor d_x = torch::empty({num_rows, packed.in});
+  const Tensor d_x = torch::empty({d_y.size(0), packed.in});
   const float* scales = packed.scales.as<float>();
-  by_blocks(num_rows, [&] {
-    return [&, scaled = std::vector<float>(static_cast<std::size_t>(packed.out))](base::Team& alone,
-                                                                                  base::Range rows) mutable {
+  by_blocks(d_y.size(0), [&] {
+    const auto quantized = std::make_shared<ops::Activations>(quant::Format::int8, kBlockRows, packed.out);
+    return [&, quantized, scaled = std::vector<float>(static_cast<std::size_t>(packed.out)),
+            add = make_add ? make_add() : AddToRows()](base::Team& alone, base::Range rows) mutable {
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         const float* from = d_y.data_ptr<float>() + row * packed.out;
         for (std::size_t o = 0; o < scaled.size(); ++o) scaled[o] = from[o] * scales[o];
-        ops::quantize_row(scaled.data(), row, quantized);
+        ops::quantize_row(scaled.data(), row - rows.begin, *quantized);
       }
-      ops::linear(alone, quantized, weight, rows, false, d_x.data_ptr<float>());
+      float* to = d_x.data_ptr<float>() + rows.begin * packed.in;
+      ops::linear(alone, *quantized, weight, {0, rows.size()}, false, to);
+      if (add) add(alone, rows, to);
     };
   });
   return d_x;
@@ -159,6 +147,14 @@ void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const
   by_blocks(num_outputs, multiply, kFp8BlockRows);
 }
 
+void add_to_rows(const Tensor& d_x, const std::function<AddToRows()>& make_add) {
+  by_blocks(d_x.size(0), [&] {
+    return [&, add = make_add()](base::Team& alone, base::Range rows) {
+      add(alone, rows, d_x.data_ptr<float>() + rows.begin * d_x.size(1));
+    };
+  });
+}
+
 /// What the backward pass of this layer multiplies: quantized values where the layer has the format that is asked for.
 LearnerBackward backward_of(const Quantized& quantized) {
   const quant::Format format = quantized.packed->format;
@@ -183,45 +179,34 @@ Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType typ
                      [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
-Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, const AdapterPass& with) {
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input) {
   const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
   Tensor y;
   if (quantized.multiplies_quantized) y = torch::empty({num_rows, packed.out});
-  const auto add_adapter = [&](base::Team& alone, base::Range rows) {
-    if (with.adapter == nullptr) return;
-    if (with.plain != nullptr) ops::quantize(alone, x.data_ptr<float>(), rows, *with.plain);
-    const ops::Activations& entering = with.plain != nullptr ? *with.plain : input;
-    model::add_adapter(alone, *with.adapter, entering, rows, *with.products, y.data_ptr<float>());
-  };
   by_blocks(num_rows, [&] {
     return [&](base::Team& alone, base::Range rows) {
       ops::quantize(alone, x.data_ptr<float>(), rows, input);
-      if (!y.defined()) return;
-      ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
-      add_adapter(alone, rows);
+      if (y.defined()) ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
     };
   });
-  if (!quantized.multiplies_quantized) {
-    y = times_transposed(dequantized_input(input, quantized.compute), dequantized_weight(packed, quantized.compute),
-                         torch::kFloat32);
-    if (!packed.bias.empty()) y += bias_of(packed);
-    if (with.adapter != nullptr) by_blocks(num_rows, [&] { return add_adapter; });
-  }
+  if (quantized.multiplies_quantized) return y;
+  y = times_transposed(dequantized_input(input, quantized.compute), dequantized_weight(packed, quantized.compute),
+                       torch::kFloat32);
+  if (!packed.bias.empty()) y += bias_of(packed);
   return y;
 }
 
-Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized) {
-  switch (backward_of(quantized)) {
-    case LearnerBackward::int8:
-      return int8_input_gradient(d_y.contiguous(), *quantized.packed);
-    case LearnerBackward::fp8_e4m3:
-      return fp8_input_gradient(d_y.contiguous(), *quantized.packed);
-    case LearnerBackward::model_dtype:
-      break;
-  }
-  return times(d_y.to(quantized.compute).contiguous(), dequantized_weight(*quantized.packed, quantized.compute),
-               torch::kFloat32);
+Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
+                                const std::function<AddToRows()>& make_add) {
+  const LearnerBackward backward = backward_of(quantized);
+  if (backward == LearnerBackward::int8) return int8_input_gradient(d_y.contiguous(), *quantized.packed, make_add);
+  const Tensor d_x = backward == LearnerBackward::fp8_e4m3
+                         ? fp8_input_gradient(d_y.contiguous(), *quantized.packed)
+                         : times(d_y.to(quantized.compute).contiguous(),
+                                 dequantized_weight(*quantized.packed, quantized.compute), torch::kFloat32);
+  if (make_add) add_to_rows(d_x, make_add);
+  return d_x;
 }
 
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized) {
@@ -243,23 +228,23 @@ Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& 
   })[0];
 }
 
-Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second) {
-  const Tensor y = torch::empty({x.size(0), second.out});
+Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second) {
+  const std::int64_t width = first.quantized->in, both = first.quantized->out, out = second.quantized->out;
+  const Tensor y = torch::empty({x.size(0), out});
   struct Between {  // of a block
-    ops::Activations quantized, gated;
+    EnteringRows normed, gated;
     base::Buffer halves;
   };
   by_blocks(x.size(0), [&] {
-    const auto between = std::make_shared<Between>(Between{ops::Activations(first.format, kBlockRows, first.in),
-                                                           ops::Activations(second.format, kBlockRows, second.in),
-                                                           base::Buffer(base::DType::f32, {kBlockRows, first.out})});
-    return [&, between](base::Team& alone, base::Range block) {
-      const base::Range rows{0, block.size()};
-      auto* both = between->halves.as<float>();
-      ops::quantize(alone, x.data_ptr<float>() + block.begin * first.in, rows, between->quantized);
-      ops::linear(alone, between->quantized, first, rows, false, both);
-      ops::swiglu(alone, both, rows, between->gated);
-      ops::linear(alone, between->gated, second, rows, false, y.data_ptr<float>() + block.begin * second.out);
+    const auto between =
+        std::make_shared<Between>(Between{EnteringRows(first, kBlockRows), EnteringRows(second, kBlockRows),
+                                          base::Buffer(base::DType::f32, {kBlockRows, both})});
+    return [&, between](base::Team& alone, base::Range rows) {
+      auto* halves = between->halves.as<float>();
+      between->normed.quantize(alone, x.data_ptr<float>() + rows.begin * width, rows.size());
+      between->normed.multiply(alone, rows.size(), halves);
+      between->gated.swiglu(alone, halves, rows.size());
+      between->gated.multiply(alone, rows.size(), y.data_ptr<float>() + rows.begin * out);
     };
   });
   return y;

@@ -1,8 +1,10 @@
 // Owns the linear layer on a snapshot's quantized tensors, with straight-through gradients. Knows no model.
 #pragma once
 
+#include <functional>
+
 #include "config/recipe.h"
-#include "learner/layers.h"
+#include "learner/policy_weights.h"
 #include "model/snapshot.h"
 #include "ops/linear.h"
 
@@ -43,21 +45,18 @@ struct Quantized {
 /// holds a NaN or infinity the scale NaN, which all that it meets becomes.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized);
 
-/// What an adapter adds to a quantized layer's output, and what it leaves: its input and its products A·x, of all rows.
-struct AdapterPass {
-  const model::MatrixAdapter* adapter = nullptr;
-  ops::Activations* plain = nullptr;  ///< x in the adapter's format; null: the layer's own input has its values
-  model::AdapterProducts* products = nullptr;
-};
-/// quantized_linear's forward pass alone, with the adapter's part where there is one. Leaves X̂ in `input`, of the
-/// packed format for all rows. No gradient.
-Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input,
-                        const AdapterPass& with = {});
-/// dX = dY·Ŵ of quantized_linear's backward pass, fp32 [N, in]; d_y [N, out] of any dtype.
-Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized);
+/// quantized_linear's forward pass alone. Leaves X̂ in `input`, of the packed format for all rows. No gradient.
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input);
 
-/// second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. low_bit's matmuls and bits; no
-/// gradient. Nothing between exists for more than a block of rows a thread.
-Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second);
+/// What a thread adds to some rows of dX: d_x is the first of them.
+using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
+/// dX = dY·Ŵ of quantized_linear's backward pass, fp32 [N, in]; d_y [N, out] of any dtype. `make_add` makes what each
+/// thread adds, of kBlockRows rows (row_blocks.h) at most at a time; empty: nothing.
+Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
+                                const std::function<AddToRows()>& make_add = {});
+
+/// second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. low_bit's matmuls and bits, with
+/// the layers' adapters; no gradient. Nothing between exists for more than a block of rows a thread.
+Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
 
 }  // namespace qrl::learner

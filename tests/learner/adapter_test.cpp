@@ -173,6 +173,32 @@ TEST_CASE("a layer's gradients in bf16 are within its roundings of those in fp32
   }
 }
 
+TEST_CASE("an MLP with adapters by blocks of rows has the bits of its parts, for a backward pass or not") {
+  learner::ForwardNumerics numerics;
+  numerics.forward = LearnerForward::low_bit;
+  for (const quant::Format format :
+       {quant::Format::f32, quant::Format::bf16, quant::Format::int8, quant::Format::int4}) {
+    CAPTURE(quant::name(format));
+    Layer gate_up(format, 4);
+    Layer down(format, 4);
+    down.packed = ops::make_packed_linear(format, 70, 35, false);  // the adapters of 33 inputs do not fit: none
+    base::Team alone = base::Team::solo();
+    const Tensor w_down = torch::randn({70, 35}), x = torch::randn({257, 33});
+    REQUIRE(ops::pack_rows(alone, w_down.data_ptr<float>(), 70, 0, down.packed));
+    down.linear.adapter = {};
+    const auto parts = [&] {
+      const Tensor halves = learner::adapted_linear(gate_up.linear, {x, {}}, numerics);
+      return learner::quantized_linear(learner::swiglu(halves).value, {}, {&down.packed, true, torch::kFloat32});
+    };
+    const Tensor with_grad = parts();
+    const torch::NoGradGuard no_grad;
+    CHECK(torch::equal(parts(), with_grad));
+    CHECK(torch::equal(learner::quantized_mlp(x, gate_up.linear, down.linear), with_grad));
+    gate_up.linear.adapter = {};
+    CHECK_FALSE(torch::equal(learner::quantized_mlp(x, gate_up.linear, down.linear), with_grad));
+  }
+}
+
 TEST_CASE("gradients of adapters are those that changes of the loss show") {
   const model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options();

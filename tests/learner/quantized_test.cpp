@@ -263,7 +263,10 @@ TEST_CASE("an MLP by blocks of rows has the bits of its parts") {
     const torch::NoGradGuard no_grad;
     const Tensor both = learner::quantized_linear(x, {}, {&gate_up, true, torch::kFloat32});
     const Tensor want = learner::quantized_linear(learner::swiglu(both).value, {}, {&down, true, torch::kFloat32});
-    CHECK(torch::equal(learner::quantized_mlp(x, gate_up, down), want));
+    learner::Linear first, second;
+    first.quantized = &gate_up;
+    second.quantized = &down;
+    CHECK(torch::equal(learner::quantized_mlp(x, first, second), want));
   }
 }
 
