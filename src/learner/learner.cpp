@@ -264,6 +264,7 @@ bool Learner::reads_in_place(const std::string& tensor) const { return parts_->e
 
 void Learner::release_memory() {
   if (parts_->parameters.options().device.is_cuda()) at::getDeviceAllocator(torch::kCUDA)->emptyCache();
+  else release_tensor_memory();
 }
 
 std::string torch_version() { return TORCH_VERSION; }

@@ -201,7 +201,7 @@ class Learner {
   /// bf16, nor with fake_quant on a GPU, which has a copy.
   bool reads_in_place(const std::string& tensor) const;
 
-  /// Gives memory of a GPU that is only kept for the next micro-batch to whoever asks for it there.
+  /// Gives memory that is only kept for the next micro-batch to whoever asks for it where the learner is.
   void release_memory();
 
  private:

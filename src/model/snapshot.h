@@ -131,7 +131,7 @@ class Snapshot {
   std::vector<SnapshotTensor> tensors() const;
 
   /// Format error of every matrix, in their order, against the `masters` that were published (as a profile's factors
-  /// leave them); without a name where `masters` lacks it. Takes a dequantized copy of a matrix a thread.
+  /// leave them); without a name where `masters` lacks it.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
   /// The same of masters that are read, by one thread, a few at a time; read gives an empty buffer for one that it has
   /// not.

@@ -8,6 +8,7 @@
 #include "model/block.h"
 #include "model/matrix_parts.h"
 #include "model/snapshot.h"
+#include "quant/format_error.h"
 
 namespace qrl::model {
 
@@ -27,6 +28,22 @@ SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) 
   }
   if (!linear.bias.empty()) what += ", bias F32";
   return {std::move(name), std::move(what), linear.panels.view().data, false};
+}
+
+/// Of a matrix's rows that are one weight, some rows dequantized at a time: a whole lm_head would be the most memory
+/// that a run with adapters takes.
+quant::FormatError error_of(const MatrixPart<const ops::PackedLinear>& part, std::span<const float> original) {
+  constexpr std::int64_t kRows = 64;
+  const std::int64_t width = part.matrix->in, num_rows = std::ssize(original) / width;
+  std::vector<float> dequantized(static_cast<std::size_t>(kRows * width));
+  quant::FormatErrorSums sums;
+  for (std::int64_t row = 0; row < num_rows; row += kRows) {
+    const std::int64_t count = std::min(kRows, num_rows - row);
+    ops::unpack_rows(*part.matrix, part.first_row + row, count, dequantized.data());
+    const auto size = static_cast<std::size_t>(count * width);
+    sums.add(original.subspan(static_cast<std::size_t>(row * width), size), std::span(dequantized).first(size));
+  }
+  return sums.error();
 }
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".
@@ -107,10 +124,7 @@ std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
           for (std::size_t k = 0; k < original.size(); ++k)
             original[k] *= factors[k % static_cast<std::size_t>(master.shape()[1])];
         }
-        std::vector<float> dequantized(original.size());
-        ops::unpack_rows(*part.matrix, part.first_row, master.shape()[0], dequantized.data());
-        errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format,
-                                                       quant::format_error(original, dequantized)};
+        errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format, error_of(part, original)};
       }
     });
   }

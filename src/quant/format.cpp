@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "quant/format_error.h"
 #include "quant/fp8.h"
 
 namespace qrl::quant {
@@ -140,29 +141,39 @@ void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::s
   for (std::size_t i = 0; i < quantized.size(); ++i) values[i] = static_cast<float>(quantized[i]) * scale;
 }
 
-FormatError format_error(std::span<const float> original, std::span<const float> dequantized) {
+void FormatErrorSums::add(std::span<const float> original, std::span<const float> dequantized) {
   require_same_size(original.size(), dequantized.size(), "format_error");
-  FormatError error;
-  double signal = 0, noise = 0, power = 0, product = 0;
   for (std::size_t i = 0; i < original.size(); ++i) {
     const double a = original[i], b = dequantized[i], difference = b - a;
     // A NaN difference sticks.
-    if (!(std::fabs(difference) <= error.max_abs) && !std::isnan(error.max_abs)) error.max_abs = std::fabs(difference);
-    signal += a * a;
-    noise += difference * difference;
-    power += b * b;
-    product += a * b;
+    if (!(std::fabs(difference) <= max_abs_) && !std::isnan(max_abs_)) max_abs_ = std::fabs(difference);
+    signal_ += a * a;
+    noise_ += difference * difference;
+    power_ += b * b;
+    product_ += a * b;
   }
-  if (!original.empty()) error.rms = std::sqrt(noise / static_cast<double>(original.size()));
-  error.snr_db = noise == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(signal / noise);
-  if (signal == 0 && power == 0) {
+  count_ += original.size();
+}
+
+FormatError FormatErrorSums::error() const {
+  FormatError error;
+  error.max_abs = max_abs_;
+  if (count_ > 0) error.rms = std::sqrt(noise_ / static_cast<double>(count_));
+  error.snr_db = noise_ == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(signal_ / noise_);
+  if (signal_ == 0 && power_ == 0) {
     error.cosine = 1;
-  } else if (signal == 0 || power == 0) {
+  } else if (signal_ == 0 || power_ == 0) {
     error.cosine = 0;
   } else {
-    error.cosine = product / (std::sqrt(signal) * std::sqrt(power));
+    error.cosine = product_ / (std::sqrt(signal_) * std::sqrt(power_));
   }
   return error;
+}
+
+FormatError format_error(std::span<const float> original, std::span<const float> dequantized) {
+  FormatErrorSums sums;
+  sums.add(original, dequantized);
+  return sums.error();
 }
 
 }  // namespace qrl::quant

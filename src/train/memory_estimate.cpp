@@ -21,6 +21,7 @@ using model::WeightKind;
 using model::WeightSpec;
 
 constexpr double kF32 = 4, kBf16 = 2;
+constexpr double kProgram = 130e6;  // resident before there is a model
 constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
 
 double padded_columns(std::int64_t out) {
@@ -275,6 +276,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const bool packs_head = !shares_head && !learns_on_gpu;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
+  parts.push_back({"the program and LibTorch", kProgram, false});
   if (packs_head) parts.push_back({"packed lm_head", head});
   const double reference = all * kF32 + (learns_on_gpu ? (bf16 ? all * kBf16 : 0) : head);
   const bool has_adapters = config::trains_adapters(recipe);

@@ -31,7 +31,7 @@ double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases
 /// where masters are shared out, lm_head as its kernels read it, the reference of a KL term), activations and logits of
 /// a micro-batch, the sampler's weights and its KV cache (with rollout.device cuda: a copy of the one and all of the
 /// other on the GPU). With trainer.device cuda the learner's are on the GPU, and in host memory what a checkpoint is
-/// written from. Not the program's own some hundred MiB.
+/// written from. The program itself as it begins on a CPU: a GPU's libraries take more.
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks);
 
 }  // namespace qrl::train

@@ -100,6 +100,19 @@ TEST_CASE("sums over ranks that begin in the backward pass leave the bits of tho
   }
 }
 
+TEST_CASE("checkpointing changes no bit of what training makes, on any rank") {
+  for (Way way : ways()) {
+    CAPTURE(way.name);
+    const auto early = [](int) { return true; };
+    way.options.activation_checkpointing = false;
+    const Outcome kept = train(way, false, 2, early);
+    way.options.activation_checkpointing = true;
+    const Outcome again = train(way, false, 2, early);
+    CHECK(again.masters == kept.masters);
+    CHECK(again.norms == kept.norms);
+  }
+}
+
 TEST_CASE("a layer's gradients are summed when the last backward pass is done, all others' at the update") {
   for (const Way& way : ways()) {
     CAPTURE(way.name);

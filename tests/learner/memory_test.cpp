@@ -1,6 +1,7 @@
 // Tensor memory is kept and reused, within the most that was ever in use.
 #include "learner/memory.h"
 
+#include "learner/support.h"
 #include "learner/torch.h"
 #include "support/catch.h"
 
@@ -29,6 +30,18 @@ TEST_CASE("tensor memory is reused, bounded by the peak, and given back on reque
     CHECK(learner::kept_tensor_memory_bytes() == 0);
   }
   learner::release_tensor_memory();
+  CHECK(learner::kept_tensor_memory_bytes() == 0);
+}
+
+TEST_CASE("a learner gives back what it keeps for the next micro-batch when the KV cache wants the memory") {
+  model::ModelConfig config = test::tiny_config();
+  config.max_position_embeddings = 2048;
+  const auto world = dist::make_solo();
+  learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);
+  const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 1500, 37)});
+  learner.accumulate(batch, test::count({batch}), {.kind = learner::LossKind::sft}, {1.0F});
+  CHECK(learner::kept_tensor_memory_bytes() > 0);
+  learner.release_memory();
   CHECK(learner::kept_tensor_memory_bytes() == 0);
 }
 

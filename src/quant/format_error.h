@@ -1,0 +1,19 @@
+// Owns format errors of tensors that are never there dequantized as a whole.
+#pragma once
+
+#include "quant/format.h"
+
+namespace qrl::quant {
+
+/// format_error of values that come a piece at a time, to the same bits.
+class FormatErrorSums {
+ public:
+  void add(std::span<const float> original, std::span<const float> dequantized);
+  FormatError error() const;
+
+ private:
+  double max_abs_ = 0, signal_ = 0, noise_ = 0, power_ = 0, product_ = 0;
+  std::size_t count_ = 0;
+};
+
+}  // namespace qrl::quant
