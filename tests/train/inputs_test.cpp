@@ -64,7 +64,7 @@ TEST_CASE("training files that changed under the same names are refused on resum
   CHECK(test::says(allowed, "changed after step 2 (--allow-change): data.train_files"));
 }
 
-TEST_CASE("with a KL reference read from model.path, other weights there are refused on resume") {
+TEST_CASE("with a KL reference or adapters on model.path, other weights there are refused on resume") {
   const test::TempDir dir;
   const std::string exported = QRL_BINARY_DIR "/qrl-train export ";
   for (const char* step : {"step_2", "step_4"}) {
@@ -75,18 +75,26 @@ TEST_CASE("with a KL reference read from model.path, other weights there are ref
   fs::rename(dir / "step_2", dir / "model");
   test::write_recipe(dir / "recipe.yaml", {{"{init: {config: ../../recipes/models/quickstart/config.json}, dtype",
                                             "{path: " + (dir / "model").string() + ", dtype"}});
-  const std::string with_kl = "--set sft.steps=0 --set algorithm.kl_loss_coef=0.1 --set trainer.total_training_steps=";
-  const test::Outcome first = train(dir / "recipe.yaml", dir / "run", with_kl + "1");
-  REQUIRE(test::says(first, "step_1"));
-  REQUIRE(first.exit_code == 0);
   const std::string before = test::read_file(dir / "model/model.safetensors");
-  fs::copy_file(dir / "step_4/model.safetensors", dir / "model/model.safetensors",
-                fs::copy_options::overwrite_existing);
-  const test::Outcome other = train(dir / "recipe.yaml", dir / "run", with_kl + "2");
-  CHECK(other.exit_code == 2);
-  CHECK(test::says(other, "another model"));
-  std::ofstream(dir / "model/model.safetensors", std::ios::binary) << before;
-  CHECK(train(dir / "recipe.yaml", dir / "run", with_kl + "2").exit_code == 0);
+  for (const bool has_adapters : {false, true}) {
+    CAPTURE(has_adapters);
+    const std::string settings =
+        has_adapters ? "lora.rank=4 --set quant.learner.forward=low_bit" : "algorithm.kl_loss_coef=0.1";
+    const std::string steps = "--set sft.steps=0 --set " + settings + " --set trainer.total_training_steps=";
+    const fs::path run = dir / (has_adapters ? "adapters" : "kl");
+    const test::Outcome first = train(dir / "recipe.yaml", run, steps + "1");
+    REQUIRE(test::says(first, "step_1"));
+    REQUIRE(first.exit_code == 0);
+    fs::copy_file(dir / "step_4/model.safetensors", dir / "model/model.safetensors",
+                  fs::copy_options::overwrite_existing);
+    for (const char* allowing : {"2", "2 --allow-change"}) {
+      const test::Outcome other = train(dir / "recipe.yaml", run, steps + allowing);
+      CHECK(other.exit_code == 2);
+      CHECK(test::says(other, "another model (model.path, model.init)"));
+    }
+    std::ofstream(dir / "model/model.safetensors", std::ios::binary) << before;
+    CHECK(train(dir / "recipe.yaml", run, steps + "2").exit_code == 0);
+  }
 }
 
 TEST_CASE("ranks that read different prompts end the job before anything is written") {
