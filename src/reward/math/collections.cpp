@@ -33,10 +33,6 @@ bool is_joint(const Answer& x) {
          });
 }
 
-bool has_dots(const Answer& x) noexcept {
-  return std::any_of(x.parts.begin(), x.parts.end(), [](const Answer& part) { return part.at().kind == Kind::dots; });
-}
-
 /// The letters of choices: of "A, C" and of "AC", in order.
 std::string letters_of(const Answer& x) {
   std::string all = x.notes.run;
@@ -78,7 +74,6 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
       return true;
     if (other.parts.size() != 1) return false;  // a list of one is its member
   }
-  if (has_dots(g) || has_dots(a)) return in_order(x, y);
   // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !is_collection(*x[0]));
 }
@@ -200,8 +195,6 @@ bool Equality::same_sets(const Answer& g, const Answer& a) {
 }
 
 bool Equality::same_reals(const Answer& g, const Answer& a) {
-  // Two points, or two sets of members that are listed: they were compared as what they are.
-  if (g.form == a.form && (g.form == Form::tuple || g.form == Form::set)) return false;
   const auto read = [this](const Answer& x) -> std::optional<RealSet> {
     if (x.sign == 0 && has_plus_minus(*x.tree, x.node)) return std::nullopt;
     Evaluator evaluator(*x.tree, algebra_, budget_, x.sign >= 0);

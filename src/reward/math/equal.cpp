@@ -119,70 +119,59 @@ bool Equality::same_values(const Answer& g, const Answer& a) {
 }
 
 bool Equality::same_units(const Answer& g, const Answer& a) {
-  struct Amount {
-    Answer number;
-    Measure unit;
-    long double scale;
-  };
-  const auto amount = [this](const Answer& x) {
-    const std::string_view currency = x.tree->tokens.currency, words = x.notes.words;
-    const bool rate = words.starts_with('/') || words.starts_with("per ");
-    Answer number = x;
-    number.parts.clear();
-    Amount of{number, x.notes.unit, x.notes.scale};
-    if ((!of.unit.known || rate) && !currency.empty())
-      of.unit = measure(std::string(currency) + " " + std::string(words), vocabulary_);
-    return of;
-  };
   const std::string_view gold_money = g.tree->tokens.currency, answer_money = a.tree->tokens.currency;
   if (g.notes.words.empty() && a.notes.words.empty() && gold_money.empty() && answer_money.empty())
     return same_marked(g, a);
-  Amount gold = amount(g), answer = amount(a);
+  const auto amount = [this](Answer of) {
+    const std::string_view currency = of.tree->tokens.currency, words = of.notes.words;
+    const bool rate = words.starts_with('/') || words.starts_with("per ");
+    if ((!of.notes.unit.known || rate) && !currency.empty())
+      of.notes.unit = measure(std::string(currency) + " " + std::string(words), vocabulary_);
+    return of;
+  };
+  Answer gold = amount(g), answer = amount(a);
+  Measure &unit = gold.notes.unit, &other = answer.notes.unit;
   // A percentage or an angle is of another kind than what has a unit.
-  const auto unmark = [](Amount& of) {
-    const Kind kind = of.number.at().kind;
-    if (of.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
-    of.unit = kind == Kind::percent ? Measure{"%", 1, true} : Measure{"a", 1, true};
-    of.number.node = of.number.tree->child(of.number.at(), 0);
+  const auto unmark = [](Answer& of) {
+    const Kind kind = of.at().kind;
+    if (of.notes.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
+    of.notes.unit = kind == Kind::percent ? Measure{"%", 1, true} : Measure{"a", 1, true};
+    of.node = of.tree->child(of.at(), 0);
   };
-  if (answer.unit.known) unmark(gold);
-  if (gold.unit.known) unmark(answer);
-  const auto are_degrees = [](const Measure& unit, const Measure& other) {
-    return (unit.dimensions == "k" || unit.dimensions == "f") && other.dimensions == "a" && other.factor == 1;
+  if (other.known) unmark(gold);
+  if (unit.known) unmark(answer);
+  const auto are_degrees = [](const Measure& one, const Measure& two) {
+    return (one.dimensions == "k" || one.dimensions == "f") && two.dimensions == "a" && two.factor == 1;
   };
-  const bool degrees = are_degrees(gold.unit, answer.unit) || are_degrees(answer.unit, gold.unit);
-  if (gold.unit.known && answer.unit.known && !degrees) {
-    if (gold.unit.dimensions != answer.unit.dimensions) return false;
-    gold.scale *= gold.unit.factor;
-    answer.scale *= answer.unit.factor;
+  long double scale = gold.notes.scale, other_scale = answer.notes.scale;
+  if (unit.known && other.known && !are_degrees(unit, other) && !are_degrees(other, unit)) {
+    if (unit.dimensions != other.dimensions) return false;
+    scale *= unit.factor;
+    other_scale *= other.factor;
   }
-  if (gold.scale != answer.scale) {  // 5 million is 5,000,000, of whatever
-    const auto u = value(gold.number).real(), v = value(answer.number).real();
-    return u && v && std::abs(*u * gold.scale - *v * answer.scale) <= 1e-9L * std::abs(*u * gold.scale);
+  if (scale != other_scale) {  // 5 million is 5,000,000, of whatever
+    const auto u = value(gold).real(), v = value(answer).real();
+    return u && v && std::abs(*u * scale - *v * other_scale) <= 1e-9L * std::abs(*u * scale);
   }
-  return same_marked(gold.number, answer.number);
+  return same_marked(gold, answer);
 }
 
 /// Numbers without words: 20 for 20 %, 90 for 90°.
 bool Equality::same_marked(const Answer& g, const Answer& a) {
   if (same_value(g, a)) return true;
   const auto is_marked = [](const Answer& x) { return x.at().kind == Kind::percent || x.at().kind == Kind::degree; };
-  if (is_marked(g) != is_marked(a)) {
-    const Answer &marked = is_marked(g) ? g : a, &bare = is_marked(g) ? a : g;
-    Answer inner = marked;
-    inner.node = marked.tree->child(marked.at(), 0);
-    if (marked.at().kind == Kind::percent && (!is_plain_number(inner) || !is_plain_number(bare))) return false;
-    return is_marked(g) ? same_value(inner, a) : same_value(g, inner);
-  }
-  return false;
+  if (is_marked(g) == is_marked(a)) return false;
+  Answer gold = g, answer = a;
+  Answer& marked = is_marked(g) ? gold : answer;
+  const bool percent = marked.at().kind == Kind::percent;
+  marked.node = marked.tree->child(marked.at(), 0);
+  return (!percent || (is_plain_number(gold) && is_plain_number(answer))) && same_value(gold, answer);
 }
 
 /// Equal under some choice of signs of ambiguous roots, in every lane.
 bool Equality::same_value(const Answer& g, const Answer& a) {
   const Value &first = value(g), &second = value(a);
   if (budget_.spent()) return false;
-  const bool infinite = first.infinite != 0 || second.infinite != 0;
-  if (infinite && (g.at().kind == Kind::product) != (a.at().kind == Kind::product)) return false;  // 2∞ is no answer
   if (equal(first, second)) return alternates_alike(g, a);
   if (first.undefined || second.undefined || (first.exact && second.exact) || !near(first, second))
     return rounds(g, a, first, second);

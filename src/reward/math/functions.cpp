@@ -9,6 +9,7 @@ namespace qrl::reward::math {
 
 namespace {
 
+constexpr std::int64_t kFewFactors = 1'000'000'000'000'000;
 constexpr std::int64_t kMaxFactors = 64, kMaxFallingFactors = 8;  // of numbers, of symbols
 
 /// (√first ± √second) / below: the cosine of π/denominator and its conjugate.
@@ -24,20 +25,12 @@ Value Algebra::factorial(const Value& n) const {
   if (n.is_integer() && n.exact->q.numerator < 0) return undefined();
   if (n.is_integer() && n.exact->q.numerator <= kMaxFactorial) {
     Value value = integer(1);
-    const std::int64_t last = n.exact->q.numerator;
-    std::int64_t exact = 1;
-    std::int64_t k = 2;
-    for (; k <= last && k <= 20; ++k) exact *= k;
-    value = integer(exact);
-    for (; k <= last; ++k) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const Field& field = field_of(lane);
-        value.f[lane].re = field.p().multiply(value.f[lane].re, field.p().from(static_cast<std::uint64_t>(k)));
-        value.g[lane].residue =
-            field.q().multiply(value.g[lane].residue, field.q().from(static_cast<std::uint64_t>(k)));
-        value.z[lane] *= static_cast<long double>(k);
-      }
-      value.exact.reset();
+    std::int64_t product = 1;  // of a few factors, which are one factor then
+    for (std::int64_t k = 2; k <= n.exact->q.numerator; ++k) {
+      product *= k;
+      if (product < kFewFactors && k < n.exact->q.numerator) continue;
+      value = multiply(value, integer(product));
+      product = 1;
     }
     return value;
   }

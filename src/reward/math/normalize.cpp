@@ -18,7 +18,7 @@ constexpr std::string_view kSymbols =
     "∈\\in\n ∪\\cup\n ∩\\cap\n ∖\\setminus\n ∅\\emptyset\n ∞\\infty\n π\\pi\n θ\\theta\n α\\alpha\n β\\beta\n "
     "γ\\gamma\n "
     "δ\\delta\n ε\\epsilon\n λ\\lambda\n μµ\\mu\n ρ\\rho\n σ\\sigma\n τ\\tau\n φϕ\\phi\n ωΩΩ\\omega\n Δ\\Delta\n "
-    "Σ\\Sigma\n √\\sqrt\n ∛\\cubicroot\n ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ ∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n "
+    "Σ\\Sigma\n √\\sqrt\n ∛\\sqrt[3] ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ ∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n "
     "ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
     "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n "
     "¥￥\\yen\n ₹\\rupee\n ¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";

@@ -16,7 +16,7 @@ struct PrimeFactor {
   std::int64_t exponent;
 };
 
-/// By trial division up to 2,000; what is left counts as one prime, or as the square of one.
+/// By trial division up to 2,000; what is left counts as one prime.
 void factorize(std::int64_t n, std::int64_t sign, std::vector<PrimeFactor>& factors) {
   auto rest = static_cast<std::uint64_t>(n);
   for (std::uint64_t d = 2; d <= 2000 && d * d <= rest; d += d == 2 ? 1 : 2) {
@@ -24,10 +24,7 @@ void factorize(std::int64_t n, std::int64_t sign, std::vector<PrimeFactor>& fact
     factors.push_back({d, 0});
     for (; rest % d == 0; rest /= d) factors.back().exponent += sign;
   }
-  if (rest == 1) return;
-  const auto root = static_cast<std::uint64_t>(std::llround(std::sqrt(static_cast<long double>(rest))));
-  if (root * root == rest) factors.push_back({root, 2 * sign});
-  else factors.push_back({rest, sign});
+  if (rest != 1) factors.push_back({rest, sign});
 }
 
 std::vector<PrimeFactor> factorize(Rational q) {
@@ -44,19 +41,12 @@ Complex numeric_power(Complex base, std::int64_t n) {
     if ((n & 1) != 0) power *= square;
     if (n == 1) return power;
     const long double size = std::abs(square.real()) + std::abs(square.imag());
-    if (size < std::numeric_limits<long double>::min()) return 0;
     if (!(size < std::numeric_limits<long double>::max())) return std::numeric_limits<long double>::infinity();
   }
 }
 
 Complex numeric_power(Complex base, Complex exponent) {
-  if (base == Complex(0)) return 0;
-  if (base.imag() == 0 && exponent.imag() == 0) {
-    if (base.real() > 0 || exponent.real() == std::nearbyint(exponent.real())) {
-      return std::pow(base.real(), exponent.real());
-    }
-  }
-  return std::exp(exponent * std::log(base));
+  return base == Complex(0) ? base : std::exp(exponent * std::log(base));
 }
 
 }  // namespace
@@ -65,7 +55,6 @@ Value Arithmetic::integer_power(const Value& base, std::int64_t n) const noexcep
   if (base.undefined || base.infinite != 0) return undefined();
   if (n == 0) return base.is_zero() ? undefined() : rational({1, 1});
   if (n < 0) return divide(rational({1, 1}), integer_power(base, -n));
-  if (base.is_zero()) return base;
   if (base.is_rational()) {
     if (const auto q = base::power(base.exact->q, n)) return rational(*q);
   }
@@ -76,12 +65,6 @@ Value Arithmetic::integer_power(const Value& base, std::int64_t n) const noexcep
     value.f[lane] = field.power(base.f[lane], static_cast<std::uint64_t>(n));
     value.g[lane] = {field.q().power(g.residue, static_cast<std::uint64_t>(n)), g.parity, g.known};
     value.z[lane] = numeric_power(base.z[lane], n);
-  }
-  if (base.exact && !base.exact->pi && base.exact->i) {  // (qi)^n
-    if (const auto q = base::power(base.exact->q, n)) {
-      value.exact = Exact{n % 4 >= 2 ? Rational{-q->numerator, q->denominator} : *q, false, n % 2 != 0};
-      settle(value);
-    }
   }
   return value;
 }
@@ -137,16 +120,7 @@ Value Algebra::rational_power(Rational base, const Value& exponent) {
   for (const PrimeFactor& factor : factorize(base)) {
     const Value n = multiply(exponent, integer(factor.exponent));
     const Value prime = integer(static_cast<std::int64_t>(factor.prime));
-    if (n.is_integer()) {
-      value = multiply(value, integer_power(prime, n.exact->q.numerator));
-    } else if (n.is_rational()) {  // the whole part apart, so that √12 = 2√3 has its exact factor
-      std::int64_t whole = n.exact->q.numerator / n.exact->q.denominator;
-      if (n.exact->q.numerator < 0) --whole;
-      value = multiply(value, integer_power(prime, whole));
-      value = multiply(value, prime_power(factor.prime, subtract(n, integer(whole))));
-    } else {
-      value = multiply(value, prime_power(factor.prime, n));
-    }
+    value = multiply(value, n.is_integer() ? integer_power(prime, n.exact->q.numerator) : prime_power(factor.prime, n));
   }
   return value;
 }
@@ -158,17 +132,13 @@ Value Algebra::power(const Value& base, const Value& exponent) {
     const auto found = std::ranges::find(logarithms_, undone.f, [](const auto& pair) { return pair.first; });
     if (found != logarithms_.end()) return found->second;
   }
-  if (base.infinite != 0 || exponent.infinite != 0) {
-    const bool grows = base.infinite > 0 && exponent.is_rational() && exponent.exact->q.numerator > 0;
-    return grows ? infinity(1) : opaque("^", {base, exponent});
-  }
+  if (base.infinite != 0 || exponent.infinite != 0) return opaque("^", {base, exponent});
   if (exponent.is_integer()) return integer_power(base, exponent.exact->q.numerator);
   if (base.is_zero()) return exponent.is_rational() && exponent.exact->q.numerator > 0 ? base : undefined();
   if (base.is_rational()) {
     const Rational q = base.exact->q;
     if (q.numerator > 0) return rational_power(q, exponent);
-    const Value magnitude =
-        q.numerator == -1 && q.denominator == 1 ? integer(1) : rational_power({-q.numerator, q.denominator}, exponent);
+    const Value magnitude = rational_power({-q.numerator, q.denominator}, exponent);
     if (exponent.is_rational()) {
       const Rational n = exponent.exact->q;
       if (n.denominator % 2 != 0) return n.numerator % 2 != 0 ? negate(magnitude) : magnitude;  // the real root
@@ -177,24 +147,18 @@ Value Algebra::power(const Value& base, const Value& exponent) {
   }
   Value value = opaque("^", {base, exponent});
   const bool of_e = base.f == e().f;
+  const bool odd_root = exponent.is_rational() && exponent.exact->q.denominator % 2 != 0;
   if (of_e && exponent.exact && exponent.exact->pi && exponent.exact->i) {
     return circle(divide(exponent, i()));
   }
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    if (base.f[lane].is_zero()) continue;
     const Element image = power_image(lane, base.f[lane], exponent, of_e);
     if (!image.is_zero()) value.f[lane] = image;
-  }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
     value.g[lane].known = false;
-    const bool odd_root = exponent.is_rational() && exponent.exact->q.denominator % 2 != 0;
     const Complex z = base.z[lane];
-    if (odd_root && z.imag() == 0 && z.real() < 0) {
-      const long double magnitude = std::pow(-z.real(), exponent.z[lane].real());
-      value.z[lane] = exponent.exact->q.numerator % 2 != 0 ? -magnitude : magnitude;
-    } else {
-      value.z[lane] = numeric_power(z, exponent.z[lane]);
-    }
+    const bool real_root = odd_root && z.imag() == 0 && z.real() < 0;
+    value.z[lane] = numeric_power(real_root ? -z : z, exponent.z[lane]);
+    if (real_root && exponent.exact->q.numerator % 2 != 0) value.z[lane] = -value.z[lane];
   }
   return value;
 }

@@ -22,8 +22,6 @@ bool below(std::string_view a, std::string_view b) noexcept {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-bool is_round_or_square(char code) noexcept { return code == '(' || code == '[' || code == 'S'; }
-
 }  // namespace
 
 NodeIdx Parser::leaf(Kind kind) {
@@ -60,7 +58,7 @@ NodeIdx Parser::prefix() {
     }
     case T::root:
       ++at_;
-      return token.code == '3' ? make(Kind::root, {{argument(), 0}, {make(Kind::number, {}, "3"), 0}}) : root();
+      return root();
     case T::open:
       return bracketed(token.code);
     case T::close:
@@ -150,8 +148,7 @@ NodeIdx Parser::number() {
   const Token whole = now();
   const NodeIdx idx = leaf(Kind::number);
   if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
-    if (now().newline || !now().space || now(2).space != now(1).space) return fail(Fault::numbers_in_row);
-    if (!digits(whole) || !digits(now()) || !digits(now(2)) || !below(now().text, now(2).text))
+    if (now().newline || !digits(whole) || !digits(now()) || !digits(now(2)) || !below(now().text, now(2).text))
       return fail(Fault::no_mixed_number);
     const NodeIdx above = leaf(Kind::number);
     ++at_;
@@ -220,7 +217,7 @@ NodeIdx Parser::function(const Token& token) {
   const auto law = static_cast<Law>(token.code);
   if (law == Law::big) {
     links.push_back({expression(50), 0});
-  } else if (now().type == T::open && (is_round_or_square(now().code) || now().code == '{')) {
+  } else if (now().type == T::open) {
     links.push_back({bracketed(now().code), 0});
     while (ok_ && law == Law::stack && is(T::open, '{')) links.push_back({bracketed('{'), 0});
   } else {

@@ -73,6 +73,7 @@ std::string signs_shown(std::string_view text, const Vocabulary& vocabulary) {
 
 /// Without an article in front: "an ellipse" is an ellipse. "A" alone is a choice.
 std::string_view without_article(std::string_view text, const Vocabulary& vocabulary) noexcept {
+  if (text.starts_with('{')) return text;  // no text, but what JSON begins with
   text = without_layout(text, vocabulary);
   if (text.ends_with('}') && text.find('{') == std::string_view::npos) text.remove_suffix(1);
   std::string_view noun = text;

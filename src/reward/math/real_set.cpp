@@ -109,7 +109,6 @@ class Reader {
   std::optional<RealSet> points(const Node& node) {
     RealSet set;
     for (const Link link : tree_.of(node)) {
-      if (has_plus_minus(tree_, link.node) || tree_.at(link.node).kind == Kind::constant) return std::nullopt;
       const Value value = evaluator_.value(link.node);
       const auto real = value.real();
       if (!real) return std::nullopt;
@@ -125,7 +124,7 @@ class Reader {
   std::optional<RealSet> described(const Node& node) {
     const Node& element = tree_.child_at(node, 0);
     const Node& variable = element.kind == Kind::relation ? tree_.child_at(element, 0) : element;
-    if (variable.kind != Kind::symbol || !has_symbol(tree_, tree_.child(node, 1), variable.text)) return std::nullopt;
+    if (!has_symbol(tree_, tree_.child(node, 1), variable.text)) return std::nullopt;
     auto set = read(tree_.child(node, 1));
     if (element.kind == Kind::symbol || !set) return set;
     const auto domain = read(tree_.child(node, 0));
@@ -190,7 +189,7 @@ class Reader {
       if (next && magnitude) {  // |x| < a with a > 0
         const auto other = half_line(algebra_.negate(bound), reversed(code));
         const auto real = bound.real();
-        if (!other || !real || *real <= 0) return std::nullopt;
+        if (!real || *real <= 0) return std::nullopt;
         next = code == '<' || code == 'l' || code == 'n' ? combined(*next, *other, kBoth)
                                                          : combined(*next, *other, kEither);
       }

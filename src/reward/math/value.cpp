@@ -40,6 +40,8 @@ Exponent exponent_of(const Field& field, Rational q) noexcept {
   return g;
 }
 
+constexpr std::int64_t kSomeDigits = 1'000'000'000'000'000;
+
 bool usable(const Complex& z) noexcept {
   return std::isfinite(z.real()) && std::isfinite(z.imag()) && (z == Complex(0) || std::norm(z) > 0);
 }
@@ -85,31 +87,18 @@ Value Arithmetic::rational(Rational q) const noexcept {
 }
 
 Value Arithmetic::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
-  std::int64_t whole = 0;
-  bool fits = true;
-  const auto digit_of = [](char c) { return static_cast<unsigned>(c - '0'); };
-  for (const char c : text)
-    fits = fits && (c == '.' || (!__builtin_mul_overflow(whole, std::int64_t{base}, &whole) &&
-                                 !__builtin_add_overflow(whole, std::int64_t{digit_of(c)}, &whole)));
-  const std::size_t point = text.find('.');
-  if (point != std::string_view::npos) exponent -= static_cast<std::int64_t>(text.size() - point - 1);
-  const auto scale = fits ? base::power({10, 1}, exponent) : std::nullopt;
-  if (const auto q = scale ? product({whole, 1}, *scale) : std::nullopt) return rational(*q);
-  Value value;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const auto append = [base](const Modulus& m, std::uint64_t& residue, unsigned digit) {
-      residue = m.add(m.multiply(residue, m.from(base)), m.from(digit));
-    };
-    for (const char c : text) {
-      if (c == '.') continue;
-      append(field_of(lane).p(), value.f[lane].re, digit_of(c));
-      append(field_of(lane).q(), value.g[lane].residue, digit_of(c));
-      value.z[lane] = value.z[lane].real() * base + digit_of(c);
-      value.g[lane].parity = base % 2 != 0 ? Exponent::none : digit_of(c) % 2 != 0 ? Exponent::odd : Exponent::even;
-    }
-    value.g[lane].known = true;
+  Value value = integer(0);
+  std::int64_t some = 0, scale = 1;  // digits that are not in the value yet, and what they move it by
+  std::size_t places = 0;
+  for (std::size_t k = 0; k < text.size(); ++k) {
+    if (text[k] == '.') places = text.size() - k - 1;
+    else some = some * base + text[k] - '0', scale *= base;
+    if (scale < kSomeDigits && k + 1 < text.size()) continue;
+    value = add(multiply(value, integer(scale)), integer(some));
+    some = 0, scale = 1;
   }
-  return exponent == 0 ? value : multiply(value, integer_power(rational({10, 1}), exponent));
+  exponent -= static_cast<std::int64_t>(places);
+  return exponent == 0 ? value : multiply(value, integer_power(integer(10), exponent));
 }
 
 Value Arithmetic::infinity(int sign) const noexcept {
@@ -169,13 +158,9 @@ Value Arithmetic::i() const noexcept {
 }
 
 Value Arithmetic::add(const Value& a, const Value& b) const noexcept {
-  if (a.undefined || b.undefined) return undefined();
-  if (a.infinite != 0 || b.infinite != 0) {
-    if (a.infinite * b.infinite < 0) return undefined();
-    return infinity(a.infinite != 0 ? a.infinite : b.infinite);
-  }
   if (a.is_zero()) return b;
   if (b.is_zero()) return a;
+  if (!a.is_number() || !b.is_number()) return undefined();
   Value value;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     const Field& field = field_of(lane);
@@ -197,9 +182,8 @@ Value Arithmetic::add(const Value& a, const Value& b) const noexcept {
 }
 
 Value Arithmetic::negate(const Value& a) const noexcept {
-  if (a.undefined) return undefined();
-  if (a.infinite != 0) return infinity(-a.infinite);
   Value value = a;
+  value.infinite = static_cast<std::int8_t>(-a.infinite);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     value.f[lane] = field_of(lane).negate(a.f[lane]);
     value.g[lane].residue = field_of(lane).q().negate(a.g[lane].residue);
@@ -210,15 +194,7 @@ Value Arithmetic::negate(const Value& a) const noexcept {
 }
 
 Value Arithmetic::multiply(const Value& a, const Value& b) const noexcept {
-  if (a.undefined || b.undefined) return undefined();
-  if (a.infinite != 0 || b.infinite != 0) {
-    const auto sign = [](const Value& v) {
-      const auto real = v.real();
-      return v.infinite != 0 ? v.infinite : !real || *real == 0 ? 0 : *real > 0 ? 1 : -1;
-    };
-    const int product_sign = sign(a) * sign(b);
-    return product_sign == 0 ? undefined() : infinity(product_sign);
-  }
+  if (!a.is_number() || !b.is_number()) return undefined();
   Value value;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     const Field& field = field_of(lane);
@@ -242,9 +218,7 @@ Value Arithmetic::multiply(const Value& a, const Value& b) const noexcept {
 }
 
 Value Arithmetic::divide(const Value& a, const Value& b) const noexcept {
-  if (a.undefined || b.undefined || b.is_zero() || (a.infinite != 0 && b.infinite != 0)) return undefined();
-  if (b.infinite != 0) return rational({0, 1});
-  if (a.infinite != 0) return multiply(a, b);  // a constant: its sign is its inverse's
+  if (!a.is_number() || !b.is_number() || b.is_zero()) return undefined();
   Value inverse;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     const Field& field = field_of(lane);
@@ -261,14 +235,7 @@ Value Arithmetic::divide(const Value& a, const Value& b) const noexcept {
     if (q) inverse.exact = Exact{*q, false, b.exact->i};
   }
   settle(inverse);
-  Value value = multiply(a, inverse);
-  if (a.exact && b.exact && a.exact->pi && b.exact->pi) {  // the π of both cancel
-    auto q = quotient(a.exact->q, b.exact->q);
-    if (q && b.exact->i && !a.exact->i) q->numerator = -q->numerator;
-    if (q) value.exact = Exact{*q, false, a.exact->i != b.exact->i};
-    settle(value);
-  }
-  return value;
+  return multiply(a, inverse);
 }
 
 bool near(const Value& a, const Value& b) noexcept {

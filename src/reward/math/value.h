@@ -60,6 +60,7 @@ struct Value {
   std::int8_t infinite = 0;  ///< ±1: ±∞; nothing else counts then
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: equal to nothing
 
+  bool is_number() const noexcept { return !undefined && infinite == 0; }
   bool is_rational() const noexcept { return exact && !exact->pi && !exact->i; }
   bool is_integer() const noexcept { return is_rational() && exact->q.is_integer(); }
   bool is_zero() const noexcept { return exact && exact->q.numerator == 0; }

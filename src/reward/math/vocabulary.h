@@ -41,8 +41,8 @@ enum class TokenType : unsigned char {
   bar,        ///< |; code: m of \mid
   separator,  ///< code: , ; & (and) | (or)
   fraction,   ///< code: / or b(binomial)
-  root,       ///< code: 3 of the cube root
-  begin,      ///< of an environment; text: its name
+  root,
+  begin,  ///< of an environment; text: its name
   finish,
   cell,     ///< & in an environment
   newline,  ///< \\ in an environment
@@ -167,14 +167,12 @@ enum class Fault : unsigned char {
   nested_too_deep,
   open_bracket,
   turning_words,
-  words_within_formula,
   label_before_colon,
   words_behind_formula,
   changing_words,
   no_operation_between,
   something_missing,
   operand_missing,
-  numbers_in_row,
   no_mixed_number,
   other_number_in_words,
   function_without_argument,
