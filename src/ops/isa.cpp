@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -65,9 +66,28 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-std::atomic<Isa>& chosen() {
-  static std::atomic<Isa> isa{choose()};
-  return isa;
+/// The path in use and its table; null until the first call asks. A tick asks a thousand times, so that it is one load.
+struct Path {
+  Isa isa;
+  const Kernels* kernels;
+};
+constexpr Path kPaths[] = {{Isa::amx, &kTiled},
+                           {Isa::avx512, &avx512::kKernels},
+                           {Isa::avx2, &avx2::kKernels},
+                           {Isa::portable, &portable::kKernels}};
+constinit std::atomic<const Path*> g_path{nullptr};
+
+const Path& use(Isa isa) {
+  const Path& path = *std::ranges::find(kPaths, isa, &Path::isa);
+  g_path.store(&path);
+  return path;
+}
+
+const Path& path() {
+  const Path* in_use = g_path.load(std::memory_order_relaxed);
+  if (in_use != nullptr) [[likely]]
+    return *in_use;
+  return use(choose());
 }
 
 }  // namespace
@@ -86,11 +106,11 @@ std::string_view name(Isa isa) {
   base::fail_internal("isa", "a known instruction set", std::to_string(static_cast<int>(isa)));
 }
 
-Isa isa() { return chosen().load(std::memory_order_relaxed); }
+Isa isa() { return path().isa; }
 
 void force_isa(Isa isa) {
   QRL_INVARIANT(supported(isa), "force_isa", supported_names(), std::string(name(isa)));
-  chosen().store(isa);
+  use(isa);
 }
 
 bool supported(Isa isa) {
@@ -112,6 +132,6 @@ bool supported(Isa isa) {
 
 std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
 
-const Kernels& kernels() { return for_this_isa(kTiled, avx512::kKernels, avx2::kKernels, portable::kKernels); }
+const Kernels& kernels() { return *path().kernels; }
 
 }  // namespace qrl::ops
