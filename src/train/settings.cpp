@@ -1,5 +1,7 @@
 #include "train/settings.h"
 
+#include <initializer_list>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "config/keys.h"
@@ -53,13 +55,44 @@ void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& line
   }
 }
 
+/// ", KEY value" of each of a section's keys that is not at its default, without the section's name.
+std::string changed(const config::LoadedRecipe& loaded, std::string_view section,
+                    std::initializer_list<std::string_view> names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    const std::string key = std::string(section) + std::string(name);
+    const config::Keys& keys = *loaded.recipe.keys;
+    if (value_of(loaded, key) == keys.find(key)->print(keys.defaults())) continue;
+    text += option(loaded, std::string(name).c_str(), key);
+  }
+  return text;
+}
+
+std::string own_keys_text(const config::LoadedRecipe& loaded, const config::Choice& choice) {
+  std::string text;
+  for (const config::OwnKey& own : choice.keys)
+    text += option(loaded, own.name.substr(own.name.rfind('.') + 1).c_str(), own.name);
+  return text;
+}
+
 std::string loss_text(const config::LoadedRecipe& loaded) {
-  std::string text = shown_setting(loaded, "algorithm.name") + option(loaded, "clip low", "algorithm.clip_ratio_low") +
-                     option(loaded, "high", "algorithm.clip_ratio_high") +
-                     option(loaded, "aggregation", "algorithm.loss_agg_mode");
+  std::string text =
+      shown_setting(loaded, "algorithm.name") + option(loaded, "clip low", "algorithm.clip_ratio_low") +
+      option(loaded, "high", "algorithm.clip_ratio_high") +
+      own_keys_text(loaded, *loaded.recipe.keys->catalog().losses.find(loaded.recipe.algorithm.name)) +
+      option(loaded, "aggregation", "algorithm.loss_agg_mode") +
+      changed(loaded, "algorithm.", {"off_policy_mask_threshold", "top_entropy_quantile", "clip_cov.ratio"});
   if (loaded.recipe.algorithm.kl_loss_coef != 0)
     text += option(loaded, "KL", "algorithm.kl_loss_coef") + option(loaded, "by", "algorithm.kl_loss_type");
   return text;
+}
+
+/// What advantages are, where that is not the mean reward's distance alone; else nothing.
+std::string advantages_text(const config::LoadedRecipe& loaded) {
+  const std::string text =
+      changed(loaded, "algorithm.",
+              {"adv_estimator", "positive_only", "teacher.path", "teacher.weights", "teacher.coef", "reward_coef"});
+  return text.empty() ? text : text.substr(std::string_view(", ").size());
 }
 
 /// The correction's own switches that are on, by the last part of their names.
@@ -119,9 +152,7 @@ std::string optimizer_text(const config::LoadedRecipe& loaded) {
 
 std::string verifier_text(const config::LoadedRecipe& loaded) {
   std::string text = shown_setting(loaded, "reward.verifier");
-  const config::Choice* verifier = loaded.recipe.keys->catalog().verifiers.find(loaded.recipe.reward.verifier);
-  for (const config::OwnKey& own : verifier->keys)
-    text += option(loaded, own.name.substr(own.name.rfind('.') + 1).c_str(), own.name);
+  text += own_keys_text(loaded, *loaded.recipe.keys->catalog().verifiers.find(loaded.recipe.reward.verifier));
   const config::RewardRecipe& reward = loaded.recipe.reward;
   if (!reward.by_source.empty()) text += option(loaded, "by source", "reward.by_source");
   if (!reward.command.empty()) text += option(loaded, "command", "reward.command");
@@ -151,9 +182,13 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   std::vector<std::string> lines;
   add_mode(loaded, lines);
   lines.push_back(line("loss", loss_text(loaded)));
-  lines.push_back(line("correction", shown_setting(loaded, "rollout_correction.method") +
-                                         option(loaded, "threshold", "rollout_correction.threshold") +
-                                         option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded)));
+  if (const std::string text = advantages_text(loaded); !text.empty()) lines.push_back(line("advantages", text));
+  lines.push_back(line(
+      "correction",
+      shown_setting(loaded, "rollout_correction.method") + option(loaded, "threshold", "rollout_correction.threshold") +
+          option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded) +
+          changed(loaded, "rollout_correction.",
+                  {"rs", "rs_stat", "rs_threshold", "rs_threshold_low", "token_veto_threshold", "batch_normalize"})));
   lines.push_back(line("sampler", sampler_text(loaded)));
   lines.push_back(line("learner", learner_text(loaded)));
   if (config::trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));

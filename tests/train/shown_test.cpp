@@ -61,6 +61,24 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
     CHECK(says(run.output, line));
 }
 
+TEST_CASE("a run shows each mask, estimator and rejection that is on, and its loss's own keys") {
+  const test::Outcome shown = test::run_command(
+      kProgram + kRecipes +
+      "countdown_quickstart.yaml --dry-run --allow-absent --set algorithm.name=dppo_tv --set "
+      "algorithm.dppo_tv.delta=0.1 "
+      "--set algorithm.adv_estimator=rloo --set algorithm.positive_only=true --set algorithm.teacher.path=/models/one "
+      "--set algorithm.reward_coef=0 --set algorithm.top_entropy_quantile=0.2 --set rollout_correction.rs=token "
+      "--set rollout_correction.rs_threshold=2 --set rollout_correction.token_veto_threshold=0.01");
+  CHECK(shown.exit_code == 0);
+  for (const char* line :
+       {"loss        dppo_tv, delta 0.1, ratio_cap 20.0 (default), aggregation token-mean (default), "
+        "top_entropy_quantile "
+        "0.2\n",
+        "advantages  adv_estimator rloo, positive_only true, teacher.path \"/models/one\", reward_coef 0.0\n",
+        ", rs token, rs_threshold 2.0, rs_threshold_low 0.5 (default), token_veto_threshold 0.01\n"})
+    CHECK(says(shown.output, line));
+}
+
 TEST_CASE("a bound that a mode set is an error that names the mode") {
   const test::Outcome longer = test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                                                  "--set mode=fp8rl --set data.max_response_length=20480 "
