@@ -167,7 +167,7 @@ TEST_CASE("a checkpoint of another version, which lacks something, is refused by
   check_refused(test::run_command(test::tiny_command(dir / "run", resume(to))), "the entry uaq_scale");
 }
 
-TEST_CASE("a checkpoint of an older program with the estimator k1 is read; a resume names what to set") {
+TEST_CASE("a checkpoint of an older program with the estimator k1 is read, and a resume names what to set") {
   const test::TempDir dir;
   const fs::path run = dir / "run", made = dir / "made";
   REQUIRE(test::run_command(test::tiny_command(made, kWithKl + std::string(" --set trainer.total_training_steps=2")))
