@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "config/hub.h"
 #include "data/dataset_folder.h"
+#include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/adapters.h"
 #include "train/best_checkpoint.h"
@@ -145,6 +146,7 @@ Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto verifier = tasks::make_verifier(recipe);
   Data data{tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
             train::load_held_out_prompts(recipe, tokenizer, *verifier), train::load_sft_rows(recipe, tokenizer)};
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score shows here
   train::require_row_positions(data.sft_rows, config);
   train::warn_of_shared_prompts(data.prompts, data.held_out);
   return data;

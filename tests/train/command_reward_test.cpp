@@ -243,4 +243,5 @@ TEST_CASE("a program that does not start ends a run with exit code 2 and its las
   INFO(outcome.output);
   CHECK(outcome.exit_code == 2);
   CHECK_THAT(outcome.output, Contains("reward.command") && Contains("expected a Python file, got 'none.py'"));
+  CHECK_THAT(outcome.output, !Contains("for data of another task"));  // what a rule's error says
 }

@@ -50,7 +50,7 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
   }
 }
 
-TEST_CASE("a dry run refuses shapes and batches that do not fit") {
+TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit") {
   const auto refuses = [](const std::string& settings, const std::string& about) {
     const test::Outcome outcome = test::run_command(kProgram + kTiny + " --dry-run " + settings);
     INFO(outcome.output);
@@ -59,6 +59,8 @@ TEST_CASE("a dry run refuses shapes and batches that do not fit") {
   };
   refuses("--set data.max_response_length=600 --set actor.max_tokens_per_micro_batch=4096", "max_position_embeddings");
   refuses("--set actor.mini_batch_size=3", "divide data.train_batch_size");
+  refuses("--set algorithm.filter_groups.enable=true --set algorithm.filter_groups.metric=nope",
+          "expected one of score, acc, correct, wrong");
   refuses("--set model.path=/nowhere --set model.init.config=null", "/nowhere");
 }
 
