@@ -64,7 +64,7 @@ TEST_CASE("a unit, a function and a marker are one row each") {
   const Rows& rows = default_rows();
   names.insert(names.end(), rows.names.begin(), rows.names.end());
   units.insert(units.end(), rows.units.begin(), rows.units.end());
-  const Vocabulary more({names, units, rows.words, rows.phrases});
+  const Vocabulary more({names, units, rows.words, rows.phrases, rows.numbers});
   const std::span<const Rule> rules = default_rules();
   CHECK(same("1.8288\\text{ m}", "1\\text{ fathom}", rules, more));
   CHECK_FALSE(same("1.8288\\text{ m}", "1\\text{ fathom}", rules));

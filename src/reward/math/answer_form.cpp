@@ -86,7 +86,6 @@ class AnswerForm {
   /// Made of numbers, π, e and i alone.
   bool is_of_numbers(NodeIdx idx) const noexcept {
     const Node& node = at(idx);
-    if (node.kind == Kind::quantity) return is_of_numbers(tree_.child(node, 0));
     if (node.count == 0)
       return node.kind == Kind::number || (node.kind == Kind::constant && node.code != 'o' && node.code != '0');
     return node.kind != Kind::relation &&
@@ -102,7 +101,7 @@ class AnswerForm {
                                     Kind::absolute, Kind::floor, Kind::ceiling, Kind::determinant};
     const auto among = [](const auto& kinds, Kind kind) { return std::ranges::find(kinds, kind) != std::end(kinds); };
     const Node& node = at(idx);
-    if (among(kCollections, node.kind) || (node.kind == Kind::ratio && node.count > 2)) return false;
+    if (among(kCollections, node.kind)) return false;
     const bool may_be_irrational = any_node(tree_, idx, [&](const Node& part) {
       return among(kIrrational, part.kind) || (part.kind == Kind::power && !is_integer(tree_.child(part, 1)));
     });
@@ -143,7 +142,7 @@ class AnswerForm {
         if (node.count != 2) return false;
         if (node.kind == Kind::ratio || tree_.link(node, 1).code == '/')
           return is_lowest_fraction(tree_.child(node, 0), tree_.child(node, 1));
-        return begins_with_scientific(node) || is_residue(node);
+        return begins_with_scientific(node);
       default:
         return false;
     }
@@ -163,13 +162,6 @@ class AnswerForm {
            size_of(tree_.child(power, 0)) == 10 && is_integer(tree_.child(power, 1));
   }
 
-  /// 3 mod 7, but not 10 mod 7.
-  bool is_residue(const Node& product) const {
-    const NodeIdx number = tree_.child(product, 0), modulus = tree_.child(product, 1);
-    const auto a = size_of(number), m = size_of(modulus);
-    return tree_.link(product, 1).code == 'm' && a && m && *a < *m && !is_negative(number);
-  }
-
   /// Digits alone, perhaps with a sign.
   bool is_integer(NodeIdx idx) const noexcept { return is_digits(unsigned_of(tree_, at(idx))); }
   bool is_negative(NodeIdx idx) const noexcept {
@@ -183,10 +175,9 @@ class AnswerForm {
   Budget budget_;
 };
 
-/// Without the name before a value and the unit behind it.
+/// Without the name before a value.
 NodeIdx bare_value(const Tree& tree, NodeIdx idx) {
   const Node& node = tree.at(idx);
-  if (node.kind == Kind::quantity) return bare_value(tree, tree.child(node, 0));
   const bool named = node.kind == Kind::relation && node.count == 2 && tree.link(node, 1).code == '=' &&
                      is_name(tree, tree.child(node, 0));
   return named ? bare_value(tree, tree.child(node, 1)) : idx;
@@ -211,9 +202,7 @@ bool is_worked_out_as(const Reading& gold, const Reading& answer) {
   if (is_worked_out(answer)) return true;
   const Tree *of_gold = tree_of(gold), *of_answer = tree_of(answer);
   if (of_gold == nullptr) return false;
-  const Node &root = of_answer->at(of_answer->root), &gold_root = of_gold->at(of_gold->root);
-  if (root.kind == Kind::ratio && gold_root.kind == Kind::ratio)
-    return form_of(*of_gold, of_gold->root) == form_of(*of_answer, of_answer->root);
+  const Node& root = of_answer->at(of_answer->root);
   if (modulus_of(*of_gold, of_gold->root) >= 0 && modulus_of(*of_answer, of_answer->root) >= 0 &&
       root.kind == Kind::product)
     return !AnswerForm(*of_answer).any_left(root);  // 10 (mod 7) names the class of 3 (mod 7)

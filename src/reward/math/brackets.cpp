@@ -116,14 +116,14 @@ NodeIdx Parser::inside(char open) {
   const char close = outward ? ')' : now().code;
   ++at_;
   const bool half_open = (open == '(' && close == ']') || (open == '[' && close == ')');
-  if (close != closing_of(open) && !half_open) return fail(Fault::unlike_brackets);
+  if (close != closing_of(open) && !half_open) return fail(Fault::open_bracket);
   const Node node = tree_.at(idx);
   const bool several = node.kind == Kind::list;
   if (open == 'F') return make(Kind::floor, {{idx, 0}});
   if (open == 'C') return make(Kind::ceiling, {{idx, 0}});
   if (open == '{') return idx;  // LaTeX's own braces show nothing
   if (open == 'S') return make(Kind::set, several ? tree_.links_of(idx) : std::vector<Link>{{idx, 0}});
-  if (half_open && (!several || node.count != 2)) return fail(Fault::unlike_brackets);
+  if (half_open && (!several || node.count != 2)) return fail(Fault::open_bracket);
   if (!several) return idx;
   const NodeIdx tuple = make(Kind::tuple, tree_.links_of(idx));
   if (!ok_) return -1;

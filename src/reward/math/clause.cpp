@@ -16,9 +16,9 @@ using base::trimmed;
 
 constexpr std::size_t kMaxSentence_bytes = 400;  // of a sentence that a last number may stand in
 constexpr std::string_view kClosing = ".,;\\", kApart = "([;,", kBreaks = " ,:", kValues = "0123456789$\\",
-                           kNoNames = "aAI", kOperations = "+/^_<>\\-", kItem = "- ", kOrnaments = " *_\"!\r",
-                           kSigns = "-$", kNumbers = "0123456789.,/:-$ to", kPause = "...", kArticle = " a",
-                           kOne = " one", kAnd = " and ", kIs = "'s ";
+                           kNoNames = "aAI", kOperations = "+/^_<>\\-", kOrnaments = " *_\"!\r", kSigns = "-$",
+                           kNumbers = "0123456789.,/:-$ to", kPause = "...", kArticle = " a", kOne = " one",
+                           kAnd = " and ";
 
 bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
 
@@ -68,16 +68,11 @@ std::string_view bare(std::string_view text) noexcept {
 }
 
 std::string_view without_control_tokens(std::string_view text) noexcept {
-  constexpr std::size_t kMaxToken_bytes = 48;
   for (text = trimmed(text);; text = trimmed(text)) {
-    std::string_view rest = text;
-    if (rest.ends_with("<|im_start|>user")) rest.remove_suffix(4);
-    const std::size_t from = rest.size() > kMaxToken_bytes ? rest.size() - kMaxToken_bytes : 0;
-    const std::size_t open = rest.ends_with("</s>") ? rest.size() - 4
-                             : rest.ends_with("|>") ? rest.find("<|", from)
-                                                    : std::string_view::npos;
+    const bool token = text.ends_with("|>"), end = text.ends_with("</s>");
+    const std::size_t open = token ? find_last(text, "<|") : end ? text.size() - 4 : std::string_view::npos;
     if (open == std::string_view::npos) return text;
-    text = rest.substr(0, open);
+    text = text.substr(0, open);
   }
 }
 
@@ -235,8 +230,6 @@ std::optional<std::string> last_number(std::string_view text, const Vocabulary& 
   line += sentence(text.substr(digit));
   std::string_view before = trimmed(std::string_view(line).substr(0, first)),
                    formula = trimmed(std::string_view(line).substr(first));
-  if (first == 0 && formula.starts_with(kItem)) formula = trimmed(formula.substr(kItem.size()));
-  if (formula.starts_with(kIs)) formula.remove_prefix(kIs.size());
   while (formula.starts_with(',')) formula = trimmed(formula.substr(1));
   const std::string_view behind = formula.substr(std::min(formula.find(kAnd), formula.size()));  // in April and May
   if (behind.size() > kAnd.size() && behind[kAnd.size()] >= 'A' && behind[kAnd.size()] <= 'Z')

@@ -15,11 +15,7 @@ bool is_relation(const Token& token) noexcept { return token.type == T::relation
 bool is_operation(const Token& token) noexcept {
   return token.type == T::op && std::string_view("+-*/PM").find(token.code) != std::string_view::npos;
 }
-bool is_layout(std::string_view name) noexcept {
-  constexpr std::string_view kBeginnings[] = {"align", "split", "gather", "eqnarray", "multline", "equation", "cases"};
-  return std::any_of(std::begin(kBeginnings), std::end(kBeginnings),
-                     [name](auto beginning) { return name.starts_with(beginning); });
-}
+bool is_layout(std::string_view name) noexcept { return !name.ends_with("matrix"); }
 
 }  // namespace
 
@@ -94,7 +90,7 @@ NodeIdx Parser::environment(std::string_view name) {
   const bool outer_set = std::exchange(in_set_, false), outer_separated = std::exchange(separated_, false);
   for (bool missing = true; ok_;) {
     const T type = now().type;
-    if (type == T::end) return fail(Fault::open_environment);
+    if (type == T::end) return fail(Fault::open_bracket);
     if (type != T::cell && type != T::newline && type != T::finish) {
       entries.push_back({entry(), 0});
       missing = false;
@@ -129,7 +125,7 @@ NodeIdx Parser::entry() {
   if (now().type == T::word && words_.is(WordClass::condition, now().text) && more) ++at_;  // x & \text{if } x > 0
   const NodeIdx idx = list(T::cell);
   const T type = now().type;
-  return !ok_ || type == T::cell || type == T::newline || type == T::finish ? idx : fail(Fault::unread_entry);
+  return !ok_ || type == T::cell || type == T::newline || type == T::finish ? idx : fail(Fault::unlike_rows);
 }
 
 }  // namespace qrl::reward::math

@@ -23,24 +23,8 @@ using End = Marker::End;
 constexpr std::size_t kMaxWhole_bytes = 300, kMaxBoxes = 64, kMaxGap_bytes = 60, kMaxQuestion_bytes = 120,
                       kMaxNouns = 1000, kMaxItems = 20;
 constexpr std::string_view kBox = "\\boxed", kText = "\\text{", kEmphasis = " *_", kStops = ".:?!\n;",
-                           kJson = "\":", kFence = "```", kWhere = "where", kNoun = "nswer", kBrackets = " (),*",
-                           kDollar = "\\$";
+                           kJson = "\":", kWhere = "where", kDollar = "\\$";
 const std::string kDenied = "not ";
-
-constexpr Marker kMarkers[] = {
-    {P::boxed, "\\boxed", End::brace},
-    {P::gsm8k, "####", End::line},
-    {P::answer_is, "answers", End::clause},
-    {P::answer_is, "answer choice", End::clause},
-    {P::answer_is, "answer option", End::clause},
-    {P::answer_is, "answer", End::clause},
-    {P::answer_is, "ans.", End::clause},
-    {P::answer_is, "ans", End::clause},
-    {P::answer_is, "correct option", End::clause},
-    {P::answer_is, "correct choice", End::clause},
-    {P::answer_is, "答案", End::clause},
-    {P::answer_tag, "<answer>", End::tag},
-};
 
 /// "f(x) = ax + b, where b is any integer" without its condition; one that is a formula is part of the answer.
 std::string without_condition(std::string_view text) {
@@ -58,13 +42,6 @@ std::string without_condition(std::string_view text) {
 
 void skip(std::string_view& text, std::string_view characters) noexcept {
   text.remove_prefix(std::min(text.find_first_not_of(characters), text.size()));
-}
-
-/// The last `mark` of a text that no backslash stands before.
-std::size_t last_mark(std::string_view text, std::string_view mark) noexcept {
-  std::size_t at = find_last(text, mark);
-  while (at != std::string_view::npos && at > 0 && text[at - 1] == '\\') at = find_last(text.substr(0, at), mark);
-  return at;
 }
 
 class Extraction {
@@ -103,8 +80,6 @@ class Extraction {
   /// What a clause says: all of it, or by the rule of the last number where it is prose.
   std::vector<Candidate> said(std::string_view clause) {
     clause = trimmed(clause);
-    if (find_last(clause, kBox) != std::string_view::npos)
-      if (auto box = within(clause).boxed()) return *box;
     if (clause.size() > kMaxAnswer_bytes) return candidates(clause);
     std::vector<Candidate> all{{value_of_clause(clause, vocabulary_)}};
     const auto at = static_cast<std::size_t>(clause.data() - text_.data());
@@ -113,9 +88,7 @@ class Extraction {
     const auto letters = static_cast<std::size_t>(std::ranges::find_if_not(value, is_letter) - value.begin());
     const bool prose = letters > 1 && vocabulary_.word(value.substr(0, letters)) == nullptr;
     if (!prose && !value.empty()) return all;
-    std::string plain(clause.substr(0, kMaxWhole_bytes));
-    for (std::size_t k = plain.find(kBold); k != std::string::npos; k = plain.find(kBold, k)) plain.erase(k, 2);
-    if (const auto number = last_number(plain, vocabulary_))
+    if (const auto number = last_number(clause.substr(0, kMaxWhole_bytes), vocabulary_))
       all.insert(prose ? all.begin() : all.end(), Candidate{*number});
     return all;
   }
@@ -141,13 +114,6 @@ class Extraction {
       answer.insert(0, std::string(bare(previous->content)) + ", ");
       begin = from + previous->begin;
     }
-    if (answer.size() > kMaxAnswer_bytes || answer.find(kNoun) == std::string::npos) return candidates(answer);
-    std::string plain = answer;  // "The answer is 42" within it
-    for (std::size_t at = plain.find(kText); at != std::string::npos; at = plain.find(kText, at)) {
-      plain.erase(at, kText.size());
-      if (const std::size_t close = plain.find('}', at); close != std::string::npos) plain.erase(close, 1);
-    }
-    if (auto found = within(plain).after_nouns(); found && is_letter(plain[0])) return found;
     return candidates(answer);
   }
 
@@ -220,10 +186,6 @@ class Extraction {
     if (line_end == std::string_view::npos || rest.substr(0, line_end).find_first_not_of(" *_:\r") < line_end)
       return std::nullopt;
     rest = trimmed(rest.substr(line_end));
-    if (rest.starts_with(kFence)) {  // several lines are no answer
-      const std::size_t begin = std::min(rest.find('\n'), rest.size());
-      return std::string(trimmed(rest.substr(begin, rest.find(kFence, begin) - begin)));
-    }
     std::string all;
     for (std::size_t k = 0; k < kMaxItems && !rest.empty() && all.size() < kMaxAnswer_bytes; ++k) {
       const std::string_view line = rest.substr(0, rest.find('\n')), item = item_of(line);
@@ -267,32 +229,11 @@ class Extraction {
       do skip(rest, " *_\n\r\t,:");
       while (vocabulary_.take(Phrase::tag, rest));
       std::string_view clause = sentence(rest);
-      if (json && clause.starts_with('"')) clause = clause.substr(1, clause.find('"', 1) - 1);
-      else if (json) clause = clause.substr(0, clause.find_first_of(",}"));
+      if (json) clause = clause.substr(0, clause.find_first_of(",}"));
       if (doubted) return candidates(kDenied + std::string(trimmed(clause)));
       if (!trimmed(clause).empty()) return said(clause);
     }
-    return affirmed();
-  }
-
-  /// The choice that the last sentence says is right: "Therefore, option B is correct".
-  Found affirmed() const {
-    std::string_view text = trimmed(text_);
-    if (text.ends_with('.')) text.remove_suffix(1);
-    text.remove_prefix(text.rfind('\n') + 1);
-    if (const std::size_t stop = text.rfind(". "); stop != std::string_view::npos) text.remove_prefix(stop + 2);
-    std::string_view label;
-    bool right = false;
-    for (std::size_t k = 0, end = 0; k < text.size() && text.size() <= kMaxWhole_bytes; k = std::max(end, k + 1)) {
-      end = k;
-      const std::string word = lower_word(text, end);
-      if (word.size() == 1 && label.empty() && is_choice(text[k])) label = text.substr(k, 1);
-      else if (word.empty() ? kBrackets.find(text[k]) == std::string_view::npos
-                            : !vocabulary_.is(WordClass::affirming, word))
-        return std::nullopt;
-      right = right || (!label.empty() && vocabulary_.is(WordClass::right, word));
-    }
-    return right ? std::optional(candidates(label)) : std::nullopt;
+    return std::nullopt;
   }
 
   // ---- no mark
@@ -311,40 +252,26 @@ class Extraction {
     return std::nullopt;
   }
 
-  /// Whether a place stands in an item of a list behind another one.
-  bool is_item_of_several(std::size_t at) const noexcept {
-    constexpr std::size_t kMaxLine_bytes = 200;
-    const std::size_t line = text_.substr(0, at).rfind('\n');
-    if (line == std::string_view::npos || item_of(text_.substr(line + 1, kMaxLine_bytes)).empty()) return false;
-    const std::size_t from = line - std::min(line, kMaxLine_bytes);
-    const std::string_view above = trimmed(text_.substr(from, line - from));
-    return !item_of(above.substr(above.rfind('\n') + 1)).empty();
-  }
-
   /// The last number, or the last formula between delimiters where it stands behind that.
   std::vector<Candidate> last() {
     std::string_view formula;
     for (const auto& [open, close] : {std::pair{"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}}) {
-      const std::size_t end = last_mark(text_, close);
-      const std::size_t begin = end == std::string_view::npos ? end : last_mark(text_.substr(0, end), open);
+      const std::size_t end = find_last(text_, close);
+      const std::size_t begin = end == std::string_view::npos ? end : find_last(text_.substr(0, end), open);
       if (begin == std::string_view::npos) continue;
       const std::size_t first = begin + std::string_view(open).size();
       const std::string_view found = bare(text_.substr(first, end - first));
       if (!found.empty() && (formula.empty() || found.data() > formula.data())) formula = found;
-    }
-    // A \$ that is no money ends a formula: $\frac{1}{2} \$ = 3$.
-    if (const std::size_t end = formula.rfind(kDollar); end != std::string_view::npos) {
-      const std::string_view behind = trimmed(formula.substr(end + kDollar.size()));
-      if (behind.starts_with('=')) formula = behind;
     }
     const std::size_t digit = text_.find_last_of(kDigits) + 1;
     if (!formula.empty() && text_.data() + digit <= formula.data() + formula.size()) {
       const auto at = static_cast<std::size_t>(formula.data() - text_.data());
       std::string_view before = text_.substr(0, at);
       before = before.substr(0, before.find_last_not_of(" $\\([") + 1);
+      const std::size_t line = before.rfind('\n') + 1;
       before.remove_prefix(before.find_last_of(".?!\n:") + 1);
       const bool refused = vocabulary_.any(WordClass::turning, before) || vocabulary_.ends(Phrase::operand, before) ||
-                           is_item_of_several(at);
+                           !item_of(text_.substr(line, kMaxWhole_bytes)).empty();
       return refused ? std::vector<Candidate>() : candidates(formula);
     }
     const auto number = last_number(text_, vocabulary_);
@@ -363,8 +290,6 @@ class Extraction {
 
 }  // namespace
 
-std::span<const Marker> default_markers() noexcept { return kMarkers; }
-
 std::vector<Candidate> extract(std::string_view response, P profile, const Vocabulary& vocabulary,
                                std::span<const Marker> markers) {
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
@@ -379,18 +304,11 @@ std::vector<Candidate> extract(std::string_view response, P profile, const Vocab
 }
 
 std::string extract_gold(std::string_view ground_truth) {
-  const auto first = [&](P profile) {
+  for (const P profile : {P::boxed, P::gsm8k}) {
     const auto found = Extraction(ground_truth, default_vocabulary(), default_markers()).run(profile);
-    return found.empty() ? std::string() : found[0].text;
-  };
-  if (ground_truth.find(kBox) != std::string_view::npos)
-    if (std::string text = first(P::boxed); !text.empty()) return text;
-  if (ground_truth.find("####") != std::string_view::npos)
-    if (std::string text = first(P::gsm8k); !text.empty()) return text;
-  std::string text = without_condition(bare(ground_truth));
-  if (!looks_like_formula(text, default_vocabulary()) && text.find(kNoun) != std::string::npos)
-    if (std::string said = first(P::answer_is); !said.empty()) return said;
-  return text;
+    if (!found.empty() && !found[0].text.empty()) return found[0].text;
+  }
+  return without_condition(bare(ground_truth));
 }
 
 }  // namespace qrl::reward::math

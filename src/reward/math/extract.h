@@ -38,7 +38,7 @@ std::vector<Candidate> extract(std::string_view response, config::MathProfile pr
                                const Vocabulary& vocabulary = default_vocabulary(),
                                std::span<const Marker> markers = default_markers());
 
-/// The gold answer in a ground truth: its last box, what follows ####, the whole, or what follows "answer is".
+/// The gold answer in a ground truth: its last box, what follows ####, or the whole.
 std::string extract_gold(std::string_view ground_truth);
 
 }  // namespace qrl::reward::math

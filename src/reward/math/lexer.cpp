@@ -70,18 +70,19 @@ class Lexer {
     } else if (c == '{' || c == '}') {
       read_brace(c);
     } else {
-      read_sign(signs());
+      read_sign();
     }
   }
 
-  bool read_sign(std::span<const SignRow> signs) {
-    const auto sign = std::ranges::find_if(signs, [this](const SignRow& s) { return rest().starts_with(s.text); });
-    if (sign == signs.end())
-      return fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1))), false;
-    at_ += sign->text.size();
-    if (sign->type == T::layout) space_ = space_ || sign->text != ".";
-    else push(sign->type, sign->code, text_.substr(at_ - sign->text.size(), sign->text.size()));
-    return true;
+  void read_sign() {
+    for (std::size_t size = 3; size > 0; --size) {  // the longest
+      const std::string_view sign = rest().substr(0, size);
+      const Meaning* meaning = words_.sign(sign);
+      if (meaning == nullptr) continue;
+      at_ += sign.size();
+      return push_known(*meaning, sign);
+    }
+    fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
   /// Mathematics, or money where it stands alone before a number.
@@ -104,7 +105,7 @@ class Lexer {
     const bool sign = std::string_view(":-+=<>,").find(peek(1)) != std::string_view::npos && peek(2) == '}';
     ++at_;
     if (c == '{' && sign && !script) {  // 1{:}2, {-}7: braces that only set a sign's spacing
-      read_sign(signs());
+      read_sign();
       ++at_;
       return;
     }
@@ -141,11 +142,9 @@ class Lexer {
     if (meaning != nullptr && in_text() && (meaning->type == T::symbol || (meaning->type == T::function && !called)))
       meaning = nullptr;
     if (meaning != nullptr) return push_meaning(*meaning);
-    const bool ordinal = !space_ && after_value() && (word == "st" || word == "nd" || word == "rd" || word == "th");
     const bool unit = after_value() && words_.unit(word).dimension != 0;
     const bool prose = last().type == T::word && space_;
-    if (in_text() || unit || ordinal || prose || words_.is_word(word))
-      return push(T::word, in_text() ? 't' : '\0', word);
+    if (in_text() || unit || prose || words_.is_word(word)) return push(T::word, in_text() ? 't' : '\0', word);
     for (std::size_t k = 0; k < word.size();
          ++k) {  // a product, perhaps with a function or constant at its end: xsin, 2pir
       const Meaning* tail = k > 0 ? words_.word(word.substr(k)) : nullptr;
@@ -163,7 +162,7 @@ class Lexer {
   /// A number in words. Its digits take the place of its letters, which are more.
   bool read_numeral(std::size_t begin) {
     const bool behind_number = last().type == T::number;
-    const auto numeral = after_value() && !behind_number ? std::nullopt : numeral_at(text_.substr(begin));
+    const auto numeral = after_value() && !behind_number ? std::nullopt : numeral_at(text_.substr(begin), words_);
     if (!numeral || (begin > 0 && text_[begin - 1] == '-') || (behind_number && numeral->denominator > 1)) return false;
     std::size_t end = begin;
     const auto write = [&](const std::string& text, T type, char code) {
@@ -186,7 +185,8 @@ class Lexer {
         (!base::begins_with(word, "negative") || word.size() != 8))
       return false;
     const std::size_t next = text_.find_first_not_of(" }$", at_);
-    if (next == std::string_view::npos || (!is_digit(text_[next]) && !numeral_at(text_.substr(next)))) return false;
+    if (next == std::string_view::npos || (!is_digit(text_[next]) && !numeral_at(text_.substr(next), words_)))
+      return false;
     push(T::op, '-');
     return true;
   }
@@ -202,11 +202,15 @@ class Lexer {
       at_ = begin + 1 + name.size();
       if (peek() == '*') ++at_;
       if (meaning->type == T::wrapper) return read_wrapped(meaning->code, begin);
-      return push_meaning({meaning->type, meaning->code, meaning->text == name ? name : meaning->text});
+      return push_known(*meaning, name);
     }
     fail("a command that is not known: " + std::string(text_.substr(begin, std::min<std::size_t>(at_ - begin, 40))));
   }
 
+  /// What means itself is a part of the source.
+  void push_known(const Meaning& meaning, std::string_view source) {
+    push_meaning({meaning.type, meaning.code, meaning.text == source ? source : meaning.text});
+  }
   void push_meaning(const Meaning& meaning) {
     if (meaning.type == T::money) return note_currency(meaning.text);
     if (meaning.type == T::begin || meaning.type == T::finish) return read_environment(meaning.type);
@@ -217,18 +221,14 @@ class Lexer {
   }
 
   void read_escaped() {
-    if (peek() == '$') {
-      ++at_;
-      return note_currency("dollar");
-    }
     if (is_space(peek())) {
       ++at_;
       space_ = true;
       return;
     }
     if (peek() != '\\') {
-      read_sign(escaped_signs());
-      return;
+      --at_;
+      return read_sign();
     }
     ++at_;
     std::size_t end = at_;
@@ -257,8 +257,8 @@ class Lexer {
     at_ = *end + 1;
     depth_ += type == T::begin ? 1 : -1;
     if (type == T::begin && peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
-    const bool columns = name == "array" || name == "tabular" || name.starts_with("alignat") || name == "alignedat";
-    if (type == T::begin && columns && (end = open_brace())) at_ = *end + 1;
+    const bool columns = type == T::begin && !name.ends_with("matrix");
+    if (columns && (end = open_brace())) at_ = *end + 1;
     push(type, 0, name);
   }
 

@@ -52,27 +52,18 @@ NodeIdx Parser::list(T closing) {
   --depth_;
   if (!ok_) return -1;
   if (!items.empty()) groups.push_back({group(std::move(items)), 0});
-  if (groups.empty()) return fail(Fault::something_missing);
+  if (groups.empty()) return fail(Fault::operand_missing);
   if (!several || groups.size() == 1) return groups.front().node;
   const NodeIdx idx = make(Kind::list, groups);
   if (ok_) made(idx).flag = true;
   return idx;
 }
 
-/// n ≡ 1, 3 (mod 8) is of both.
+/// The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
 NodeIdx Parser::group(std::vector<Link> items) {
-  if (items.size() == 1 || items.back().node < 0) return items.front().node;
-  const NodeIdx modulus = modulus_of(tree_, items.back().node);
-  for (Link& item : items) {
-    if (modulus < 0 || item.node < 0 || modulus_of(tree_, item.node) >= 0) continue;
-    std::vector<Link> links = tree_.links_of(item.node);
-    const bool relation = is_kind(item.node, Kind::relation);
-    const NodeIdx of = relation ? links.back().node : item.node;
-    const NodeIdx modular = make(Kind::product, {{of, 0}, {modulus, 'm'}});
-    if (relation) links.back().node = modular;
-    item.node = relation ? make(Kind::relation, links) : modular;
-  }
-  return make(Kind::list, items);
+  const auto modular = [this](Link item) { return item.node >= 0 && modulus_of(tree_, item.node) >= 0; };
+  if (modular(items.back()) && !modular(items.front())) return fail(Fault::operand_missing);
+  return items.size() == 1 || items.back().node < 0 ? items.front().node : make(Kind::list, items);
 }
 
 bool Parser::modulus_follows() const noexcept {

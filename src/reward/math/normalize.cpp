@@ -6,22 +6,12 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <vector>
+
+#include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
 namespace {
-
-/// Characters, then what they stand for in ASCII, then a space; '\n' in it is a space.
-constexpr std::string_view kSymbols =
-    "×\\times\n ÷\\div\n ·⋅∙\\cdot\n −–—‒‐‑﹣－- ≤⩽\\le\n ≥⩾\\ge\n ≠\\ne\n ≈\\approx\n ≡\\equiv\n →\\to\n ⇒\\implies\n "
-    "∈\\in\n ∪\\cup\n ∩\\cap\n ∖\\setminus\n ∅\\emptyset\n ∞\\infty\n π\\pi\n θ\\theta\n α\\alpha\n β\\beta\n "
-    "γ\\gamma\n "
-    "δ\\delta\n ε\\epsilon\n λ\\lambda\n μµ\\mu\n ρ\\rho\n σ\\sigma\n τ\\tau\n φϕ\\phi\n ωΩΩ\\omega\n Δ\\Delta\n "
-    "Σ\\Sigma\n √\\sqrt\n ∛\\sqrt[3] ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ ∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n "
-    "ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
-    "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n "
-    "¥￥\\yen\n ₹\\rupee\n ¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
 
 /// How characters of a kind of compatibility decomposition are written.
 struct Spelling {
@@ -34,23 +24,14 @@ constexpr UChar kFractionSlash = 0x2044;
 const std::unordered_map<UChar32, std::string>& symbols() {
   static const auto table = [] {
     std::unordered_map<UChar32, std::string> all;
-    const auto size = static_cast<std::int32_t>(kSymbols.size());
-    std::vector<UChar32> characters;
-    for (std::int32_t at = 0; at < size;) {
+    for_each_name(characters(), [&all](std::string_view row) {
+      const auto* behind = std::ranges::find_if(row, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+      std::string ascii(behind, row.end());
+      std::ranges::replace(ascii, '\n', ' ');
       UChar32 c = 0;
-      const std::int32_t begin = at;
-      U8_NEXT(kSymbols.data(), at, size, c);
-      if (c >= 0x80) {
-        characters.push_back(c);
-        continue;
-      }
-      const std::size_t end = kSymbols.find(' ', static_cast<std::size_t>(begin));
-      std::string ascii(kSymbols.substr(static_cast<std::size_t>(begin), end - static_cast<std::size_t>(begin)));
-      std::replace(ascii.begin(), ascii.end(), '\n', ' ');
-      for (const UChar32 each : characters) all.emplace(each, ascii);
-      characters.clear();
-      at = static_cast<std::int32_t>(end) + 1;
-    }
+      for (std::int32_t at = 0, end = static_cast<std::int32_t>(behind - row.begin()); at < end; all.emplace(c, ascii))
+        U8_NEXT(row.data(), at, end, c);
+    });
     return all;
   }();
   return table;

@@ -10,7 +10,8 @@ namespace qrl::reward::math {
 namespace {
 
 using base::is_digit;
-using base::is_letter;
+
+constexpr std::int64_t kLargest = 1'000'000'000'000, kMostParts = 19;  // twenty-third is no fraction
 
 class Scanner {
  public:
@@ -141,93 +142,51 @@ class Scanner {
   std::size_t at_, kept_ = 0;
 };
 
-// Each name is a value of the row; '/' before those of parts.
-constexpr std::string_view kSmall =
-    " zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen ";
-constexpr std::string_view kTens = " twenty thirty forty fifty sixty seventy eighty ninety ";
-constexpr std::string_view kParts =
-    " half third quarter fourth fifth sixth seventh eighth ninth tenth twelfth sixteenth "
-    "twentieth hundredth thousandth ";
-constexpr std::int64_t kDenominators[] = {2, 3, 4, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 100, 1000};
-constexpr std::string_view kPowers = " thousand million billion ";
-constexpr std::int64_t kMostParts = 19;  // twenty-third is no fraction
-
-/// Which of the names in a list a word is; −1: none.
-int place_in(std::string_view list, std::string_view word) noexcept {
-  int place = 0;
-  for (std::size_t at = 1; at < list.size(); ++place) {
-    const std::size_t end = list.find(' ', at);
-    if (list.substr(at, end - at) == word) return place;
-    at = end + 1;
-  }
-  return -1;
-}
-
 /// Reads words; each step stands behind the words that it took.
 struct Words {
   std::string_view text;
+  const Vocabulary& vocabulary;
   std::size_t at = 0;
-  char lower[16] = {};
 
-  /// The next word in lower case, behind at most one space or hyphen; empty where none stands there.
-  std::string_view next(std::size_t& end) noexcept {
+  /// The next word, behind at most one space or hyphen; `end`: behind it.
+  NumberWord next(std::size_t& end) const {
     end = at + (at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '-') ? 1 : 0);
-    std::size_t size = 0;
-    for (; end < text.size() && is_letter(text[end]); ++end)
-      if (size < sizeof lower) lower[size++] = base::lower(text[end]);
-    return {lower, size};
+    return vocabulary.number_word(lower_word(text, end));
   }
-  int take(std::string_view list) noexcept {
+  bool take(char kind) {
     std::size_t end = 0;
-    const int place = place_in(list, next(end));
-    if (place >= 0) at = end;
-    return place;
+    if (next(end).kind != kind) return false;
+    at = end;
+    return true;
   }
 
-  std::int64_t below_hundred() noexcept {
-    if (const int small = take(kSmall); small >= 0) return small;
-    const int tens = take(kTens);
-    if (tens < 0) return -1;
-    const std::size_t before = at;
-    const int unit = take(kSmall);
-    if (unit < 1 || unit > 9) at = before;
-    return 20 + 10 * tens + (unit >= 1 && unit <= 9 ? unit : 0);
-  }
-  std::int64_t below_thousand() noexcept {
-    const std::int64_t number = below_hundred();
-    if (number < 1 || number > 9 || take(" hundred ") < 0) return number;
-    const std::size_t before = at;
-    take(" and ");
-    const std::int64_t rest = below_hundred();
-    if (rest < 1) at = before;
-    return 100 * number + std::max<std::int64_t>(rest, 0);
-  }
-  std::int64_t whole() noexcept {
-    std::int64_t total = 0, part = below_thousand();
-    for (std::size_t end = at; part > 0; end = at) {
-      const int power = take(kPowers);
-      if (power < 0) return at = end, total + part;
-      for (int k = 0; k <= power; ++k) part *= 1000;
-      total += part;
-      end = at;
-      part = below_thousand();
-      if (part < 1) return at = end, total;
+  std::int64_t whole() {
+    std::int64_t total = 0, part = -1, room = kLargest;
+    for (std::size_t before = at;;) {
+      std::size_t end = 0;
+      const NumberWord word = next(end);
+      const bool hundreds = word.kind == 'h' && room == 1 && part > 0 && part < 10;
+      if (word.kind == 'n' && (part < 0 || (word.value > 0 && word.value < room))) {
+        part = std::max<std::int64_t>(part, 0) + word.value;
+        room = word.value < 20 ? 1 : 10;
+      } else if (hundreds || (word.kind == 'p' && part > 0 && total < kLargest / word.value)) {
+        (hundreds ? part : total) += part * (word.value - (hundreds ? 1 : 0));
+        if (!hundreds) part = 0;
+        room = hundreds ? 100 : 1000;
+      } else if (word.kind != '&' || room != 100) {
+        return at = before, part < 0 ? -1 : total + part;
+      }
+      at = end;
+      if (word.kind != '&') before = at;
     }
-    return part;
   }
   /// The denominator of so many parts: 3 of two thirds; 0 where there is none.
-  std::int64_t parts(std::int64_t above) noexcept {
+  std::int64_t parts(std::int64_t above) {
     std::size_t end = 0;
-    std::string_view word = next(end);
-    if (above < 1 || above > kMostParts) return 0;
-    if (above > 1 && word == "halves") return at = end, 2;
-    if (above > 1 && (word.empty() || word.back() != 's')) return 0;
-    if (above > 1) word.remove_suffix(1);
-    const int place = place_in(kParts, word);
-    if (place < 0 || (above > 1 && place == 0)) return 0;
+    const NumberWord word = next(end);
+    if (word.kind != '/' || above < 1 || above > kMostParts || (above > 1) != (text[end - 1] == 's')) return 0;
     at = end;
-    return kDenominators[place];
+    return word.value;
   }
 };
 
@@ -244,12 +203,11 @@ WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comm
   return Scanner(source, begin, comma).run();
 }
 
-std::optional<Numeral> numeral_at(std::string_view text) noexcept {
-  // What no such word begins with, most words do.
-  if (text.empty() || std::string_view("aefhnostz").find(base::lower(text[0])) == std::string_view::npos)
-    return std::nullopt;
-  Words words{text};
-  if (const bool article = words.take(" a an ") >= 0; article || base::lower(text[0]) == 'h') {  // half, a third
+std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {
+  Words words{text, vocabulary};
+  std::size_t end = 0;
+  const bool article = words.take('a');
+  if (article || words.next(end).kind == '/') {  // half, a third
     if (article && words.at < text.size() && text[words.at] != ' ') return std::nullopt;
     const std::int64_t below = words.parts(1);
     const bool ends = text.find_first_not_of(" .$", words.at) >= std::min(text.find('}', words.at), text.size());
@@ -259,18 +217,17 @@ std::optional<Numeral> numeral_at(std::string_view text) noexcept {
   if (read.value < 0) return std::nullopt;
   if (const std::int64_t below = words.parts(read.value); below > 0) {
     read.denominator = below;
-  } else if (read.value > 0 && words.take(" and ") >= 0) {  // two and a half
-    const std::int64_t above = words.take(" a ") >= 0 ? 1 : words.below_hundred();
+  } else if (read.value > 0 && words.take('&')) {  // two and a half
+    const std::int64_t above = words.take('a') ? 1 : words.whole();
     if (const std::int64_t under = words.parts(above); under > above)
       read = {read.value * under + above, under, words.at};
     else words.at = read.size;
   }
   read.size = words.at;
-  std::size_t end = 0;  // "one of", "two third", "one half-life", "forty two three"
-  const std::string_view next = words.next(end);
-  const bool other = next == "of" || words.parts(1) > 0 || words.parts(2) > 0 || place_in(kSmall, next) >= 0;
+  // "one of", "two third", "one half-life", "forty two three"
+  const char behind = words.next(end).kind;
   const bool compound = read.denominator > 1 && read.size < text.size() && text[read.size] == '-';
-  return other || compound ? std::nullopt : std::optional(read);
+  return behind == 'o' || behind == '/' || behind == 'n' || compound ? std::nullopt : std::optional(read);
 }
 
 }  // namespace qrl::reward::math

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reward/math/vocabulary.h"
+
 namespace qrl::reward::math {
 
 struct WrittenNumber {
@@ -25,6 +27,6 @@ struct Numeral {
   std::size_t size = 0;  ///< of the text read
 };
 /// The number that a text begins with in words: "twenty-five", "two thirds", "two and a half".
-std::optional<Numeral> numeral_at(std::string_view text) noexcept;
+std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

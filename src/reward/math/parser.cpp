@@ -35,7 +35,7 @@ constexpr Operator kBeside{T::end, "*", 50, 60, Kind::product};
 
 void Parser::run() {
   const NodeIdx root = list(T::end);
-  if (ok_ && now().type != T::end) fail(Fault::something_left_over);
+  if (ok_ && now().type != T::end) fail(Fault::no_operation_between);
   if (ok_) tree_.root = root;
 }
 
@@ -54,7 +54,7 @@ NodeIdx Parser::fail(Fault why) noexcept {
 
 NodeIdx Parser::make(Kind kind, const std::vector<Link>& links, std::string_view text) {
   const NodeIdx idx = tree_.make(kind, links, text);
-  return idx >= 0 ? idx : fail(Fault::unfit_operand);
+  return idx >= 0 ? idx : fail(Fault::operand_missing);
 }
 
 NodeIdx Parser::expression(int least) {
@@ -127,14 +127,14 @@ NodeIdx Parser::several(const Operator& op, NodeIdx left) {
     const bool row = next->type == T::op || next->type == T::relation;
     const char code = beside || !row ? next->codes[0] : now().code;
     if (next == &kEquals) {
-      if (words_.any(WordClass::turning, tree_.at(left).text)) return fail(Fault::turning_words);
+      if (words_.any(WordClass::turning, tree_.at(left).text)) return fail(Fault::unfit_words);
     }
     if (!beside) ++at_;
     links.push_back({expression(next->right), next == &kDivides ? 'F' : code});
   }
   if (op.kind == Kind::ratio &&
       std::any_of(links.begin(), links.end(), [this](Link l) { return is_kind(l.node, Kind::words); }))
-    return fail(Fault::label_before_colon);
+    return fail(Fault::unfit_words);
   return make(op.kind, links);
 }
 
@@ -212,7 +212,7 @@ void Parser::pass_exponent() noexcept {
 
 NodeIdx Parser::unit_behind(NodeIdx number) {
   // Plain words behind variables are prose; \text{…} is a unit there, too.
-  if (now().type == T::word && now().code == 0 && has_symbols(tree_, number)) return fail(Fault::words_behind_formula);
+  if (now().type == T::word && now().code == 0 && has_symbols(tree_, number)) return fail(Fault::unfit_words);
   const std::size_t first = at_;
   at_ += is_op('/') ? 1 : 0;
   int brackets = 0;
@@ -229,7 +229,7 @@ NodeIdx Parser::unit_behind(NodeIdx number) {
     else more = false;
   }
   const std::string_view unit = span_of(first);
-  if (words_.any(WordClass::changing, unit)) return fail(Fault::changing_words);
+  if (words_.any(WordClass::changing, unit)) return fail(Fault::unfit_words);
   return make(Kind::quantity, {{number, 0}, {make(Kind::words, {}, unit), 0}});
 }
 

@@ -149,7 +149,7 @@ NodeIdx Parser::number() {
   const NodeIdx idx = leaf(Kind::number);
   if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
     if (now().newline || !digits(whole) || !digits(now()) || !digits(now(2)) || !below(now().text, now(2).text))
-      return fail(Fault::no_mixed_number);
+      return fail(Fault::no_operation_between);
     const NodeIdx above = leaf(Kind::number);
     ++at_;
     return make(Kind::mixed, {{idx, 0}, {make(Kind::product, {{above, 0}, {leaf(Kind::number), '/'}}), 0}});
@@ -159,7 +159,7 @@ NodeIdx Parser::number() {
   while (now(close).type == T::word) ++close;
   if (is(T::open, '(') && now(1).type == T::number && now(close).type == T::close &&
       (whole.code == 'w' || now(1).code == 'w')) {
-    if (now(1).text != whole.text) return fail(Fault::other_number_in_words);
+    if (now(1).text != whole.text) return fail(Fault::unfit_words);
     at_ += close + 1;
     return idx;
   }
@@ -213,7 +213,7 @@ NodeIdx Parser::function(const Token& token) {
   while (take(T::op, '\'')) {
   }
   if (now().type == T::close || now().type == T::end || now().type == T::relation)  // m_{\max}
-    return index < 0 && exponent < 0 ? make(Kind::symbol, {}, token.text) : fail(Fault::function_without_argument);
+    return index < 0 && exponent < 0 ? make(Kind::symbol, {}, token.text) : fail(Fault::operand_missing);
   const auto law = static_cast<Law>(token.code);
   if (law == Law::big) {
     links.push_back({expression(50), 0});
@@ -257,7 +257,7 @@ NodeIdx Parser::absolute() {
   const NodeIdx inside = expression(40);
   in_set_ = outer_set;
   --num_bars_;
-  if (!ok_ || now().type != T::bar) return fail(Fault::open_bar);
+  if (!ok_ || now().type != T::bar) return fail(Fault::open_bracket);
   ++at_;
   return make(Kind::absolute, {{inside, 0}});
 }

@@ -1,4 +1,5 @@
 // The rows of the vocabulary. A line a row: what its names mean, then the names.
+#include "reward/math/extract.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
@@ -6,6 +7,8 @@ namespace qrl::reward::math {
 namespace {
 
 using T = TokenType;
+using P = config::MathProfile;
+using End = Marker::End;
 
 constexpr NameRow function(Law law, std::string_view names) {
   return {'b', T::function, static_cast<char>(law), "", names};
@@ -110,6 +113,14 @@ constexpr NameRow kNames[] = {
                             "Phi Psi Omega ell hbar angle aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box "
                             "heartsuit spadesuit clubsuit diamondsuit measuredangle beth checkmark blacksquare bigcirc odot perthousand"},
     {'c', T::symbol, 0, "", "triangle square top exists diamond complement S"},
+    {'s', T::dots, 0, "", "..."}, {'s', T::cell, 0, "", "&"}, {'s', T::separator, '&', "", "\\&"}, {'s', T::money, 0, "dollar", "\\$"},
+    {'s', T::relation, 'n', "", "!="}, {'s', T::relation, '=', "", "= =="}, {'s', T::relation, 't', "", "=> ->"}, {'s', T::relation, 'l', "", "<="},
+    {'s', T::relation, 'g', "", ">="}, {'s', T::relation, '<', "", "<"}, {'s', T::relation, '>', "", ">"}, {'s', T::open, '(', "", "("},
+    {'s', T::close, ')', "", ")"}, {'s', T::open, '[', "", "["}, {'s', T::close, ']', "", "]"}, {'s', T::open, 'S', "", "\\{"},
+    {'s', T::close, 'S', "", "\\}"}, {'s', T::bar, 0, "", "| \\|"}, {'s', T::separator, ',', "", ","}, {'s', T::separator, ';', "", ";"},
+    {'s', T::op, '^', "", "^ **"}, {'s', T::op, '/', "", "/"}, {'s', T::op, '+', "", "+"}, {'s', T::op, '-', "", "-"}, {'s', T::op, '_', "", "_ \\_"},
+    {'s', T::op, '\'', "", "'"}, {'s', T::op, '%', "", "% \\%"}, {'s', T::op, ':', "", ":"}, {'s', T::op, '!', "", "!"}, {'s', T::op, '*', "", "*"},
+    {'s', T::layout, 0, "", ". ~ ` \" \\( \\) \\[ \\] \\, \\; \\: \\! \\> \\/"},
     function(Law::sin, "sin"), function(Law::cos, "cos"), function(Law::tan, "tan"), function(Law::cot, "cot"), function(Law::sec, "sec"),
     function(Law::csc, "csc"), function(Law::arcsin, "arcsin asin"), function(Law::arccos, "arccos acos"), function(Law::arctan, "arctan atan"),
     function(Law::sinh, "sinh"), function(Law::cosh, "cosh"), function(Law::tanh, "tanh"),
@@ -138,6 +149,14 @@ constexpr UnitRow kUnits[] = {
     {'*', 1e5L, "lakh lakhs"}, {'*', 1e6L, "million"}, {'*', 1e7L, "crore crores"}, {'*', 1e9L, "billion"}, {'*', 1e12L, "trillion"},
     {'/', 1, "per"}, {'^', 2, "square sq"}, {'^', 3, "cubic"},
     {'?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"},
+};
+
+constexpr NumberRow kNumbers[] = {
+    {'n', 0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"},
+    {'n', 20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"}, {'h', 100, 0, "hundred"}, {'p', 1000, 0, "thousand"},
+    {'p', 1'000'000, 0, "million"}, {'p', 1'000'000'000, 0, "billion"}, {'/', 2, 0, "half halve"},
+    {'/', 3, 1, "third fourth fifth sixth seventh eighth ninth tenth"}, {'/', 4, 0, "quarter"}, {'/', 12, 0, "twelfth"}, {'/', 16, 0, "sixteenth"},
+    {'/', 20, 0, "twentieth"}, {'/', 100, 0, "hundredth"}, {'/', 1000, 0, "thousandth"}, {'a', 0, 0, "a an"}, {'&', 0, 0, "and"}, {'o', 0, 0, "of"},
 };
 
 constexpr WordRow kWords[] = {
@@ -176,8 +195,6 @@ constexpr WordRow kWords[] = {
     {WordClass::concluding, "therefore thus hence so"},
     {WordClass::denial, "not t doubt false impossible never untrue"},
     {WordClass::claim, "that think believe say claim mean suppose if"},
-    {WordClass::affirming, "therefore thus hence so finally the correct right option choice answer is one"},
-    {WordClass::right, "correct right"},
     {WordClass::over, "over"},
     {WordClass::joint, "in of or and to"},
     {WordClass::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"},
@@ -200,49 +217,40 @@ constexpr PhraseRow kPhrases[] = {
     {Phrase::operand, " or\t and\t,\t-\t+\t−\t–\t—\t±"},
 };
 
-// clang-format on
-/// The longest come first.
-constexpr SignRow kSigns[] = {
-    {"...", T::dots, 0},      {"**", T::op, '^'},       {"!=", T::relation, 'n'}, {"==", T::relation, '='},
-    {"=>", T::relation, 't'}, {"<=", T::relation, 'l'}, {">=", T::relation, 'g'}, {"->", T::relation, 't'},
-    {"(", T::open, '('},      {"[", T::open, '['},      {")", T::close, ')'},     {"]", T::close, ']'},
-    {"/", T::op, '/'},        {"+", T::op, '+'},        {"-", T::op, '-'},        {"^", T::op, '^'},
-    {"_", T::op, '_'},        {"'", T::op, '\''},       {"%", T::op, '%'},        {":", T::op, ':'},
-    {"!", T::op, '!'},        {"*", T::op, '*'},        {"=", T::relation, '='},  {"<", T::relation, '<'},
-    {">", T::relation, '>'},  {"|", T::bar, 0},         {",", T::separator, ','}, {";", T::separator, ';'},
-    {"&", T::cell, 0},        {".", T::layout, 0},      {"~", T::layout, 0},      {"`", T::layout, 0},
-    {"\"", T::layout, 0},
-};
-/// Behind a backslash.
-constexpr SignRow kEscaped[] = {
-    {"{", T::open, 'S'}, {"}", T::close, 'S'},     {"%", T::op, '%'},   {"|", T::bar, 0},    {"_", T::op, '_'},
-    {"(", T::layout, 0}, {")", T::layout, 0},      {"[", T::layout, 0}, {"]", T::layout, 0}, {",", T::layout, 0},
-    {";", T::layout, 0}, {":", T::layout, 0},      {"!", T::layout, 0}, {">", T::layout, 0}, {" ", T::layout, 0},
-    {"/", T::layout, 0}, {"&", T::separator, '&'},
+constexpr std::string_view kCharacters =
+    "×\\times\n ÷\\div\n ·⋅∙\\cdot\n −–—‒‐‑﹣－- ≤⩽\\le\n ≥⩾\\ge\n ≠\\ne\n ≈\\approx\n ≡\\equiv\n →\\to\n ⇒\\implies\n "
+    "∈\\in\n ∪\\cup\n ∩\\cap\n ∖\\setminus\n ∅\\emptyset\n ∞\\infty\n π\\pi\n θ\\theta\n α\\alpha\n β\\beta\n "
+    "γ\\gamma\n "
+    "δ\\delta\n ε\\epsilon\n λ\\lambda\n μµ\\mu\n ρ\\rho\n σ\\sigma\n τ\\tau\n φϕ\\phi\n ωΩΩ\\omega\n Δ\\Delta\n "
+    "Σ\\Sigma\n √\\sqrt\n ∛\\sqrt[3] ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ ∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n "
+    "ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
+    "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n "
+    "¥￥\\yen\n ₹\\rupee\n ¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
+
+constexpr Marker kMarkers[] = {
+    {P::boxed, "\\boxed", End::brace},
+    {P::gsm8k, "####", End::line},
+    {P::answer_is, "answers", End::clause},
+    {P::answer_is, "answer choice", End::clause},
+    {P::answer_is, "answer option", End::clause},
+    {P::answer_is, "answer", End::clause},
+    {P::answer_is, "ans.", End::clause},
+    {P::answer_is, "ans", End::clause},
+    {P::answer_is, "correct option", End::clause},
+    {P::answer_is, "correct choice", End::clause},
+    {P::answer_is, "答案", End::clause},
+    {P::answer_tag, "<answer>", End::tag},
 };
 
-// clang-format off
 // In the order of Fault.
 constexpr std::string_view kFaults[] = {
-    "something is left over",
-    "an operand is missing, or nested too deep",
     "nested too deep",
-    "a bracket is not closed",
-    "words that say another thing",
-    "a label before a colon",
-    "words behind a formula",
-    "words that make another number of it",
+    "a bracket, a bar or an environment that is not closed by its like",
+    "words that are no part of a formula",
     "two things without an operation between them",
-    "something is missing",
-    "an operand is missing",
-    "no mixed number",
-    "a number and another one in words",
-    "a function without its argument",
-    "a bar is not closed",
-    "brackets do not match",
-    "an environment is not closed",
-    "rows of different lengths",
-    "an entry with something left over"};
+    "an operand is missing, or nested too deep",
+    "rows of different lengths, or an entry with something left over",
+};
 
 constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}, {"```", "```"}, {"`", "`"}, {"**", "**"}, {"__", "__"},
                              {"_", "_"}, {"\"", "\""}, {"<b>", "</b>"}, {"<strong>", "</strong>"}, {"", "**"}, {"", "__"}, {"", "_"}};
@@ -251,13 +259,13 @@ constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "
 }  // namespace
 
 const Rows& default_rows() noexcept {
-  static const Rows rows{kNames, kUnits, kWords, kPhrases};
+  static const Rows rows{kNames, kUnits, kWords, kPhrases, kNumbers};
   return rows;
 }
 
 std::span<const Shell> shells() noexcept { return kShells; }
+std::string_view characters() noexcept { return kCharacters; }
+std::span<const Marker> default_markers() noexcept { return kMarkers; }
 std::string_view text_of(Fault fault) noexcept { return kFaults[static_cast<std::size_t>(fault)]; }
-std::span<const SignRow> signs() noexcept { return kSigns; }
-std::span<const SignRow> escaped_signs() noexcept { return kEscaped; }
 
 }  // namespace qrl::reward::math

@@ -8,16 +8,6 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Calls `take` with each of the names that spaces or another character separate.
-template <class Take>
-void for_each_name(std::string_view names, const Take& take, char between = ' ') {
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(between, at), names.size());
-    if (end > at) take(names.substr(at, end - at));
-    at = end + 1;
-  }
-}
-
 constexpr char kMagnitude = '*';  // dimension of a word that multiplies
 
 }  // namespace
@@ -45,12 +35,20 @@ Vocabulary::Vocabulary(const Rows& rows)
   for (const NameRow& row : rows.names) {
     for_each_name(row.names, [&](std::string_view name) {
       const Meaning meaning{row.type, row.code, row.text.empty() ? name : row.text};
-      if (row.where != 'w') commands_.emplace(name, meaning);
-      if (row.where != 'c') words_.emplace(name, meaning);
+      if (row.where == 's') signs_.emplace(name, meaning);
+      if (row.where == 'c' || row.where == 'b') commands_.emplace(name, meaning);
+      if (row.where == 'w' || row.where == 'b') words_.emplace(name, meaning);
     });
   }
   for (const UnitRow& row : rows.units)
     for_each_name(row.names, [&](std::string_view name) { units_.emplace(name, Unit{row.dimension, row.factor}); });
+  for (const NumberRow& row : rows.numbers) {
+    std::int64_t value = row.first;
+    for_each_name(row.names, [&](std::string_view name) {
+      numbers_.emplace(name, NumberWord{row.kind, value});
+      value += row.step;
+    });
+  }
   for (const WordRow& row : rows.words) {
     for_each_name(row.words, [&](std::string_view name) {
       std::string word(name);
@@ -69,6 +67,13 @@ Unit Vocabulary::unit(std::string_view word) const noexcept {
 long double Vocabulary::magnitude(std::string_view word) const noexcept {
   const auto at = units_.find(word);
   return at != units_.end() && at->second.dimension == kMagnitude ? at->second.factor : 1;
+}
+
+NumberWord Vocabulary::number_word(std::string_view word) const noexcept {
+  auto at = numbers_.find(word);
+  const bool plural = at == numbers_.end() && word.ends_with('s');  // of parts alone
+  if (plural) at = numbers_.find(word.substr(0, word.size() - 1));
+  return at == numbers_.end() || (plural && at->second.kind != '/') ? NumberWord{} : at->second;
 }
 
 bool Vocabulary::is(WordClass of, std::string_view word) const noexcept {

@@ -2,7 +2,8 @@
 // tables only (tables.cpp); every stage that needs them takes a Vocabulary as an argument.
 #pragma once
 
-#include <optional>
+#include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,15 @@
 
 namespace qrl::reward::math {
 
+/// Calls `take` with each of the names that spaces or another character separate.
+template <class Take>
+void for_each_name(std::string_view names, const Take& take, char between = ' ') {
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = std::min(names.find(between, at), names.size());
+    if (end > at) take(names.substr(at, end - at));
+    at = end + 1;
+  }
+}
 /// The letters of a text from `at` in lower case; `at` is behind them then.
 std::string lower_word(std::string_view text, std::size_t& at);
 /// Calls `take` with each word of a text in lower case. The name of a LaTeX command is none.
@@ -89,7 +99,7 @@ struct Meaning {
 };
 
 /// Names separated by spaces that mean the same; `text` empty: each means itself. `where`: of commands (c), of plain
-/// words (w), of both (b).
+/// words (w), of both (b), of signs (s).
 struct NameRow {
   char where;
   TokenType type;
@@ -126,8 +136,6 @@ enum class WordClass : unsigned char {
   concluding,  ///< with a capital: begins a conclusion
   denial,      ///< before "that the answer is": denies it
   claim,       ///< between a denial and "the answer is"
-  affirming,   ///< in the sentence that names the right choice
-  right,       ///< behind a choice: it is the right one
   over,        ///< before a number: it is an operand
   joint,       ///< between two numbers: the last alone is no answer
   counting,    ///< in a line: a mark behind its number may be a factorial
@@ -162,37 +170,29 @@ struct PhraseRow {
 };
 /// Why an answer is not in the grammar; the texts are in tables.cpp.
 enum class Fault : unsigned char {
-  something_left_over,
-  unfit_operand,
   nested_too_deep,
   open_bracket,
-  turning_words,
-  label_before_colon,
-  words_behind_formula,
-  changing_words,
+  unfit_words,
   no_operation_between,
-  something_missing,
   operand_missing,
-  no_mixed_number,
-  other_number_in_words,
-  function_without_argument,
-  open_bar,
-  unlike_brackets,
-  open_environment,
-  unlike_rows,
-  unread_entry,
+  unlike_rows
 };
 std::string_view text_of(Fault fault) noexcept;
 
-/// A sign of mathematics.
-struct SignRow {
-  std::string_view text;
-  TokenType type;
-  char code;
-};
 /// What may stand around an answer without effect.
 struct Shell {
   std::string_view open, close;
+};
+
+/// A word in numbers. Kind: n up to ninety, h hundred, p a power of thousand, / a part, a article, & and, o of.
+struct NumberWord {
+  char kind = 0;
+  std::int64_t value = 0;
+};
+struct NumberRow {
+  char kind;
+  std::int64_t first, step;  ///< values of the names in order
+  std::string_view names;
 };
 
 struct Rows {
@@ -200,12 +200,12 @@ struct Rows {
   std::span<const UnitRow> units;
   std::span<const WordRow> words;
   std::span<const PhraseRow> phrases;
+  std::span<const NumberRow> numbers;
 };
 /// The rows that qrl-train judges by.
 const Rows& default_rows() noexcept;
 std::span<const Shell> shells() noexcept;
-std::span<const SignRow> signs() noexcept;          ///< the longest first
-std::span<const SignRow> escaped_signs() noexcept;  ///< behind a backslash
+std::string_view characters() noexcept;  ///< Unicode's, then what they stand for; a space; '\n' is a space
 
 constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
 /// Takes a word or sign, in lower case here, that the text begins with and that no letter follows.
@@ -217,10 +217,12 @@ class Vocabulary {
   /// Without its backslash; null: not known.
   const Meaning* command(std::string_view name) const noexcept { return find(commands_, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(words_, word); }
+  const Meaning* sign(std::string_view sign) const noexcept { return find(signs_, sign); }
   /// Of a word in the singular or plural, in lower case or as a symbol is written.
   Unit unit(std::string_view word) const noexcept;
   /// 1e6 of "million"; 1 of a word that is no magnitude.
   long double magnitude(std::string_view word) const noexcept;
+  NumberWord number_word(std::string_view word) const noexcept;
   /// `word` in lower case.
   bool is(WordClass of, std::string_view word) const noexcept;
   /// Whether one of a text's words is.
@@ -237,8 +239,9 @@ class Vocabulary {
     const auto at = names.find(name);
     return at == names.end() ? nullptr : &at->second;
   }
-  Names commands_, words_;
+  Names commands_, words_, signs_;
   std::unordered_map<std::string_view, Unit> units_;
+  std::unordered_map<std::string_view, NumberWord> numbers_;
   std::vector<std::unordered_set<std::string>> classes_;
   std::vector<std::vector<std::string_view>> phrases_;
 };
