@@ -1,4 +1,4 @@
-// Owns format errors of tensors that are never there dequantized as a whole.
+// Owns how format errors are summed up, of tensors that are never dequantized as a whole, too.
 #pragma once
 
 #include "quant/format.h"
