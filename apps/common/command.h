@@ -22,7 +22,7 @@ struct RecipeArguments {
   std::string file;
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
 
-  config::LoadedRecipe load(bool complete = true, config::RecipeUse use = config::RecipeUse::sampling) const;
+  config::LoadedRecipe load(bool complete, config::RecipeUse use) const;
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
 /// --set alone.

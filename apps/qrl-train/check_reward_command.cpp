@@ -190,7 +190,7 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
 
 void check_reward(const CheckRewardArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train check reward");
-  config::Recipe recipe = arguments.recipe.load(arguments.file.empty()).recipe;
+  config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(recipe);
   // Of each verifier its own: it is told of the rows before it starts.
   const auto rows_for = [&](const tasks::Verifier& one) {

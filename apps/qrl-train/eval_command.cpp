@@ -33,7 +33,7 @@ void make_new_folder(const std::string& dir) {
 
 void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
-  const config::LoadedRecipe loaded = arguments.recipe.load();
+  const config::LoadedRecipe loaded = arguments.recipe.load(true, config::RecipeUse::sampling);
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));

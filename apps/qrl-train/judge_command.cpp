@@ -112,7 +112,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
 
 /// A recipe's defaults with the verifier and its settings that the command line gives.
 config::Recipe recipe_of(const JudgeArguments& arguments) {
-  if (!arguments.recipe.file.empty()) return arguments.recipe.load(false).recipe;
+  if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, config::RecipeUse::sampling).recipe;
   config::Recipe recipe = train::keys().defaults();
   recipe.reward.verifier = arguments.verifier;
   for (const VerifierOption& option : arguments.own) {

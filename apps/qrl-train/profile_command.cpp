@@ -19,7 +19,7 @@ struct ProfileArguments {
 
 void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train profile");
-  const config::LoadedRecipe loaded = arguments.recipe.load();
+  const config::LoadedRecipe loaded = arguments.recipe.load(true, config::RecipeUse::sampling);
   const config::Recipe& recipe = loaded.recipe;
   const std::string& key = recipe.quant.profile;
   const std::string out = !arguments.out.empty() ? arguments.out : key != "auto" ? key : std::string();
