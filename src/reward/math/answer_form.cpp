@@ -111,7 +111,7 @@ class AnswerForm {
   bool has_rational_value(NodeIdx idx) {
     const Value value = Evaluator(tree_, algebra_, budget_).value(idx);
     if (budget_.spent() || value.undefined || value.infinite != 0) return false;
-    if (value.exact) return value.is_rational();
+    if (value.exact) return true;
     const auto number = value.real();
     constexpr int kMaxDenominator = 100;  // ours: of √2·√2 and log₂8, whose exact value the algebra does not carry
     for (int q = 1; number && std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {

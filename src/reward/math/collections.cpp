@@ -97,11 +97,12 @@ std::uint64_t Equality::image(const Answer& of) {
     }
     return all;
   }
-  const bool number = of.form == Form::value && of.notes.words.empty() && of.notes.run.size() < 3;
-  if (!number || !is_rational_function(*of.tree, of.node)) return 0;
-  const Value& worth = value(of);
-  if (worth.undefined || worth.infinite != 0) return 0;
-  for (const Element& f : worth.f) all = ((all ^ f.re) * kOdd ^ f.im) * kOdd;
+  if (of.form != Form::value || !of.notes.words.empty() || of.notes.run.size() > 2) return 0;
+  for (const std::size_t lane : {0, 1}) {
+    const auto& one = value(of, lane).image;
+    if (!one) return 0;
+    all = (all ^ *one) * kOdd;
+  }
   return all;
 }
 
@@ -162,8 +163,7 @@ bool Equality::same_matrices(const Answer& g, const Answer& a) {
   // [[1, 2], [3, 4]], and a tuple of the numbers of a row or column.
   const Answer &matrix = gold.kind == Kind::matrix ? g : a, &tuple = gold.kind == Kind::matrix ? a : g;
   if (tuple.form != Form::tuple) {
-    const auto x = Evaluator(*g.tree, algebra_, budget_).matrix(g.node),
-               y = Evaluator(*a.tree, algebra_, budget_).matrix(a.node);
+    const auto x = evaluator(g).matrix(g.node), y = evaluator(a).matrix(a.node);
     return x && y && x->columns == y->columns &&
            std::ranges::equal(x->entries, y->entries, [](const Value& p, const Value& q) { return equal(p, q); });
   }
@@ -197,8 +197,7 @@ bool Equality::same_sets(const Answer& g, const Answer& a) {
 bool Equality::same_reals(const Answer& g, const Answer& a) {
   const auto read = [this](const Answer& x) -> std::optional<RealSet> {
     if (x.sign == 0 && has_plus_minus(*x.tree, x.node)) return std::nullopt;
-    Evaluator evaluator(*x.tree, algebra_, budget_, x.sign >= 0);
-    return real_set(*x.tree, x.node, evaluator);
+    return real_set(*x.tree, x.node, evaluator(x));
   };
   const auto x = read(g);
   const auto y = x ? read(a) : std::nullopt;

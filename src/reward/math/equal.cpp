@@ -11,7 +11,8 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kMaxSignChoices = 32;
+constexpr std::size_t kFewLanes = 3,
+                      kManyLanes = 12;  // for functions; for those of whole numbers, of which few are alike
 
 bool is_collection(const Answer& x) noexcept {
   return x.form == Form::list || x.form == Form::set || x.form == Form::tuple;
@@ -37,8 +38,8 @@ bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
   return denominator == 1 && std::max(twos, fives) <= places;
 }
 
-bool alternates(const Tree& tree, NodeIdx idx) noexcept {
-  return any_node(tree, idx, [&tree](const Node& node) {
+bool alternates(const Answer& x) noexcept {
+  return any_node(*x.tree, x.node, [&tree = *x.tree](const Node& node) {
     return node.kind == Kind::power && has_symbols(tree, tree.child(node, 1)) &&
            tree.child_at(node, 0).kind == Kind::sum && !has_symbols(tree, tree.child(node, 0));
   });
@@ -46,14 +47,16 @@ bool alternates(const Tree& tree, NodeIdx idx) noexcept {
 
 bool Equality::run(const Answer& gold, const Answer& answer) {
   gold_ = gold.tree;
+  whole_ = alternates(gold) || alternates(answer);
   const std::string_view money = gold.tree->tokens.currency, other = answer.tree->tokens.currency;
   return (money.empty() || other.empty() || money == other) && same(gold, answer);
 }
 
-const Value& Equality::value(const Answer& x) {
-  const std::size_t key = static_cast<std::size_t>(x.node) * 4 + (x.sign >= 0 ? 2 : 0) + (x.tree == gold_ ? 1 : 0);
+const Value& Equality::value(const Answer& x, std::size_t lane) {
+  const auto node = static_cast<std::size_t>(x.node);
+  const std::size_t key = ((lane + kManyLanes * node) * 2 + (x.sign >= 0 ? 1 : 0)) * 2 + (x.tree == gold_ ? 1 : 0);
   if (key >= known_.size()) known_.resize(key + 1);
-  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(value(x, algebra_));
+  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(evaluator(x, lane).value(x.node));
   return *known_[key];
 }
 
@@ -168,36 +171,12 @@ bool Equality::same_marked(const Answer& g, const Answer& a) {
   return (!percent || (is_plain_number(gold) && is_plain_number(answer))) && same_value(gold, answer);
 }
 
-/// Equal under some choice of signs of ambiguous roots, in every lane.
 bool Equality::same_value(const Answer& g, const Answer& a) {
-  const Value &first = value(g), &second = value(a);
-  if (budget_.spent()) return false;
-  if (equal(first, second)) return alternates_alike(g, a);
-  if (first.undefined || second.undefined || (first.exact && second.exact) || !near(first, second))
-    return rounds(g, a, first, second);
-  unsigned lanes = 0;
-  std::size_t choices = 1;
-  for (std::size_t signs = 0; signs < choices; ++signs) {
-    Algebra algebra(static_cast<std::uint32_t>(signs));
-    const Value x = value(g, algebra), y = value(a, algebra);
+  for (std::size_t lane = 0; lane < (whole_ ? kManyLanes : kFewLanes); ++lane) {
+    const Value &x = value(g, lane), &y = value(a, lane);
     if (budget_.spent()) return false;
-    unsigned agree = 0;
-    if (equal(x, y, &agree)) return true;
-    lanes |= agree;
-    if (lanes == (1u << kLanes) - 1) return true;
-    if (x.undefined || y.undefined || !near(x, y)) return rounds(g, a, x, y);
-    choices = std::min(kMaxSignChoices, std::size_t{1} << std::min<std::size_t>(algebra.num_ambiguous_roots(), 10));
-  }
-  return rounds(g, a, first, second);
-}
-
-/// The same signs whichever of their variables are even: (−1)ⁿ is not (−1)ᵐ, which a few assignments may not show.
-bool Equality::alternates_alike(const Answer& g, const Answer& a) {
-  if (!alternates(*g.tree, g.node) && !alternates(*a.tree, a.node)) return true;
-  constexpr std::uint64_t kRounds = 16;
-  for (std::uint64_t round = 1; round <= kRounds; ++round) {
-    Algebra algebra(0, round);
-    if (!equal(value(g, algebra), value(a, algebra)) || budget_.spent()) return false;
+    if (!equal(x, y)) return lane == 0 && rounds(g, a, x, y);
+    if (x.exact && y.exact) break;
   }
   return true;
 }
@@ -215,7 +194,7 @@ bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Va
   const std::size_t of_gold = places(g), of_answer = places(a), digits = std::max(of_gold, of_answer);
   if ((of_gold > 0) == (of_answer > 0)) return false;
   const Value& other = of_gold > 0 ? y : x;
-  if (other.is_rational() && ends_within(other.exact->q.denominator, digits)) return false;  // 3.000001 is not 3
+  if (other.exact && ends_within(other.exact->denominator, digits)) return false;  // 3.000001 is not 3
   const auto p = x.real(), q = y.real();
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
 }

@@ -34,11 +34,10 @@ class Equality {
   bool same_units(const Answer& g, const Answer& a);
   bool same_marked(const Answer& g, const Answer& a);
   bool same_value(const Answer& g, const Answer& a);
-  bool alternates_alike(const Answer& g, const Answer& a);
   bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const;
-  const Value& value(const Answer& x);
-  Value value(const Answer& x, Algebra& algebra) {
-    return Evaluator(*x.tree, algebra, budget_, x.sign >= 0).value(x.node);
+  const Value& value(const Answer& x, std::size_t lane = 0);
+  Evaluator evaluator(const Answer& of, std::size_t lane = 0) {
+    return {*of.tree, Algebra(lane, whole_), budget_, of.sign >= 0};
   }
 
   // ---- collections.cpp
@@ -71,8 +70,8 @@ class Equality {
   const Vocabulary& vocabulary_;
   const Tree* gold_ = nullptr;
   Budget budget_;
-  Algebra algebra_;                  ///< with no root turned around
-  std::vector<const Value*> known_;  ///< of values_, by node, sign and tree; null: not yet
+  bool whole_ = false;               ///< variables are whole numbers
+  std::vector<const Value*> known_;  ///< of values_, by node, sign, tree and lane; null: not yet
   std::deque<Value> values_;
   int depth_ = 0;
 };
@@ -81,9 +80,7 @@ class Equality {
 std::string_view shown_letters(const Answer& x) noexcept;
 /// Whether a fraction with this denominator has that many decimal places at most.
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
-/// Made of numbers and variables by + − · / and powers with integers.
-bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
-bool alternates(const Tree& tree, NodeIdx idx) noexcept;
+bool alternates(const Answer& x) noexcept;
 
 }  // namespace qrl::reward::math

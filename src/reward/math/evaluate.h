@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "reward/math/tree.h"
@@ -23,7 +22,7 @@ class Budget {
   bool spent() const noexcept { return left_ < 0; }
 
  private:
-  std::int64_t left_ = 2500;  ///< nodes evaluated or compared: about 1 µs each, our choice
+  std::int64_t left_ = 4000;  ///< nodes evaluated or compared: up to 1 µs each, our choice
 };
 
 /// Values of a tree's nodes. Every node has one: what is no number (a set within a function, a relation under a sum)
@@ -31,31 +30,31 @@ class Budget {
 class Evaluator {
  public:
   /// `upper`: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
-  Evaluator(const Tree& tree, Algebra& algebra, Budget& budget, bool upper = true) noexcept
+  Evaluator(const Tree& tree, Algebra algebra, Budget& budget, bool upper = true) noexcept
       : tree_(tree), algebra_(algebra), budget_(budget), upper_(upper) {}
 
   Value value(NodeIdx idx);
-  /// From now on `variable` is worth `value`, which must outlive it.
   /// Of matrices and products of them and numbers; nothing for anything else.
   std::optional<MatrixValue> matrix(NodeIdx idx);
+  /// From now on `variable` is worth `value`, which must outlive it.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:
   Value child(const Node& node, std::int32_t k) { return value(tree_.child(node, k)); }
   Value sum(const Node& node);
   Value product(const Node& node);
-  Value factorial(NodeIdx idx);
+  Value power(const Node& node);
+  Value root(const Node& node);
+  Value factorial(const Node& node);
   Value absolute(NodeIdx idx);
   Value call(const Node& node);
-  Value named_call(const Node& node, std::vector<Value>& arguments, bool indexed);
-  Value logarithm_of(NodeIdx idx);
-  Value degree_of(const Node& root) { return root.count > 1 ? child(root, 1) : algebra_.integer(2); }
+  std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
   Value subscript(const Node& node);
   Value ratio(const Node& node);
   Value opaque(const Node& node);
 
   const Tree& tree_;
-  Algebra& algebra_;
+  Algebra algebra_;
   Budget& budget_;
   bool upper_;
   std::string_view variable_;

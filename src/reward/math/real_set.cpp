@@ -206,7 +206,7 @@ class Reader {
 
 }  // namespace
 
-std::optional<RealSet> real_set(const Tree& tree, NodeIdx idx, Evaluator& evaluator) {
+std::optional<RealSet> real_set(const Tree& tree, NodeIdx idx, Evaluator evaluator) {
   return Reader(tree, evaluator).read(idx);
 }
 

@@ -7,16 +7,6 @@
 
 namespace qrl::reward::math {
 
-bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept {
-  return !any_node(tree, idx, [&tree](const Node& node) {
-    for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
-      if (tree.link(node, k).code != '*' && tree.link(node, k).code != '/') return true;
-    if (node.kind == Kind::power) return !is_digits(unsigned_of(tree, tree.child_at(node, 1)));
-    return node.kind != Kind::sum && node.kind != Kind::number && node.kind != Kind::symbol &&
-           node.kind != Kind::mixed && node.kind != Kind::constant && node.kind != Kind::product;
-  });
-}
-
 namespace {
 
 constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
@@ -73,27 +63,11 @@ std::optional<long double> last_place(const Node& node) noexcept {
 
 /// No division by variables.
 bool is_polynomial(const Tree& tree, NodeIdx idx) noexcept {
-  return is_rational_function(tree, idx) && !any_node(tree, idx, [&tree](const Node& node) {
-           for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
-             if (tree.link(node, k).code == '/' && has_symbols(tree, tree.child(node, k))) return true;
-           return node.kind == Kind::power &&
-                  (tree.child_at(node, 1).kind == Kind::sum || has_symbols(tree, tree.child(node, 1)));
-         });
-}
-
-/// Constant in the variables: lanes 0 and 1 are the same field under two assignments.
-bool is_constant_value(const Value& value) noexcept { return value.f[0] == value.f[1]; }
-
-/// The sign of the constant y/x, 0 when it depends on variables or either is 0.
-int sign_of_ratio(const Value& x, const Value& y) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (x.f[lane].is_zero() || y.f[lane].is_zero()) return 0;
-  const Field& field = field_of(0);
-  if (!(field.multiply(x.f[0], y.f[1]) == field.multiply(x.f[1], y.f[0]))) return 0;
-  // A constant on both sides (42 = 42 + 0x) is proportional to anything constant.
-  if (is_constant_value(x) || is_constant_value(y)) return 0;
-  const Complex ratio = y.z[0] / x.z[0];
-  return std::isfinite(ratio.real()) && ratio.real() < 0 ? -1 : 1;
+  return !any_node(tree, idx, [&tree](const Node& node) {
+    for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
+      if (tree.link(node, k).code == '/' && has_symbols(tree, tree.child(node, k))) return true;
+    return node.kind == Kind::power && tree.child_at(node, 1).kind == Kind::sum;
+  });
 }
 
 }  // namespace
@@ -152,8 +126,8 @@ bool Equality::is_real_constant(const Answer& x) {
 /// A set, tuple, matrix, ±, ∞ or number that is not real, without symbols.
 bool Equality::is_other_constant(const Answer& x) {
   if (!is_constant(x) || x.form != Form::value) return is_constant(x) && x.form != Form::text;
-  const Value& number = value(x);  // calls of f have one, too, another one in each lane
-  return number.infinite != 0 || (!number.undefined && number.z[0] == number.z[1]);
+  const Value& number = value(x);
+  return number.infinite != 0 || (!number.undefined && number.constant);
 }
 
 /// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses. What
@@ -205,9 +179,9 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     const auto place = last_place(unsigned_of(*decimal.tree, decimal.at()));
     if (!place) return;
-    const bool ends = of_other.is_rational() && ends_within(of_other.exact->q.denominator, kMostPlaces);
-    const bool rounded = ends || (of_other.is_rational() && !cut);
-    const long double units = rounded ? 0.5L : of_other.is_rational() ? 1 : 2;
+    const bool ends = of_other.exact && ends_within(of_other.exact->denominator, kMostPlaces);
+    const bool rounded = ends || (of_other.exact && !cut);
+    const long double units = rounded ? 0.5L : of_other.exact ? 1 : 2;
     allowed = std::max(allowed, units * *place * of_decimal * (1 + kRounding));
   };
   allow(one, of_first, second, std::abs(x) < std::abs(y));
@@ -256,37 +230,35 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   for (std::size_t k = 0; k < 2; ++k) {
     const Answer &name = solution.parts[k], &by = solution.parts[1 - k];
     const std::string_view variable = name.at().text;
-    const bool solved = name.at().kind == Kind::symbol && is_rational_function(*by.tree, by.node) &&
-                        !has_symbol(*by.tree, by.node, variable) && has_symbol(*equation.tree, equation.node, variable);
+    const bool solved = name.at().kind == Kind::symbol && value(by).image && !has_symbol(*by.tree, by.node, variable) &&
+                        has_symbol(*equation.tree, equation.node, variable);
     if (!solved) continue;
-    const auto difference = [&](std::string_view first, const Value& value) {
-      Evaluator evaluator(*equation.tree, algebra_, budget_);
-      evaluator.assign(first, value);
-      const Value left = evaluator.value(equation.parts[0].node);
-      return algebra_.subtract(left, evaluator.value(equation.parts[1].node));
+    const auto difference = [&](const Value& worth, std::size_t lane = 0) {
+      Evaluator sides = evaluator(equation, lane);
+      sides.assign(variable, worth);
+      const Value left = sides.value(equation.parts[0].node);
+      return Algebra(lane).subtract(left, sides.value(equation.parts[1].node));
     };
-    const Value at[] = {difference(variable, algebra_.integer(0)), difference(variable, algebra_.integer(1)),
-                        difference(variable, algebra_.integer(2))};
-    const Value zero = difference(variable, value(by)), slope = algebra_.subtract(at[1], at[0]);
-    if (budget_.spent() || zero.undefined || !equal(zero, algebra_.integer(0))) continue;
+    const Algebra algebra(0);
+    const Value zero = algebra.integer(0);
+    if (!equal(difference(value(by)), zero) || budget_.spent()) continue;
     // Solved for another letter: each variable is a function of the other.
     const std::size_t j = equation.parts[0].at().kind == Kind::symbol ? 0 : 1;
     const Answer &other = equation.parts[j], &expression = equation.parts[1 - j];
-    const bool both = other.at().kind == Kind::symbol && other.at().text != variable &&
-                      is_rational_function(*expression.tree, expression.node) &&
+    const bool both = other.at().kind == Kind::symbol && other.at().text != variable && value(expression).image &&
                       !has_symbol(*expression.tree, expression.node, other.at().text);
     if (both && has_symbol(*by.tree, by.node, other.at().text)) {
-      Evaluator evaluator(*by.tree, algebra_, budget_);
-      evaluator.assign(other.at().text, value(expression));
-      if (equal(evaluator.value(by.node), algebra_.symbol(variable)) && !budget_.spent()) return true;
+      Evaluator inverse = evaluator(by);
+      inverse.assign(other.at().text, value(expression));
+      if (equal(inverse.value(by.node), algebra.symbol(variable)) && !budget_.spent()) return true;
       continue;
     }
-    const bool linear = equal(algebra_.subtract(at[2], at[1]), slope) &&
+    const Value at[] = {difference(zero), difference(algebra.integer(1)), difference(algebra.integer(2))};
+    const Value slope = algebra.subtract(at[1], at[0]);
+    const bool linear = equal(algebra.subtract(at[2], at[1]), slope) && at[0].image &&
                         is_polynomial(*equation.tree, equation.parts[0].node) &&
                         is_polynomial(*equation.tree, equation.parts[1].node);
-    if (!linear || slope.is_zero()) continue;
-    if (is_constant_value(at[0])) return !equal(at[0], algebra_.integer(0));
-    return false;
+    if (linear && !slope.is_zero()) return equal(at[0], difference(zero, 2)) && !at[0].is_zero();
   }
   return false;
 }
@@ -296,12 +268,23 @@ int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const bool quantity = any_node(
         *x.tree, x.node, [](const Node& node) { return node.kind == Kind::quantity; });  // units are no factors
-    return has_symbols(*x.tree, x.node) && !quantity && !alternates(*x.tree, x.node);
+    return has_symbols(*x.tree, x.node) && !quantity && !alternates(x);
   };
   if (!may_be(g) || !may_be(a)) return 0;
-  const Value x = algebra_.subtract(value(g.parts[0]), value(g.parts[1])),
-              y = algebra_.subtract(value(a.parts[0]), value(a.parts[1]));
-  return budget_.spent() ? 0 : sign_of_ratio(x, y);
+  // The ratio in two lanes of one field, whose sides are not both constants: 42 = 42 + 0x is proportional to any such.
+  Value ratio[2], before[2];
+  for (const std::size_t k : {0, 1}) {
+    const Algebra algebra(2 * k);
+    const auto difference = [&](const Answer& of) {
+      return algebra.subtract(value(of.parts[0], 2 * k), value(of.parts[1], 2 * k));
+    };
+    const Value of_gold = difference(g), of_answer = difference(a);
+    ratio[k] = algebra.divide(of_answer, of_gold);
+    if (k == 1 && (equal(of_gold, before[0]) || equal(of_answer, before[1]))) return 0;
+    before[0] = of_gold, before[1] = of_answer;
+  }
+  if (budget_.spent() || ratio[0].is_zero() || !equal(ratio[0], ratio[1])) return 0;
+  return ratio[0].z.real() < 0 ? -1 : 1;
 }
 
 /// a < b < c and c > b > a.

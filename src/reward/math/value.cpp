@@ -1,7 +1,21 @@
 #include "reward/math/value.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+
+// The C library's functions of 128-bit numbers, which its headers show to GCC alone.
+extern "C" {
+__float128 expf128(__float128) noexcept;
+__float128 logf128(__float128) noexcept;
+__float128 sinf128(__float128) noexcept;
+__float128 cosf128(__float128) noexcept;
+__float128 atan2f128(__float128, __float128) noexcept;
+__float128 hypotf128(__float128, __float128) noexcept;
+__float128 tgammaf128(__float128) noexcept;
+__float128 floorf128(__float128) noexcept;
+}
 
 namespace qrl::reward::math {
 
@@ -20,80 +34,109 @@ std::uint64_t hash(std::string_view text, std::uint64_t seed) noexcept {
   return h;
 }
 
-/// A pseudo-random square of F_p.
-Element random_square(const Field& field, std::uint64_t key) noexcept {
-  const std::uint64_t root = field.p().from(mix(key) >> 3) | 1;
-  return {field.p().multiply(root, root), 0};
-}
+/// 1 to 2.
+Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key) * 0x1p-64L; }
 
-Exponent random_exponent(const Field& field, std::uint64_t key) noexcept {
-  return {field.q().from(mix(key ^ 0x5851f42d4c957f2dull) >> 3), Exponent::none, true};
-}
+// ---- numbers
 
-Exponent exponent_of(const Field& field, Rational q) noexcept {
-  const Modulus& m = field.q();
-  Exponent g;
-  g.residue = m.from_signed(q.numerator);
-  if (q.denominator != 1) g.residue = m.multiply(g.residue, m.inverse(m.from_signed(q.denominator)));
-  if (q.denominator % 2 != 0) g.parity = q.numerator % 2 != 0 ? Exponent::odd : Exponent::even;
-  g.known = true;
-  return g;
-}
+constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // what errors are below, and what they leave of a part that is 0
 
-constexpr std::int64_t kSomeDigits = 1'000'000'000'000'000;
+Real size_of(Complex z) noexcept { return std::max(z.real(), -z.real()) + std::max(z.imag(), -z.imag()); }
+bool is_finite(Complex z) noexcept { return size_of(z) - size_of(z) == 0; }
 
-bool usable(const Complex& z) noexcept {
-  return std::isfinite(z.real()) && std::isfinite(z.imag()) && (z == Complex(0) || std::norm(z) > 0);
+Complex exp(Complex z) noexcept {
+  const Real size = expf128(z.real());
+  return z.imag() == 0 ? size : Complex(size * cosf128(z.imag()), size * sinf128(z.imag()));
 }
+Complex log(Complex z) noexcept {
+  return {logf128(hypotf128(z.real(), z.imag())), atan2f128(z.imag() + 0, z.real())};  // + 0: never −0
+}
+Complex turned(Complex z) noexcept { return {-z.imag(), z.real()}; }  // by i
+Complex root(Complex z) noexcept { return exp(log(z) * Real(0.5)); }
+Complex one(Complex) noexcept { return 1; }
+Complex pi(Complex) noexcept { return log(-1).imag(); }
+Complex ln10(Complex) noexcept { return log(10); }
+Complex sinh(Complex z) noexcept { return (exp(z) - exp(-z)) * Real(0.5); }
+Complex cosh(Complex z) noexcept { return (exp(z) + exp(-z)) * Real(0.5); }
+Complex sin(Complex z) noexcept { return -turned(sinh(turned(z))); }
+Complex cos(Complex z) noexcept { return cosh(turned(z)); }
+Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + root(Real(1) - z * z))); }
+Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
+Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
+
+/// A function with a law: above(z) / below(z).
+struct Function {
+  Law law;
+  Complex (*above)(Complex) noexcept;
+  Complex (*below)(Complex) noexcept = one;
+};
+constexpr Function kFunctions[] = {
+    {Law::sin, sin},       {Law::cos, cos},       {Law::tan, sin, cos},    {Law::cot, cos, sin}, {Law::sec, one, cos},
+    {Law::csc, one, sin},  {Law::arcsin, arcsin}, {Law::arccos, arccos},   {Law::sinh, sinh},    {Law::cosh, cosh},
+    {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
+};
+
+constexpr std::int64_t kSome = 1'000'000'000'000'000;             // of digits or factors that are taken at once
+constexpr std::int64_t kMaxFactors = 64, kMaxFallingFactors = 8;  // of numbers, of symbols
 
 }  // namespace
 
-Exponent exponent_or_key(const Value& value, std::size_t lane) noexcept {
-  if (value.g[lane].known) return value.g[lane];
-  return random_exponent(field_of(lane), mix(value.f[lane].re) ^ mix(value.f[lane].im + 1) ^ lane);
+bool Value::is_zero() const noexcept {
+  if (exact) return exact->numerator == 0;
+  return is_number() && (image ? *image == 0 : z == Complex(0));
 }
 
 std::optional<long double> Value::real() const noexcept {
-  if (infinite != 0 || undefined || !std::isfinite(z[0].real())) return std::nullopt;
-  for (const Complex& other : z) {
-    if (std::abs(other.imag()) > 1e-12L * (1 + std::abs(other.real()))) return std::nullopt;
-    if (std::abs(other.real() - z[0].real()) > 1e-12L * (1 + std::abs(z[0].real()))) return std::nullopt;
-  }
-  return z[0].real();
+  if (!is_number() || !constant || !is_finite(z) || std::max(z.imag(), -z.imag()) > kSame * (1 + size_of(z)))
+    return std::nullopt;
+  return static_cast<long double>(z.real());
 }
 
-std::size_t Algebra::num_ambiguous_roots() const noexcept {
-  return std::max({roots_[0].size(), roots_[1].size(), roots_[2].size()});
+bool equal(const Value& a, const Value& b) noexcept {
+  if (a.undefined || b.undefined) return false;
+  if (a.infinite != 0 || b.infinite != 0) return a.infinite == b.infinite;
+  if (a.exact && b.exact) return a.exact == b.exact;
+  const bool images = a.image && b.image;
+  if (images && *a.image != *b.image) return false;
+  if (!is_finite(a.z) || !is_finite(b.z)) return images;
+  return size_of(a.z - b.z) <= kSame * std::max(size_of(a.z), size_of(b.z));
 }
 
-/// Brings images and approximation in line with a known exact form of no π: the image as an exponent may not be known
-/// from the operands (6/2 has a parity though 1/2 has none).
-void Arithmetic::settle(Value& value) const noexcept {
-  if (!value.is_rational()) return;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) value.g[lane] = exponent_of(field_of(lane), value.exact->q);
-}
-
-Value Arithmetic::rational(Rational q) const noexcept {
+Value Value::nothing() noexcept {
   Value value;
-  value.exact = Exact{q};
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const Modulus& m = field_of(lane).p();
-    value.f[lane].re = m.from_signed(q.numerator);
-    if (q.denominator != 1) value.f[lane].re = m.multiply(value.f[lane].re, m.inverse(m.from_signed(q.denominator)));
-    value.z[lane] = static_cast<long double>(q.numerator) / static_cast<long double>(q.denominator);
-  }
-  settle(value);
+  value.undefined = true;
   return value;
 }
 
-Value Arithmetic::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
+/// Without what errors leave of a part that is 0, and of a whole number the number itself.
+Value Algebra::number(Complex z, bool constant) const noexcept {
+  if (!is_finite(z)) return Value::nothing();
+  const Real whole = floorf128(z.real() + Real(0.5)), error = z.real() - whole;
+  const Real imaginary = std::max(z.imag(), -z.imag());
+  if (constant && whole != 0 && std::max(error, -error) + imaginary < kSame && size_of(z) < kSome)
+    return integer(static_cast<std::int64_t>(whole));
+  Value value;
+  value.constant = constant;
+  value.z = {size_of(z.real()) < kNothing * imaginary ? 0 : z.real(), imaginary < kNothing * size_of(z) ? 0 : z.imag()};
+  return value;
+}
+
+Value Algebra::rational(Rational q) const noexcept {
+  Value value;
+  value.exact = q;
+  value.image = field().from(q);
+  value.z = static_cast<Real>(q.numerator) / static_cast<Real>(q.denominator);
+  return value;
+}
+
+Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
   Value value = integer(0);
   std::int64_t some = 0, scale = 1;  // digits that are not in the value yet, and what they move it by
   std::size_t places = 0;
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
     else some = some * base + text[k] - '0', scale *= base;
-    if (scale < kSomeDigits && k + 1 < text.size()) continue;
+    if (scale < kSome && k + 1 < text.size()) continue;
     value = add(multiply(value, integer(scale)), integer(some));
     some = 0, scale = 1;
   }
@@ -101,162 +144,185 @@ Value Arithmetic::digits(std::string_view text, std::int64_t exponent, unsigned 
   return exponent == 0 ? value : multiply(value, integer_power(integer(10), exponent));
 }
 
-Value Arithmetic::infinity(int sign) const noexcept {
-  Value value;
-  value.infinite = static_cast<std::int8_t>(sign);
-  return value;
-}
-
-Value Arithmetic::undefined() const noexcept {
-  Value value;
-  value.undefined = true;
-  return value;
-}
-
-Value Arithmetic::opaque(std::string_view name, const std::vector<Value>& arguments,
-                         const std::optional<Numbers>& numeric) const noexcept {
-  Value value;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    std::uint64_t key = hash(name, lane * 2 + 1);
-    for (const Value& argument : arguments) {
-      if (argument.undefined) return undefined();
-      key = mix(key ^ argument.f[lane].re);
-      key = mix(key ^ argument.f[lane].im ^ static_cast<std::uint64_t>(argument.infinite + 1));
-    }
-    value.f[lane] = random_square(field_of(lane), key);
-    value.g[lane] = random_exponent(field_of(lane), key);
-    value.z[lane] = numeric ? (*numeric)[lane] : 1 + static_cast<long double>(mix(key) >> 40) / (1 << 24);
-  }
+Value Algebra::constant(char code) const noexcept {
+  Value value = opaque({&code, 1}, {});
+  value.infinite = code == 'o' ? 1 : 0;
+  value.constant = code != '0';
+  if (code == 'o') value.image.reset();
+  if (code == 'p') value.z = pi({});
+  if (code == 'e') value.z = exp(1);
+  if (code == 'i') value.z = {0, 1}, value.image = field().i;
   return value;
 }
 
 Value Algebra::symbol(std::string_view name) const noexcept {
   Value value = opaque(name, {});
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::uint64_t sample = 3 + (hash(name, 77 + 2 * round_) + 11 * lane) % 29;  // another in each lane
-    value.z[lane] = static_cast<long double>(sample);
-    value.g[lane].parity = sample % 2 != 0 ? Exponent::odd : Exponent::even;
+  const std::uint64_t key = hash(name, lane_ + 77);
+  value.z = whole_ ? Real(3 + key % 29) : 1 + 5 * (fraction_of(key) - 1) + Real(0.125);
+  return value;
+}
+
+Value Algebra::opaque(std::string_view name, std::span<const Value> arguments) const noexcept {
+  std::uint64_t key = hash(name, lane_);
+  Value value;
+  value.constant = false;
+  value.image = key % field().p;
+  value.z = fraction_of(key);
+  for (const Value& argument : arguments) {
+    if (argument.undefined) return argument;
+    key = mix(key ^ static_cast<std::uint64_t>(argument.infinite + 1));
+    value.z = value.z * Real(0.5) + argument.z * (fraction_of(key) / (1 + size_of(argument.z)));
+    if (!argument.image) value.image.reset();
+    if (!value.image) continue;
+    const std::uint64_t shift = key % field().p;
+    value.image =
+        field().add(field().multiply(*value.image, shift), field().power(field().add(*argument.image, shift), 3));
   }
   return value;
 }
 
-Value Arithmetic::pi() const noexcept {
-  Value value = opaque("\\pi", {}, by_lane([](std::size_t) { return kPi; }));
-  value.exact = Exact{{1, 1}, true, false};
-  return value;
-}
-
-Value Arithmetic::e() const noexcept {
-  return opaque("\\e", {}, by_lane([](std::size_t) { return kE; }));
-}
-
-Value Arithmetic::i() const noexcept {
-  Value value = opaque("\\i", {}, by_lane([](std::size_t) { return Complex(0, 1); }));
-  for (std::size_t lane = 0; lane < kLanes; ++lane) value.f[lane] = {0, field_of(lane).p().one()};
-  value.exact = Exact{{1, 1}, false, true};
-  return value;
-}
-
-Value Arithmetic::add(const Value& a, const Value& b) const noexcept {
+Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (a.is_zero()) return b;
   if (b.is_zero()) return a;
-  if (!a.is_number() || !b.is_number()) return undefined();
+  if (!a.is_number() || !b.is_number()) return Value::nothing();
   Value value;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const Field& field = field_of(lane);
-    const Exponent& x = a.g[lane];
-    const Exponent& y = b.g[lane];
-    value.f[lane] = field.add(a.f[lane], b.f[lane]);
-    value.g[lane] = {field.q().add(x.residue, y.residue), Exponent::none, x.known && y.known};
-    if (x.parity != Exponent::none && y.parity != Exponent::none) {
-      value.g[lane].parity = x.parity == y.parity ? Exponent::even : Exponent::odd;
-    }
-    value.z[lane] = a.z[lane] + b.z[lane];
-  }
-  if (a.exact && b.exact && a.exact->pi == b.exact->pi && a.exact->i == b.exact->i) {
-    if (const auto q = sum(a.exact->q, b.exact->q)) value.exact = Exact{*q, a.exact->pi, a.exact->i};
-    if (value.is_zero()) return rational({0, 1});
-  }
-  settle(value);
+  value.constant = a.constant && b.constant;
+  value.z = a.z + b.z;
+  if (a.image && b.image) value.image = field().add(*a.image, *b.image);
+  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or no digit of it is known
+  if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
+  if (a.exact && b.exact) value.exact = sum(*a.exact, *b.exact);
   return value;
 }
 
-Value Arithmetic::negate(const Value& a) const noexcept {
+Value Algebra::negate(const Value& a) const noexcept {
   Value value = a;
   value.infinite = static_cast<std::int8_t>(-a.infinite);
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    value.f[lane] = field_of(lane).negate(a.f[lane]);
-    value.g[lane].residue = field_of(lane).q().negate(a.g[lane].residue);
-    value.z[lane] = -a.z[lane];
-  }
-  if (value.exact) value.exact->q.numerator = -value.exact->q.numerator;
+  value.z = -a.z;
+  if (a.image) value.image = field().multiply(*a.image, field().p - 1);
+  if (a.exact) value.exact->numerator = -a.exact->numerator;
   return value;
 }
 
-Value Arithmetic::multiply(const Value& a, const Value& b) const noexcept {
-  if (!a.is_number() || !b.is_number()) return undefined();
+Value Algebra::multiply(const Value& a, const Value& b) const noexcept {
+  if (!a.is_number() || !b.is_number()) return Value::nothing();
+  if (a.is_zero() || b.is_zero()) return integer(0);
   Value value;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const Field& field = field_of(lane);
-    const Exponent& x = a.g[lane];
-    const Exponent& y = b.g[lane];
-    value.f[lane] = field.multiply(a.f[lane], b.f[lane]);
-    value.g[lane] = {field.q().multiply(x.residue, y.residue), Exponent::none, x.known && y.known};
-    if (x.parity != Exponent::none && y.parity != Exponent::none) {
-      value.g[lane].parity = x.parity == Exponent::odd && y.parity == Exponent::odd ? Exponent::odd : Exponent::even;
-    }
-    value.z[lane] = a.z[lane] * b.z[lane];
-  }
-  if (a.is_zero() || b.is_zero()) return rational({0, 1});
-  if (a.exact && b.exact && !(a.exact->pi && b.exact->pi)) {
-    auto q = product(a.exact->q, b.exact->q);
-    if (q && a.exact->i && b.exact->i) q->numerator = -q->numerator;
-    if (q) value.exact = Exact{*q, a.exact->pi || b.exact->pi, a.exact->i != b.exact->i};
-  }
-  settle(value);
+  value.constant = a.constant && b.constant;
+  value.z = a.z * b.z;
+  if (a.image && b.image) value.image = field().multiply(*a.image, *b.image);
+  if (a.exact && b.exact) value.exact = product(*a.exact, *b.exact);
   return value;
 }
 
-Value Arithmetic::divide(const Value& a, const Value& b) const noexcept {
-  if (!a.is_number() || !b.is_number() || b.is_zero()) return undefined();
-  Value inverse;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const Field& field = field_of(lane);
-    if (b.f[lane].is_zero()) return undefined();
-    inverse.f[lane] = field.inverse(b.f[lane]);
-    const Exponent& g = b.g[lane];
-    inverse.g[lane] = {field.q().inverse(g.residue), Exponent::none, g.known && g.residue != 0};
-    if (g.parity == Exponent::odd) inverse.g[lane].parity = Exponent::odd;
-    inverse.z[lane] = Complex(1) / b.z[lane];
-  }
-  if (b.exact && !b.exact->pi) {
-    auto q = quotient({1, 1}, b.exact->q);
-    if (q && b.exact->i) q->numerator = -q->numerator;
-    if (q) inverse.exact = Exact{*q, false, b.exact->i};
-  }
-  settle(inverse);
-  return multiply(a, inverse);
+Value Algebra::divide(const Value& a, const Value& b) const noexcept {
+  if (!a.is_number() || !b.is_number() || b.is_zero()) return Value::nothing();
+  Value value;
+  value.constant = a.constant && b.constant;
+  value.z = b.z.imag() == 0 ? a.z / b.z.real() : a.z / b.z;
+  if (a.image && b.image) value.image = field().multiply(*a.image, field().inverse(*b.image));
+  if (a.exact && b.exact) value.exact = quotient(*a.exact, *b.exact);
+  return value;
 }
 
-bool near(const Value& a, const Value& b) noexcept {
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    if (!usable(a.z[lane]) || !usable(b.z[lane])) continue;
-    const long double scale = std::max(std::abs(a.z[lane]), std::abs(b.z[lane]));
-    if (std::abs(a.z[lane] - b.z[lane]) > 1e-9L * scale + 1e-15L) return false;
-  }
-  return true;
+Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
+  if (base.is_zero()) return n > 0 ? base : Value::nothing();
+  if (n < 0) return divide(integer(1), integer_power(base, -n));
+  Value value;
+  value.constant = base.constant;
+  value.z = 1;
+  Complex square = base.z;
+  for (std::int64_t rest = n; rest != 0; rest >>= 1, square *= square)
+    if ((rest & 1) != 0) value.z *= square;
+  if (value.z == Complex(0)) value.z = NAN;  // smaller than numbers are
+  if (base.image) value.image = field().power(*base.image, static_cast<std::uint64_t>(n));
+  if (base.exact) value.exact = base::power(*base.exact, n);
+  return value;
 }
 
-bool equal(const Value& a, const Value& b, unsigned* lanes) noexcept {
-  if (lanes != nullptr) *lanes = 0;
-  if (a.undefined || b.undefined) return false;
-  if (a.infinite != 0 || b.infinite != 0) return a.infinite == b.infinite;
-  if (a.exact && b.exact) return a.exact == b.exact;
-  if (!near(a, b)) return false;
-  unsigned same = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) same |= (a.f[lane] == b.f[lane] ? 1u : 0u) << lane;
-  if (lanes != nullptr) *lanes = same;
-  return same == (1u << kLanes) - 1;
+Value Algebra::power(const Value& base, const Value& exponent) const noexcept {
+  if (base.undefined || exponent.undefined) return Value::nothing();
+  const Value both[] = {base, exponent};
+  if (!base.is_number() || !exponent.is_number()) return opaque("^", both);
+  if (exponent.is_integer()) return integer_power(base, exponent.exact->numerator);
+  if (base.is_zero()) return exponent.exact && exponent.exact->numerator > 0 ? base : Value::nothing();
+  const bool real_root =
+      exponent.exact && exponent.exact->denominator % 2 != 0 && base.z.imag() == 0 && base.z.real() < 0;
+  const Complex size = exp(exponent.z * log(real_root ? -base.z : base.z));
+  if (!is_finite(size) || size == Complex(0)) return opaque("^", both);
+  return number(real_root && exponent.exact->numerator % 2 != 0 ? -size : size, base.constant && exponent.constant);
+}
+
+// ---- functions
+
+Value Algebra::factorial(const Value& n) const noexcept {
+  if (n.is_integer() && n.exact->numerator < 0) return Value::nothing();
+  if (!n.is_integer() || n.exact->numerator > kMaxFactorial) {
+    const Real z = tgammaf128(n.z.real() + 1);
+    return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque("!", {&n, 1});
+  }
+  Value value = integer(1);
+  std::int64_t product = 1;  // of a few factors, which are one factor then
+  for (std::int64_t k = 2; k <= n.exact->numerator; ++k) {
+    product *= k;
+    if (product < kSome && k < n.exact->numerator) continue;
+    value = multiply(value, integer(product));
+    product = 1;
+  }
+  return value;
+}
+
+Value Algebra::binomial(const Value& n, const Value& k) const noexcept {
+  const bool whole = n.is_integer() && k.is_integer() && n.exact->numerator >= 0;
+  if (whole && (k.exact->numerator < 0 || k.exact->numerator > n.exact->numerator)) return integer(0);
+  // n(n − 1)…(n − k + 1)/k! where k or n − k is a small number
+  const Value rest = subtract(n, k);
+  const std::int64_t most = whole ? kMaxFactors : kMaxFallingFactors;
+  for (std::int64_t j = 0; j <= most; ++j) {
+    if (!equal(k, integer(j)) && !equal(rest, integer(j))) continue;
+    Value value = integer(1);
+    for (std::int64_t i = 0; i < j; ++i) value = divide(multiply(value, subtract(n, integer(i))), integer(i + 1));
+    return value;
+  }
+  return divide(factorial(n), multiply(factorial(k), factorial(rest)));
+}
+
+Value Algebra::absolute(const Value& a) const noexcept {
+  if (!a.is_number()) return a.infinite < 0 ? negate(a) : a;
+  if (const auto real = a.real()) return *real < 0 ? negate(a) : a;
+  if (a.constant) return number(hypotf128(a.z.real(), a.z.imag()), true);
+  const Value square = multiply(a, a);  // |a| = |−a|
+  return opaque("abs", {&square, 1});
+}
+
+Value Algebra::rounded(const Value& a, bool up) const noexcept {
+  const auto real = a.real();
+  if (!real || std::abs(*real) > static_cast<long double>(kSome)) return opaque(up ? "ceil" : "floor", {&a, 1});
+  return integer(static_cast<std::int64_t>(up ? -floorf128(-a.z.real()) : floorf128(a.z.real())));
+}
+
+Value Algebra::modulo(const Value& a, const Value& b) const noexcept {
+  const Value both[] = {a, b};
+  if (!a.is_integer() || !b.is_integer() || b.exact->numerator <= 0) return opaque("mod", both);
+  const std::int64_t m = b.exact->numerator;
+  return integer((a.exact->numerator % m + m) % m);
+}
+
+Value Algebra::common_divisor(const Value& a, const Value& b) const noexcept {
+  const Value both[] = {multiply(a, b), add(a, b)};
+  if (!a.is_integer() || !b.is_integer()) return opaque("gcd", both);
+  return integer(std::gcd(a.exact->numerator, b.exact->numerator));
+}
+
+std::optional<Value> Algebra::function(Law law, const Value& a) const noexcept {
+  if (law == Law::abs) return absolute(a);
+  if (law == Law::floor || law == Law::ceil) return rounded(a, law == Law::ceil);
+  if (law == Law::cbrt) return power(a, rational({1, 3}));
+  const auto* found = std::ranges::find(kFunctions, law, &Function::law);
+  if (found == std::end(kFunctions)) return std::nullopt;
+  if (!a.is_number()) return a.infinite > 0 && law == Law::ln ? a : Value::nothing();
+  const auto part = [&](Complex z) { return size_of(z) < kNothing ? integer(0) : number(z, a.constant); };
+  return divide(part(found->above(a.z)), part(found->below(a.z)));
 }
 
 }  // namespace qrl::reward::math
