@@ -15,6 +15,7 @@ struct Measure {
   std::string dimensions;
   long double factor = 1;
   bool known = false;
+  bool is(char dimension) const noexcept { return dimensions.size() == 1 && dimensions[0] == dimension; }
 };
 
 /// What stands beside an answer. Notes must agree where both sides have them and count for nothing otherwise.
@@ -56,11 +57,13 @@ struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
 };
+/// The node that takes a node's place; −1: the rule does not apply.
+using Rewrite = NodeIdx(Lowering& lowering, NodeIdx idx, Notes& notes);
+Rewrite combination, named_point, named_reals, with_unit, run_of_capitals, membership;
 struct Rule {
   std::string_view name;
   Kind kind;
-  /// The node that takes its place; −1: the rule does not apply.
-  NodeIdx (*rewrites)(Lowering& lowering, NodeIdx idx, Notes& notes);
+  Rewrite* rewrites;
   std::string_view example;
 };
 std::span<const Rule> default_rules() noexcept;

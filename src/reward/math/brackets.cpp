@@ -31,7 +31,7 @@ bool Parser::begins_builder() const noexcept {
 
 /// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
 bool Parser::closes_outward() const noexcept {
-  if (!is(T::open, '[') || !separated_ || at_ == 0) return false;
+  if (!is(T::open, '[') || !inner_.separated || at_ == 0) return false;
   const Token &before = tokens_[at_ - 1], &next = now(1);
   const bool mark = before.type == T::op && (before.code == '!' || before.code == '%' || before.code == 'd');
   const bool operand =
@@ -77,23 +77,14 @@ void Parser::split_thousands(std::size_t open) {
 }
 
 NodeIdx Parser::bracketed(char open) {
-  if (++depth_ > kMaxTreeDepth) return fail(Fault::nested_too_deep);
   split_thousands(at_);
   ++at_;
-  const int outer_bars = std::exchange(num_bars_, 0);
   if (open == '{' && begins_builder()) open = 'S';
-  const bool outer_set = std::exchange(in_set_, open == 'S'), outer_separated = std::exchange(separated_, false);
-  NodeIdx idx = -1;
-  if (now().type == T::close && now().code == closing_of(open) && (open == 'S' || open == '{')) {
-    ++at_;
-    idx = open == 'S' ? tree_.constant('0', "empty") : make(Kind::words, {}, "");
-  } else {
-    idx = inside(open);
-  }
-  num_bars_ = outer_bars;
-  in_set_ = outer_set;
-  separated_ = outer_separated;
-  --depth_;
+  if ((open == 'S' || open == '{') && take(T::close, closing_of(open)))
+    return open == 'S' ? tree_.constant('0', "empty") : make(Kind::words, {});
+  const Context outer = std::exchange(inner_, {.in_set = open == 'S'});
+  const NodeIdx idx = inside(open);
+  inner_ = outer;
   return ok_ ? idx : -1;
 }
 
@@ -102,7 +93,7 @@ NodeIdx Parser::inside(char open) {
   NodeIdx idx = list(T::close);
   if (ok_ && open == 'S' && (now().type == T::bar || is_op(':'))) {
     ++at_;
-    in_set_ = false;
+    inner_.in_set = false;
     idx = make(Kind::set_builder, {{idx, 0}, {list(T::close), 0}});
     return take(T::close, closing_of(opening)) ? idx : fail(Fault::open_bracket);
   }

@@ -27,8 +27,7 @@ bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 &&
          std::all_of(x.parts.begin(), x.parts.end(), [](const Answer& part) {
            bool ordered = part.form == Form::relation;
-           for (std::size_t k = 1; ordered && k < part.parts.size(); ++k)
-             ordered = std::string_view("<>lg").find(part.code(k)) != std::string_view::npos;
+           for (std::size_t k = 1; ordered && k < part.parts.size(); ++k) ordered = is_order(part.code(k));
            return ordered || !shown_letters(part).empty();
          });
 }

@@ -108,7 +108,7 @@ bool Equality::same_texts(const Answer& g, const Answer& a) const {
 
 bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
-  const auto is_time = [](const Answer& x) { return x.notes.unit.dimensions == "p" || x.notes.unit.dimensions == "d"; };
+  const auto is_time = [](const Answer& x) { return x.notes.unit.is('p') || x.notes.unit.is('d'); };
   if ((is_time(g) || is_time(a)) && g.at().kind != a.at().kind) return false;
   const NodeIdx gold_modulus = modulus_of(*g.tree, g.node), answer_modulus = modulus_of(*a.tree, a.node);
   if (gold_modulus >= 0 && answer_modulus >= 0) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
@@ -138,13 +138,13 @@ bool Equality::same_units(const Answer& g, const Answer& a) {
   const auto unmark = [](Answer& of) {
     const Kind kind = of.at().kind;
     if (of.notes.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
-    of.notes.unit = kind == Kind::percent ? Measure{"%", 1, true} : Measure{"a", 1, true};
+    of.notes.unit = Measure{{kind == Kind::percent ? '%' : 'a'}, 1, true};
     of.node = of.tree->child(of.at(), 0);
   };
   if (other.known) unmark(gold);
   if (unit.known) unmark(answer);
   const auto are_degrees = [](const Measure& one, const Measure& two) {
-    return (one.dimensions == "k" || one.dimensions == "f") && two.dimensions == "a" && two.factor == 1;
+    return (one.is('k') || one.is('f')) && two.is('a') && two.factor == 1;
   };
   long double scale = gold.notes.scale, other_scale = answer.notes.scale;
   if (unit.known && other.known && !are_degrees(unit, other) && !are_degrees(other, unit)) {

@@ -100,7 +100,7 @@ Value Evaluator::ratio(const Node& node) {
   std::vector<Value> parts;
   const Value last = child(node, node.count - 1);
   for (std::int32_t k = 0; k + 1 < node.count; ++k) parts.push_back(algebra_.divide(child(node, k), last));
-  return algebra_.opaque(":", parts);
+  return algebra_.opaque(':', parts);
 }
 
 /// What is compared as written, part by part: its parts in order, with what stands before each.
@@ -132,7 +132,7 @@ Value Evaluator::product(const Node& node) {
     if (code == '*') result = algebra_.multiply(result, factor);
     else if (code == '/') result = algebra_.divide(result, factor);
     else if (code == 'm') result = algebra_.modulo(result, factor);
-    else result = algebra_.opaque({&code, 1}, std::array{result, factor});
+    else result = algebra_.opaque(code, std::array{result, factor});
   }
   return result;
 }

@@ -17,19 +17,18 @@ bool Parser::ends_list(T closing) const noexcept {
 
 /// Items with separators between them; one item is itself. Semicolons separate lists of what commas separate.
 NodeIdx Parser::list(T closing) {
-  if (++depth_ > kMaxTreeDepth) return fail(Fault::nested_too_deep);
   std::vector<Link> groups, items;
   bool several = false;
-  const auto ends_element = [this] { return in_set_ && (now().type == T::bar || is_op(':')); };
+  const auto ends_element = [this] { return inner_.in_set && (now().type == T::bar || is_op(':')); };
   while (ok_) {
     bool separated = items.empty(), alternative = false;
     for (; now().type == T::separator && now().code != ';'; ++at_) {  // "19, 46, and 82"
-      separated_ = separated_ || !items.empty();
+      inner_.separated = inner_.separated || !items.empty();
       separated = true;
       alternative = alternative || now().code == '|';
     }
-    const bool outward = depth_ == 1 && is(T::close, ']');  // ]2, 5[
-    if ((!outward && ends_list(closing)) || (in_set_ && !separated && ends_element())) break;
+    const bool outward = closing == T::end && is(T::close, ']');  // ]2, 5[
+    if ((!outward && ends_list(closing)) || (inner_.in_set && !separated && ends_element())) break;
     if (alternative && items.size() == 1 && now().type == T::word && words_.is(WordClass::hedge, now().text) &&
         begins_value(1)) {
       ++at_;  // 1/6, or approximately 0.1667
@@ -37,19 +36,15 @@ NodeIdx Parser::list(T closing) {
       continue;
     }
     if (take(T::separator, ';')) {
-      several = separated_ = true;
+      several = inner_.separated = true;
       if (!items.empty()) groups.push_back({group(std::move(items)), 0});
       items.clear();
       continue;
     }
-    const bool outermost = depth_ == 1;
-    if (outermost) depth_ = 0;
     items.push_back({expression(0), alternative ? '|' : '\0'});
-    if (outermost) depth_ = 1;
     if (now().type != T::separator && !ends_list(closing) && !ends_element() && !equation_follows())
       return fail(Fault::no_operation_between);
   }
-  --depth_;
   if (!ok_) return -1;
   if (!items.empty()) groups.push_back({group(std::move(items)), 0});
   if (groups.empty()) return fail(Fault::operand_missing);
@@ -109,7 +104,7 @@ bool Parser::begins_operand() const noexcept {
     case T::open:
       return token.code != 'S' && !closes_outward();
     case T::bar:
-      return token.code == 0 && num_bars_ == 0 && !in_set_;
+      return token.code == 0 && inner_.bars == 0 && !inner_.in_set;
     default:
       return false;
   }

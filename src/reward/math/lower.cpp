@@ -26,6 +26,8 @@ NodeIdx count_of(Lowering& to, std::string_view letter, NodeIdx n, NodeIdx k) {
   return to.tree.make(Kind::product, {{subsets, 0}, {to.tree.make(Kind::factorial, {{k, 0}}), '*'}});
 }
 
+}  // namespace
+
 /// C_{10}^3 and C^3_{10}; {}_{10}C_3 is a product.
 NodeIdx combination(Lowering& to, NodeIdx idx, Notes&) {
   const Tree& t = to.tree;
@@ -65,6 +67,8 @@ NodeIdx named_reals(Lowering& to, NodeIdx idx, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.tree.constant('0', "empty") : -1;
 }
 
+namespace {
+
 /// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.
 std::string_view unit_letters(const Lowering& to) noexcept {
   const Node& root = to.tree.at(to.tree.root);
@@ -86,6 +90,8 @@ std::string_view unit_letters(const Lowering& to) noexcept {
   return begin == nullptr ? std::string_view()
                           : std::string_view(begin, to.tree.tokens.source.data() + to.tree.tokens.source.size());
 }
+
+}  // namespace
 
 NodeIdx with_unit(Lowering& to, NodeIdx idx, Notes& notes) {
   const Node node = to.tree.at(idx);
@@ -124,15 +130,7 @@ NodeIdx membership(Lowering& to, NodeIdx idx, Notes& notes) {
   return t.child(node, 1);
 }
 
-constexpr Rule kRules[] = {
-    {"combination", Kind::power, combination, "C_{10}^3"},
-    {"combination, scripts in front", Kind::product, combination, "{}_{10}C_3"},
-    {"named point", Kind::product, named_point, "A(1,2)"},
-    {"words for the reals", Kind::words, named_reals, "\\text{all real numbers}"},
-    {"unit", Kind::quantity, with_unit, "5\\text{ cm}"},
-    {"capitals in a row", Kind::product, run_of_capitals, "HTH"},
-    {"membership", Kind::relation, membership, "x \\in \\{1,2\\}"},
-};
+namespace {
 
 bool is_set_like(const Tree& tree, const Node& node) noexcept {
   if (node.kind == Kind::subscript) return is_number_set(tree.child_at(node, 0));
@@ -201,8 +199,6 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sig
 }
 
 }  // namespace
-
-std::span<const Rule> default_rules() noexcept { return kRules; }
 
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules) {
   Lowering to{tree, vocabulary};

@@ -11,25 +11,9 @@ namespace {
 
 using T = TokenType;
 
-constexpr int kLoosest = 10;
-constexpr Operator kOperators[] = {
-    {T::relation, "", kLoosest, 11, Kind::relation},
-    {T::op, "UND", 20, 21, Kind::set_operation},
-    {T::op, ":", 30, 31, Kind::ratio},
-    {T::op, "oh", 35, 36, Kind::binomial},  // a \over b, n + 1 \choose k: of all before it
-    {T::op, "+-PM", 40, 41, Kind::sum},
-    {T::op, "*/mwvxOr", 50, 51, Kind::product},
-    {T::op, "^", 60, 59, Kind::power},
-    {T::op, "!%d'_", 70, 71, Kind::factorial},
-};
-constexpr Operator kEquals{T::word, "=", kLoosest, 11, Kind::relation};  // "The sum is" 5
-constexpr Operator kDivides{T::bar, "m", kLoosest, 11, Kind::relation};
-constexpr Operator kModulo{T::op, "p", 15, 51, Kind::product};
-constexpr Operator kUnit{T::word, "", 25, 26, Kind::quantity};
-constexpr Operator kTo{T::word, ":", 30, 31, Kind::ratio};               // 2 to 3
-constexpr Operator kUnion{T::symbol, "U", 20, 21, Kind::set_operation};  // [1, 2] U [3, 4]
-constexpr Operator kTimes{T::symbol, "*", 50, 51, Kind::product};        // 6.02 x 10^23
-constexpr Operator kBeside{T::end, "*", 50, 60, Kind::product};
+bool is_symbol(const Token& token, char letter) noexcept {
+  return token.type == T::symbol && token.code == 0 && token.text.size() == 1 && token.text[0] == letter;
+}
 
 }  // namespace
 
@@ -69,29 +53,33 @@ NodeIdx Parser::expression(int least) {
   return ok_ ? left : -1;
 }
 
+/// What joins the operand to the left with what follows, where that is no operator of one sign.
+Joint Parser::joint_behind(NodeIdx left) const noexcept {
+  const Token& token = now();
+  const T before = at_ > 0 ? tokens_[at_ - 1].type : T::end;
+  const bool words = is_kind(left, Kind::words) || is_kind(left, Kind::quantity);
+  if (modulus_follows()) return Joint::modulo;
+  if (token.type == T::word && !inner_.in_set && words_.is(WordClass::verb, token.text) && begins_value(1))
+    return Joint::verb;
+  if (token.type == T::word && words_.is(WordClass::ranging, token.text) && is_kind(left, Kind::number) &&
+      now(1).type == T::number)
+    return Joint::ratio;
+  if (is_symbol(token, 'U') && before == T::close && now(1).type == T::open) return Joint::united;
+  if (is_symbol(token, 'x') && before == T::number && is(now(2), T::op, '^') && now(1).text == "10")
+    return Joint::times;  // 6.02 x 10^23
+  if (!words && begins_unit()) return Joint::unit;
+  if (token.type == T::bar && token.code == 'm' && !inner_.in_set) return Joint::divides;
+  return !words && begins_operand() ? Joint::beside : Joint::none;
+}
+
 const Operator* Parser::next_operator(NodeIdx left) const noexcept {
   const Token& token = now();
-  const bool words = is_kind(left, Kind::words) || is_kind(left, Kind::quantity);
-  const std::size_t before = at_ - (at_ > 0 ? 1 : 0);
-  if (modulus_follows()) return &kModulo;
-  if (token.type == T::word && !in_set_ && words_.is(WordClass::verb, token.text) && begins_value(1)) return &kEquals;
-  if (token.type == T::word && token.text == "to" && is_kind(left, Kind::number) && now(1).type == T::number)
-    return &kTo;
-  if (is(T::symbol, 0) && token.text == "U" && tokens_[before].type == T::close && now(1).type == T::open)
-    return &kUnion;
-  if (is(T::symbol, 0) && token.text == "x" && tokens_[before].type == T::number && now(1).text == "10" &&
-      is(now(2), T::op, '^'))
-    return &kTimes;
-  if (!words && begins_unit()) return &kUnit;
-  if (token.type == T::bar && token.code == 'm' && !in_set_) return &kDivides;
-  if (token.type == T::op || token.type == T::relation) {
-    if (token.code == ':' && token.type == T::op && in_set_) return nullptr;
-    const auto* op = std::find_if(std::begin(kOperators), std::end(kOperators), [&token](const Operator& o) {
-      return o.type == token.type && (o.codes.empty() || o.codes.find(token.code) != std::string_view::npos);
-    });
-    return op == std::end(kOperators) ? nullptr : op;
-  }
-  return !words && begins_operand() ? &kBeside : nullptr;
+  const Joint joint = joint_behind(left);
+  if (joint == Joint::none && (is_op(':') && inner_.in_set)) return nullptr;
+  const auto found = std::ranges::find_if(operators(), [&](const Operator& row) {
+    return row.joint == joint && (joint != Joint::none || (row.type == token.type && row.has(token.code)));
+  });
+  return found == operators().end() ? nullptr : &*found;
 }
 
 NodeIdx Parser::continue_with(const Operator& op, NodeIdx left) {
@@ -110,7 +98,7 @@ NodeIdx Parser::continue_with(const Operator& op, NodeIdx left) {
     default:
       break;
   }
-  if (&op != &kModulo) return several(op, left);
+  if (op.joint != Joint::modulo) return several(op, left);
   const bool bracket = take(T::open, '(');
   ++at_;
   const NodeIdx modulus = expression(op.right);
@@ -123,14 +111,11 @@ NodeIdx Parser::several(const Operator& op, NodeIdx left) {
   std::vector<Link> links{{left, 0}};
   for (const Operator* next = &op; ok_ && next != nullptr && next->left == op.left && next->kind == op.kind;
        next = next_operator(links.back().node)) {
-    const bool beside = next == &kBeside;
-    const bool row = next->type == T::op || next->type == T::relation;
-    const char code = beside || !row ? next->codes[0] : now().code;
-    if (next == &kEquals) {
-      if (words_.any(WordClass::turning, tree_.at(left).text)) return fail(Fault::unfit_words);
-    }
-    if (!beside) ++at_;
-    links.push_back({expression(next->right), next == &kDivides ? 'F' : code});
+    const char code = next->joint == Joint::none ? now().code : next->codes[0];
+    if (next->joint == Joint::verb && words_.any(WordClass::turning, tree_.at(left).text))
+      return fail(Fault::unfit_words);
+    if (next->joint != Joint::beside) ++at_;
+    links.push_back({expression(next->right), code});
   }
   if (op.kind == Kind::ratio &&
       std::any_of(links.begin(), links.end(), [this](Link l) { return is_kind(l.node, Kind::words); }))
@@ -138,22 +123,23 @@ NodeIdx Parser::several(const Operator& op, NodeIdx left) {
   return make(op.kind, links);
 }
 
+/// Takes one of the signs where it is all of a script, perhaps in braces; 0: none.
+char Parser::take_lone(std::string_view signs) noexcept {
+  const std::size_t braced = is(T::open, '{') ? 1 : 0;
+  const Token sign = now(braced);
+  if (sign.type != T::op || signs.find(sign.code) == std::string_view::npos) return 0;
+  if (braced != 0 && now(2).type != T::close) return 0;
+  at_ += 2 * braced + 1;
+  return sign.code;
+}
+
 NodeIdx Parser::power(NodeIdx base) {
   ++at_;
-  const bool braced = is(T::open, '{');
-  const Token& sign = now(braced ? 1 : 0);
-  const bool alone = braced ? now(2).type == T::close : true;
-  if (sign.type == T::op && sign.code == 'd' && alone) {  // 90^\circ
-    at_ += braced ? 3 : 1;
-    return degree(base);
-  }
-  const bool numbers = is_kind(base, Kind::symbol) && tree_.at(base).text.starts_with("\\mathbb");
-  const bool lone = sign.type == T::op && (sign.code == '*' || sign.code == '+' || sign.code == '-') &&
-                    (braced ? alone : sign.code == '*' || numbers);
-  if (lone) {  // a dual, a limit from one side, ℝ⁺
-    const char code = sign.code;
-    at_ += braced ? 3 : 1;
-    const NodeIdx index = relation_to(make(Kind::number, {}, "0"), code == '*' ? 'n' : code == '+' ? '>' : '<');
+  const bool numbers = is_kind(base, Kind::symbol) && is_number_set(tree_.at(base));
+  const char lone = take_lone(numbers || is(T::open, '{') ? "d*+-" : "d*");
+  if (lone == 'd') return degree(base);  // 90^\circ
+  if (lone != 0) {                       // a dual, a limit from one side, ℝ⁺
+    const NodeIdx index = relation_to_zero(lone == '*' ? 'n' : lone == '+' ? '>' : '<');
     return make(Kind::subscript, {{base, 0}, {index, 0}});
   }
   const NodeIdx exponent = expression(59);
@@ -161,7 +147,7 @@ NodeIdx Parser::power(NodeIdx base) {
   const NodeIdx raised = make(Kind::power, {{base, 0}, {exponent, 0}});
   const Node& inverse = unsigned_of(tree_, tree_.at(exponent));  // f^{-1}(x)
   const bool inverts =
-      is(T::open, '(') && is_kind(exponent, Kind::sum) && inverse.text == "1" && is_kind(base, Kind::symbol);
+      is(T::open, '(') && is_kind(exponent, Kind::sum) && integer_of(inverse) == 1 && is_kind(base, Kind::symbol);
   return inverts && calls(base) ? call_of(raised) : raised;
 }
 
@@ -185,10 +171,10 @@ NodeIdx Parser::postfix(NodeIdx idx) {
 
 /// 30^\circ C is a temperature.
 NodeIdx Parser::degree(NodeIdx of) {
-  const std::string_view letter = now().text;
-  if (letter != "C" && letter != "F") return make(Kind::degree, {{of, 0}});
+  const std::string_view unit = degrees(now().text);
+  if (unit.empty()) return make(Kind::degree, {{of, 0}});
   ++at_;
-  return make(Kind::quantity, {{of, 0}, {make(Kind::words, {}, letter == "C" ? "celsius" : "fahrenheit"), 0}});
+  return make(Kind::quantity, {{of, 0}, {make(Kind::words, {}, unit), 0}});
 }
 
 bool Parser::begins_unit() const noexcept {
@@ -197,8 +183,8 @@ bool Parser::begins_unit() const noexcept {
   if (token.type == T::op && token.code == '/') return now(1).type == T::word;  // $3/\text{hour}
   if (token.type != T::symbol || at_ == 0) return false;
   const T before = tokens_[at_ - 1].type;
-  if (token.text == "Omega") return before == T::number && token.space && now(1).type == T::end;
-  if (token.text == "mu") return now(1).type == T::word;
+  if (token.text.size() > 1 && words_.unit(token.text).dimension != 0)  // an Omega, a mu
+    return now(1).type == T::word || (before == T::number && token.space && now(1).type == T::end);
   if (token.code == 't') return before == T::number || before == T::close;
   return token.code == 'r' && token.space && words_.unit(token.text).dimension != 0;
 }
@@ -251,7 +237,7 @@ Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {
   Tree tree;
   tree.tokens = tokenize(text, comma, vocabulary);
   if (!tree.tokens.fault.empty()) {
-    tree.fault = "not written in LaTeX or plain mathematics";
+    tree.fault = text_of(Fault::no_mathematics);
     return tree;
   }
   tree.nodes.reserve(2 * tree.tokens.tokens.size());

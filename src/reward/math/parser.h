@@ -8,13 +8,21 @@
 
 namespace qrl::reward::math {
 
+/// What joins an operand to the one before it where more than one sign decides.
+enum class Joint : unsigned char { none, verb, divides, modulo, unit, ratio, united, times, beside };
+
 /// An operator behind an operand.
 struct Operator {
+  Joint joint;
   TokenType type;
-  std::string_view codes;  ///< empty: any
+  std::string_view codes;  ///< empty: any; of a joint its own
   int left, right;         ///< binding powers: it takes an operand when `left` is at least what the context asks for
   Kind kind;
+  bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
 };
+std::span<const Operator> operators() noexcept;
+/// The unit of degrees by its letter, C or F; empty: no such letter.
+std::string_view degrees(std::string_view letter) noexcept;
 
 class Parser {
  public:
@@ -37,9 +45,11 @@ class Parser {
   // ---- parser.cpp: operators and lists
   NodeIdx expression(int least);
   const Operator* next_operator(NodeIdx left) const noexcept;
+  Joint joint_behind(NodeIdx left) const noexcept;
   NodeIdx continue_with(const Operator& op, NodeIdx left);
   NodeIdx several(const Operator& op, NodeIdx left);
   NodeIdx power(NodeIdx base);
+  char take_lone(std::string_view signs) noexcept;
   NodeIdx postfix(NodeIdx idx);
   NodeIdx degree(NodeIdx of);
   NodeIdx unit_behind(NodeIdx number);
@@ -59,6 +69,7 @@ class Parser {
   NodeIdx prefix();
   NodeIdx signed_operand();
   NodeIdx relation_to(NodeIdx bound, char code);
+  NodeIdx relation_to_zero(char code) { return relation_to(make(Kind::number, {}, "0"), code); }
   NodeIdx words();
   NodeIdx argument();
   NodeIdx leaf(Kind kind);
@@ -84,9 +95,13 @@ class Parser {
   std::vector<Token>& tokens_;
   const Vocabulary& words_;
   std::size_t at_ = 0;
-  int depth_ = 0, num_bars_ = 0;
-  bool in_set_ = false;     ///< a bar or colon separates the element of a set from its condition
-  bool separated_ = false;  ///< the bracket that is read has several members
+  int depth_ = 0;
+  struct Context {
+    int bars = 0;            ///< open
+    bool in_set = false;     ///< a bar or colon separates the element of a set from its condition
+    bool separated = false;  ///< the bracket has several members
+  };
+  Context inner_;  ///< of the bracket that is read
   bool ok_ = true;
 };
 

@@ -86,12 +86,12 @@ NodeIdx Parser::prefix() {
 
 /// What is left of a relation whose other side is an empty name.
 NodeIdx Parser::relation_to(NodeIdx bound, char code) {
-  return make(Kind::relation, {{make(Kind::words, {}, ""), 0}, {bound, code}});
+  return make(Kind::relation, {{make(Kind::words, {}), 0}, {bound, code}});
 }
 
 NodeIdx Parser::signed_operand() {
   const char code = now().code;
-  if (code == '_' || code == '^') return make(Kind::words, {}, "");  // {}_{10}C_3
+  if (code == '_' || code == '^') return make(Kind::words, {});  // {}_{10}C_3
   if (code != '+' && code != '-' && code != 'P' && code != 'M') return fail(Fault::operand_missing);
   ++at_;
   const NodeIdx operand = expression(59);
@@ -122,16 +122,8 @@ NodeIdx Parser::words() {
 /// The argument of \frac, \sqrt, _: a group or one operand; of digits without braces one.
 NodeIdx Parser::argument() {
   if (!ok_) return -1;
-  const bool braced = is(T::open, '{');
-  const Token& sign = now(braced ? 1 : 0);
-  const T behind = now(braced ? 2 : 1).type;
-  const bool alone = braced ? behind == T::close
-                            : behind == T::end || behind == T::close || behind == T::separator || behind == T::relation;
-  if (sign.type == T::op && sign.code == '+' && alone) {  // \mathbb{R}_+
-    at_ += braced ? 3 : 1;
-    return relation_to(make(Kind::number, {}, "0"), '>');
-  }
-  if (braced) return bracketed('{');
+  if (take_lone("+") != 0) return relation_to_zero('>');  // \mathbb{R}_+
+  if (is(T::open, '{')) return bracketed('{');
   if (now().type == T::number) {  // \frac12
     Token& token = tokens_[at_];
     const NodeIdx digit = make(Kind::number, {}, token.text.substr(0, 1));
@@ -179,13 +171,10 @@ bool Parser::calls(NodeIdx function) const noexcept {
   const T first = now(1).type;
   const bool one = (first == T::symbol || first == T::number || first == T::constant) && is(now(2), T::close, ')');
   if (!is_kind(function, Kind::symbol)) return one;
-  constexpr std::string_view kAlways = " f g h F G H O Gamma zeta phi varphi Re Im ", kSometimes = "pquvwy";
   const std::string_view name = tree_.at(function).text;
-  if (kAlways.find(" " + std::string(name) + " ") != std::string_view::npos) return true;
-  const bool event = name == "P" && first == T::symbol && now(2).type == T::relation;  // P(X = 2)
-  const bool sometimes =
-      name.size() == 1 && ((name[0] >= 'A' && name[0] <= 'Z') || kSometimes.find(name[0]) != std::string_view::npos);
-  return event || (sometimes && one);
+  if (words_.is(WordClass::calling, name)) return true;
+  const bool event = first == T::symbol && now(2).type == T::relation && is_capital(tree_.at(function));  // P(X = 2)
+  return event || (one && words_.is(WordClass::may_call, name));
 }
 
 NodeIdx Parser::call_of(NodeIdx function) { return make(Kind::call, {{function, 0}, {bracketed('('), 0}}); }
@@ -250,13 +239,10 @@ NodeIdx Parser::plain_argument() {
 
 NodeIdx Parser::absolute() {
   ++at_;
-  ++num_bars_;
-  const bool outer_set = in_set_;
-  in_set_ = false;
+  const Context outer = std::exchange(inner_, {.bars = inner_.bars + 1});
   while (now().type == T::bar) ++at_;  // ‖x‖ written ||x||
   const NodeIdx inside = expression(40);
-  in_set_ = outer_set;
-  --num_bars_;
+  inner_ = outer;
   if (!ok_ || now().type != T::bar) return fail(Fault::open_bracket);
   ++at_;
   return make(Kind::absolute, {{inside, 0}});

@@ -201,7 +201,7 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   const char x = g.code(1), y = a.code(1);
   if (is_equality(x) && is_equality(y)) return same_equations(g, a);
   if (x == y && same_sides(g, a, false)) return true;
-  const bool ordered = std::string_view("<>lg").find(x) != std::string_view::npos;
+  const bool ordered = is_order(x);
   const int factor = ordered ? proportion(g, a) : 0;
   return factor != 0 && (factor > 0 ? x : reversed(x)) == y;
 }

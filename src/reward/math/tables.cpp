@@ -1,5 +1,7 @@
 // The rows of the vocabulary. A line a row: what its names mean, then the names.
+#include "reward/math/answer.h"
 #include "reward/math/extract.h"
+#include "reward/math/parser.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
@@ -199,6 +201,9 @@ constexpr WordRow kWords[] = {
     {WordClass::joint, "in of or and to"},
     {WordClass::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"},
     {WordClass::verdict, "yes no true false"},
+    {WordClass::ranging, "to"},
+    {WordClass::calling, "f g h F G H O Gamma zeta phi varphi Re Im"},
+    {WordClass::may_call, "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z p q u v w y"},
     {WordClass::operation, "of by times plus minus over and or"},
 };
 
@@ -250,6 +255,37 @@ constexpr std::string_view kFaults[] = {
     "two things without an operation between them",
     "an operand is missing, or nested too deep",
     "rows of different lengths, or an entry with something left over",
+    "not written in LaTeX or plain mathematics",
+};
+
+// In order: binding powers to the left and to the right.
+constexpr Operator kOperators[] = {
+    {Joint::none, T::relation, "", 10, 11, Kind::relation},
+    {Joint::none, T::op, "UND", 20, 21, Kind::set_operation},
+    {Joint::none, T::op, ":", 30, 31, Kind::ratio},
+    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // a \over b, n + 1 \choose k: of all before it
+    {Joint::none, T::op, "+-PM", 40, 41, Kind::sum},
+    {Joint::none, T::op, "*/mwvxOr", 50, 51, Kind::product},
+    {Joint::none, T::op, "^", 60, 59, Kind::power},
+    {Joint::none, T::op, "!%d'_", 70, 71, Kind::factorial},
+    {Joint::verb, T::word, "=", 10, 11, Kind::relation},  // "The sum is" 5
+    {Joint::divides, T::bar, "F", 10, 11, Kind::relation},
+    {Joint::modulo, T::op, "m", 15, 51, Kind::product},
+    {Joint::unit, T::word, "", 25, 26, Kind::quantity},
+    {Joint::ratio, T::word, ":", 30, 31, Kind::ratio},              // 2 to 3
+    {Joint::united, T::symbol, "U", 20, 21, Kind::set_operation},   // [1, 2] U [3, 4]
+    {Joint::times, T::symbol, "*", 50, 51, Kind::product},          // 6.02 x 10^23
+    {Joint::beside, T::end, "*", 50, 60, Kind::product},
+};
+
+constexpr Rule kRules[] = {
+    {"combination", Kind::power, combination, "C_{10}^3"},
+    {"combination, scripts in front", Kind::product, combination, "{}_{10}C_3"},
+    {"named point", Kind::product, named_point, "A(1,2)"},
+    {"words for the reals", Kind::words, named_reals, "\\text{all real numbers}"},
+    {"unit", Kind::quantity, with_unit, "5\\text{ cm}"},
+    {"capitals in a row", Kind::product, run_of_capitals, "HTH"},
+    {"membership", Kind::relation, membership, "x \\in \\{1,2\\}"},
 };
 
 constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}, {"```", "```"}, {"`", "`"}, {"**", "**"}, {"__", "__"},
@@ -266,6 +302,11 @@ const Rows& default_rows() noexcept {
 std::span<const Shell> shells() noexcept { return kShells; }
 std::string_view characters() noexcept { return kCharacters; }
 std::span<const Marker> default_markers() noexcept { return kMarkers; }
+std::span<const Operator> operators() noexcept { return kOperators; }
+std::span<const Rule> default_rules() noexcept { return kRules; }
+std::string_view degrees(std::string_view letter) noexcept {
+  return letter == "C" ? "celsius" : letter == "F" ? "fahrenheit" : "";
+}
 std::string_view text_of(Fault fault) noexcept { return kFaults[static_cast<std::size_t>(fault)]; }
 
 }  // namespace qrl::reward::math

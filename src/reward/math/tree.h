@@ -134,6 +134,7 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept;
 NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;
 /// The relation that holds when its sides are swapped.
 char reversed(char code) noexcept;
+inline bool is_order(char code) noexcept { return reversed(code) != code; }  ///< < > ≤ ≥
 /// Operations, names and numbers as one text, whatever order they have where it says nothing.
 std::string form_of(const Tree& tree, NodeIdx idx);
 /// Letters and digits of a text in lower case, with points and signs before digits and the names of LaTeX's commands

@@ -145,7 +145,7 @@ Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned bas
 }
 
 Value Algebra::constant(char code) const noexcept {
-  Value value = opaque({&code, 1}, {});
+  Value value = opaque(code, {});
   value.infinite = code == 'o' ? 1 : 0;
   value.constant = code != '0';
   if (code == 'o') value.image.reset();
@@ -243,13 +243,13 @@ Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
 Value Algebra::power(const Value& base, const Value& exponent) const noexcept {
   if (base.undefined || exponent.undefined) return Value::nothing();
   const Value both[] = {base, exponent};
-  if (!base.is_number() || !exponent.is_number()) return opaque("^", both);
+  if (!base.is_number() || !exponent.is_number()) return opaque('^', both);
   if (exponent.is_integer()) return integer_power(base, exponent.exact->numerator);
   if (base.is_zero()) return exponent.exact && exponent.exact->numerator > 0 ? base : Value::nothing();
   const bool real_root =
       exponent.exact && exponent.exact->denominator % 2 != 0 && base.z.imag() == 0 && base.z.real() < 0;
   const Complex size = exp(exponent.z * log(real_root ? -base.z : base.z));
-  if (!is_finite(size) || size == Complex(0)) return opaque("^", both);
+  if (!is_finite(size) || size == Complex(0)) return opaque('^', both);
   return number(real_root && exponent.exact->numerator % 2 != 0 ? -size : size, base.constant && exponent.constant);
 }
 
@@ -259,7 +259,7 @@ Value Algebra::factorial(const Value& n) const noexcept {
   if (n.is_integer() && n.exact->numerator < 0) return Value::nothing();
   if (!n.is_integer() || n.exact->numerator > kMaxFactorial) {
     const Real z = tgammaf128(n.z.real() + 1);
-    return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque("!", {&n, 1});
+    return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque('!', {&n, 1});
   }
   Value value = integer(1);
   std::int64_t product = 1;  // of a few factors, which are one factor then
@@ -292,25 +292,25 @@ Value Algebra::absolute(const Value& a) const noexcept {
   if (const auto real = a.real()) return *real < 0 ? negate(a) : a;
   if (a.constant) return number(hypotf128(a.z.real(), a.z.imag()), true);
   const Value square = multiply(a, a);  // |a| = |−a|
-  return opaque("abs", {&square, 1});
+  return opaque('|', {&square, 1});
 }
 
 Value Algebra::rounded(const Value& a, bool up) const noexcept {
   const auto real = a.real();
-  if (!real || std::abs(*real) > static_cast<long double>(kSome)) return opaque(up ? "ceil" : "floor", {&a, 1});
+  if (!real || std::abs(*real) > static_cast<long double>(kSome)) return opaque(up ? 'C' : 'F', {&a, 1});
   return integer(static_cast<std::int64_t>(up ? -floorf128(-a.z.real()) : floorf128(a.z.real())));
 }
 
 Value Algebra::modulo(const Value& a, const Value& b) const noexcept {
   const Value both[] = {a, b};
-  if (!a.is_integer() || !b.is_integer() || b.exact->numerator <= 0) return opaque("mod", both);
+  if (!a.is_integer() || !b.is_integer() || b.exact->numerator <= 0) return opaque('m', both);
   const std::int64_t m = b.exact->numerator;
   return integer((a.exact->numerator % m + m) % m);
 }
 
 Value Algebra::common_divisor(const Value& a, const Value& b) const noexcept {
   const Value both[] = {multiply(a, b), add(a, b)};
-  if (!a.is_integer() || !b.is_integer()) return opaque("gcd", both);
+  if (!a.is_integer() || !b.is_integer()) return opaque('g', both);
   return integer(std::gcd(a.exact->numerator, b.exact->numerator));
 }
 

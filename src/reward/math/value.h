@@ -60,6 +60,7 @@ class Algebra {
   Value symbol(std::string_view name) const noexcept;
   /// f(arguments) for an f about which nothing is known.
   Value opaque(std::string_view name, std::span<const Value> arguments) const noexcept;
+  Value opaque(char name, std::span<const Value> arguments) const noexcept { return opaque({&name, 1}, arguments); }
 
   Value add(const Value& a, const Value& b) const noexcept;
   Value negate(const Value& a) const noexcept;

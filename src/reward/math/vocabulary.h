@@ -141,6 +141,9 @@ enum class WordClass : unsigned char {
   counting,    ///< in a line: a mark behind its number may be a factorial
   operation,   ///< the last word of a line: what follows is an operand
   verdict,     ///< an answer that a reason may follow
+  ranging,     ///< between the sides of a ratio
+  calling,     ///< names of functions: a bracket behind them holds an argument
+  may_call,    ///< letters of functions where the bracket holds one name or number
   count_
 };
 struct WordRow {
@@ -175,7 +178,8 @@ enum class Fault : unsigned char {
   unfit_words,
   no_operation_between,
   operand_missing,
-  unlike_rows
+  unlike_rows,
+  no_mathematics
 };
 std::string_view text_of(Fault fault) noexcept;
 
