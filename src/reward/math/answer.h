@@ -47,9 +47,9 @@ struct Answer {
   bool either = false;  ///< list: "or" joins members
   Notes notes;
   std::vector<Answer> parts;
-  const Node& at() const noexcept { return tree->at(node); }
+  Ref at() const noexcept { return {tree, node}; }
   /// What stands before a part: relations.
-  char code(std::size_t k) const noexcept { return tree->link(at(), static_cast<std::int32_t>(k)).code; }
+  char code(std::size_t k) const noexcept { return at()[static_cast<std::int32_t>(k)].code; }
 };
 
 /// A rule of lowering: rewrites a node of its kind where it applies. Sees one side alone.
@@ -58,7 +58,7 @@ struct Lowering {
   const Vocabulary& vocabulary;
 };
 /// The node that takes a node's place; −1: the rule does not apply.
-using Rewrite = NodeIdx(Lowering& lowering, NodeIdx idx, Notes& notes);
+using Rewrite = NodeIdx(Lowering& lowering, Ref at, Notes& notes);
 Rewrite combination, named_point, named_reals, with_unit, run_of_capitals, membership;
 struct Rule {
   std::string_view name;

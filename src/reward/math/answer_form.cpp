@@ -15,33 +15,27 @@ namespace {
 /// Whether a tree has an operation on rational numbers left to do.
 class AnswerForm {
  public:
-  /// `tree` must outlive it.
-  explicit AnswerForm(const Tree& tree) noexcept : tree_(tree) {}
-
-  bool has_operation_left(NodeIdx idx) {
-    if (is_rational_number(idx)) return !is_one_number(idx);
-    const Node& node = at(idx);
-    if (node.kind == Kind::product) return left_in_product(node);
-    if (node.kind == Kind::relation) return left_in_relation(node);
-    const auto is_number = [this](Link term) { return is_rational_number(term.node); };
-    return (node.kind == Kind::sum && std::ranges::count_if(tree_.of(node), is_number) > 1) || any_left(node);
+  bool has_operation_left(Ref at) {
+    if (is_rational_number(at)) return !is_one_number(at);
+    if (at.is(Kind::product)) return left_in_product(at);
+    if (at.is(Kind::relation)) return left_in_relation(at);
+    const auto is_number = [this](Ref term) { return is_rational_number(term); };
+    return (at.is(Kind::sum) && std::ranges::count_if(at.parts(), is_number) > 1) || any_left(at);
   }
-  bool any_left(const Node& node) {
-    return std::ranges::any_of(tree_.of(node), [this](Link link) { return has_operation_left(link.node); });
+  bool any_left(Ref at) {
+    return std::ranges::any_of(at.parts(), [this](Ref part) { return has_operation_left(part); });
   }
 
  private:
-  const Node& at(NodeIdx idx) const noexcept { return tree_.at(idx); }
-
   /// The rational numbers among the factors of a product and of the products that are factors of it.
   struct Factors {
-    std::vector<NodeIdx> above, below;
+    std::vector<Ref> above, below;
   };
 
   /// 2·3√2 and 6π/4: the numbers among the factors are one number, above a fraction line, below it, or a fraction.
-  bool left_in_product(const Node& node) {
+  bool left_in_product(Ref at) {
     Factors factors;
-    if (collect(node, false, factors)) return true;
+    if (collect(at, false, factors)) return true;
     const auto& [above, below] = factors;
     if (above.size() > 1 || below.size() > 1) return true;
     if (below.empty()) return false;
@@ -50,33 +44,32 @@ class AnswerForm {
   }
 
   /// Whether a factor has an operation left.
-  bool collect(const Node& node, bool inverse, Factors& factors) {
-    const bool scientific = begins_with_scientific(node);
-    if (scientific) (inverse ? factors.below : factors.above).push_back(tree_.child(node, 0));
-    for (const Link link : tree_.of(node).subspan(scientific ? 2 : 0)) {
-      const bool divides = link.code == '/', is_factor = divides || link.code == 0 || link.code == '*';
-      const bool rational = is_rational_number(link.node);
-      if (is_factor && !rational && at(link.node).kind == Kind::product) {
-        if (collect(at(link.node), divides != inverse, factors)) return true;
+  bool collect(Ref at, bool inverse, Factors& factors) {
+    const bool scientific = begins_with_scientific(at);
+    if (scientific) (inverse ? factors.below : factors.above).push_back(at[0]);
+    for (const Ref part : at.parts(scientific ? 2 : 0)) {
+      const bool divides = part.code == '/', is_factor = divides || part.code == 0 || part.code == '*';
+      const bool rational = is_rational_number(part);
+      if (is_factor && !rational && part.is(Kind::product)) {
+        if (collect(part, divides != inverse, factors)) return true;
         continue;
       }
-      if (has_operation_left(link.node)) return true;
-      if (is_factor && rational) (divides != inverse ? factors.below : factors.above).push_back(link.node);
+      if (has_operation_left(part)) return true;
+      if (is_factor && rational) (divides != inverse ? factors.below : factors.above).push_back(part);
     }
     return false;
   }
 
   /// Of x = 25 + 60 = 85 the number counts that is worked out; of other relations every side.
-  bool left_in_relation(const Node& node) {
+  bool left_in_relation(Ref at) {
     const bool equality =
-        std::ranges::all_of(tree_.of(node).subspan(1), [](Link l) { return l.code == '=' || l.code == 'a'; });
+        std::ranges::all_of(at.parts(1), [](Ref side) { return side.code == '=' || side.code == 'a'; });
     bool number = false, number_done = false, formula = false, formula_done = false;
-    for (const auto& [side, code] : tree_.of(node)) {
-      const bool modulo = modulus_of(tree_, side) >= 0;  // x ≡ 10 (mod 7) names a class
-      const bool left = modulo ? any_left(at(side)) : has_operation_left(side);
+    for (const Ref side : at.parts()) {
+      const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);  // x ≡ 10 (mod 7) names a class
       const bool of_numbers = is_of_numbers(side);
       if (!equality && left) return true;
-      if (!of_numbers && is_name(tree_, side)) continue;
+      if (!of_numbers && is_name(side)) continue;
       (of_numbers ? number : formula) = true;
       if (!left) (of_numbers ? number_done : formula_done) = true;
     }
@@ -84,32 +77,27 @@ class AnswerForm {
   }
 
   /// Made of numbers, π, e and i alone.
-  bool is_of_numbers(NodeIdx idx) const noexcept {
-    const Node& node = at(idx);
-    if (node.count == 0)
-      return node.kind == Kind::number || (node.kind == Kind::constant && node.code != 'o' && node.code != '0');
-    return node.kind != Kind::relation &&
-           std::ranges::all_of(tree_.of(node), [this](Link link) { return is_of_numbers(link.node); });
+  bool is_of_numbers(Ref at) const noexcept {
+    if (at->count == 0) return at.is(Kind::number) || (at.is(Kind::constant) && at->code != 'o' && at->code != '0');
+    return !at.is(Kind::relation) && std::ranges::all_of(at.parts(), [this](Ref part) { return is_of_numbers(part); });
   }
 
-  bool is_rational_number(NodeIdx idx) { return is_of_numbers(idx) && is_rational(idx); }
+  bool is_rational_number(Ref at) { return is_of_numbers(at) && is_rational(at); }
 
   /// Of what is_of_numbers: whether its value is rational, degrees counting as numbers.
-  bool is_rational(NodeIdx idx) {
+  bool is_rational(Ref at) {
     constexpr Kind kCollections[] = {Kind::list, Kind::tuple, Kind::set, Kind::set_operation, Kind::matrix};
     constexpr Kind kIrrational[] = {Kind::constant, Kind::root,  Kind::call,    Kind::prime,
                                     Kind::absolute, Kind::floor, Kind::ceiling, Kind::determinant};
     const auto among = [](const auto& kinds, Kind kind) { return std::ranges::find(kinds, kind) != std::end(kinds); };
-    const Node& node = at(idx);
-    if (among(kCollections, node.kind)) return false;
-    const bool may_be_irrational = any_node(tree_, idx, [&](const Node& part) {
-      return among(kIrrational, part.kind) || (part.kind == Kind::power && !is_integer(tree_.child(part, 1)));
-    });
-    return !may_be_irrational || has_rational_value(idx);  // whatever its size: 64 bits do not bound it
+    if (among(kCollections, at->kind)) return false;
+    const bool may_be_irrational = any_node(
+        at, [&](Ref part) { return among(kIrrational, part->kind) || (part.is(Kind::power) && !is_integer(part[1])); });
+    return !may_be_irrational || has_rational_value(at);  // whatever its size: 64 bits do not bound it
   }
 
-  bool has_rational_value(NodeIdx idx) {
-    const Value value = Evaluator(tree_, algebra_, budget_).value(idx);
+  bool has_rational_value(Ref at) {
+    const Value value = Evaluator(algebra_, budget_).value(at);
     if (budget_.spent() || value.undefined || value.infinite != 0) return false;
     if (value.exact) return true;
     const auto number = value.real();
@@ -123,91 +111,81 @@ class AnswerForm {
   }
 
   /// Of a rational number: whether it is written as one.
-  bool is_one_number(NodeIdx idx) const {
-    const Node& node = at(idx);
-    switch (node.kind) {
+  bool is_one_number(Ref at) const {
+    switch (at->kind) {
       case Kind::number:
       case Kind::subscript:
         return true;
       case Kind::quantity:
       case Kind::percent:
       case Kind::degree:
-        return is_one_number(tree_.child(node, 0));
+        return is_one_number(at[0]);
       case Kind::sum:
-        return node.count == 1 && tree_.child_at(node, 0).kind != Kind::sum && is_one_number(tree_.child(node, 0));
+        return at->count == 1 && !at[0].is(Kind::sum) && is_one_number(at[0]);
       case Kind::mixed:
-        return is_one_number(tree_.child(node, 1));
+        return is_one_number(at[1]);
       case Kind::ratio:
       case Kind::product:
-        if (node.count != 2) return false;
-        if (node.kind == Kind::ratio || tree_.link(node, 1).code == '/')
-          return is_lowest_fraction(tree_.child(node, 0), tree_.child(node, 1));
-        return begins_with_scientific(node);
+        if (at->count != 2) return false;
+        if (at.is(Kind::ratio) || at[1].code == '/') return is_lowest_fraction(at[0], at[1]);
+        return begins_with_scientific(at);
       default:
         return false;
     }
   }
 
-  bool is_lowest_fraction(NodeIdx above, NodeIdx below) const {
+  bool is_lowest_fraction(Ref above, Ref below) const {
     if (!is_integer(above) || !is_integer(below) || (is_negative(above) && is_negative(below))) return false;
     const auto a = size_of(above), b = size_of(below);
     return (!b || *b > 1) && (!a || !b || std::gcd(*a, *b) == 1);
   }
 
   /// 1.5·10⁶, perhaps before other factors.
-  bool begins_with_scientific(const Node& product) const {
-    if (product.count < 2 || tree_.link(product, 1).code != '*') return false;
-    const Node& power = tree_.child_at(product, 1);
-    return unsigned_of(tree_, tree_.child_at(product, 0)).kind == Kind::number && power.kind == Kind::power &&
-           size_of(tree_.child(power, 0)) == 10 && is_integer(tree_.child(power, 1));
+  bool begins_with_scientific(Ref product) const {
+    if (product->count < 2 || product[1].code != '*') return false;
+    const Ref power = product[1];
+    return unsigned_of(product[0]).is(Kind::number) && power.is(Kind::power) && size_of(power[0]) == 10 &&
+           is_integer(power[1]);
   }
 
   /// Digits alone, perhaps with a sign.
-  bool is_integer(NodeIdx idx) const noexcept { return is_digits(unsigned_of(tree_, at(idx))); }
-  bool is_negative(NodeIdx idx) const noexcept {
-    return at(idx).kind == Kind::sum && tree_.link(at(idx), 0).code == '-';
-  }
+  bool is_integer(Ref at) const noexcept { return is_digits(unsigned_of(at)); }
+  bool is_negative(Ref at) const noexcept { return at.is(Kind::sum) && at[0].code == '-'; }
   /// Of an integer without its sign; nothing of another number or beyond 64 bits.
-  std::optional<std::int64_t> size_of(NodeIdx idx) const noexcept { return integer_of(unsigned_of(tree_, at(idx))); }
+  std::optional<std::int64_t> size_of(Ref at) const noexcept { return integer_of(unsigned_of(at)); }
 
-  const Tree& tree_;
   Algebra algebra_;
   Budget budget_;
 };
 
 /// Without the name before a value.
-NodeIdx bare_value(const Tree& tree, NodeIdx idx) {
-  const Node& node = tree.at(idx);
-  const bool named = node.kind == Kind::relation && node.count == 2 && tree.link(node, 1).code == '=' &&
-                     is_name(tree, tree.child(node, 0));
-  return named ? bare_value(tree, tree.child(node, 1)) : idx;
+Ref bare_value(Ref at) {
+  const bool named = at.is(Kind::relation) && at->count == 2 && at[1].code == '=' && is_name(at[0]);
+  return named ? bare_value(at[1]) : at;
 }
 
-/// By the first reading of its commas that there is, without the label of a choice; null: none.
-const Tree* tree_of(const Reading& answer) {
-  if (answer.labelled() != nullptr) return tree_of(*answer.labelled());
+/// By the first reading of its commas that there is, without the label of a choice.
+std::optional<Ref> root_of(const Reading& answer) {
+  if (answer.labelled() != nullptr) return root_of(*answer.labelled());
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal})
-    if (answer.tree(comma).root >= 0) return &answer.tree(comma);
-  return nullptr;
+    if (const Tree& tree = answer.tree(comma); tree.root >= 0) return Ref{&tree, tree.root};
+  return std::nullopt;
 }
 
 }  // namespace
 
 bool is_worked_out(const Reading& answer) {
-  const Tree* tree = tree_of(answer);
-  return tree == nullptr || !AnswerForm(*tree).has_operation_left(tree->root);
+  const auto root = root_of(answer);
+  return !root || !AnswerForm().has_operation_left(*root);
 }
 
 bool is_worked_out_as(const Reading& gold, const Reading& answer) {
   if (is_worked_out(answer)) return true;
-  const Tree *of_gold = tree_of(gold), *of_answer = tree_of(answer);
-  if (of_gold == nullptr) return false;
-  const Node& root = of_answer->at(of_answer->root);
-  if (modulus_of(*of_gold, of_gold->root) >= 0 && modulus_of(*of_answer, of_answer->root) >= 0 &&
-      root.kind == Kind::product)
-    return !AnswerForm(*of_answer).any_left(root);  // 10 (mod 7) names the class of 3 (mod 7)
-  return form_of(*of_gold, bare_value(*of_gold, of_gold->root)) ==
-         form_of(*of_answer, bare_value(*of_answer, of_answer->root));
+  const auto of_gold = root_of(gold), of_answer = root_of(answer);
+  if (!of_gold) return false;
+  if (modulus_of(*of_gold) && modulus_of(*of_answer) && of_answer->is(Kind::product))
+    return !AnswerForm().any_left(*of_answer);  // 10 (mod 7) names the class of 3 (mod 7)
+  return form_of(bare_value(*of_gold)) == form_of(bare_value(*of_answer));
 }
 
 }  // namespace qrl::reward::math

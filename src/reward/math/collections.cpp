@@ -36,7 +36,8 @@ bool is_joint(const Answer& x) {
 std::string letters_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
-    if (part.at().kind == Kind::symbol && part.at().text.size() == 1 && part.at().text[0] <= 'Z') all += part.at().text;
+    if (part.at()->kind == Kind::symbol && part.at()->text.size() == 1 && part.at()->text[0] <= 'Z')
+      all += part.at()->text;
   std::sort(all.begin(), all.end());
   return all;
 }
@@ -58,17 +59,17 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
   }
   const Parts x = is_collection(g) ? parts_of(g) : Parts{&g}, y = is_collection(a) ? parts_of(a) : Parts{&a};
   if (g.form == Form::tuple && a.form == Form::tuple) {
-    const Node &gold = g.at(), &answer = a.at();
+    const Node &gold = *g.at(), &answer = *a.at();
     return ((gold.open == answer.open && gold.close == answer.close) || x.size() != 2) && in_order(x, y);
   }
   if (g.form == Form::tuple || a.form == Form::tuple) {
     const Answer &tuple = g.form == Form::tuple ? g : a, &other = g.form == Form::tuple ? a : g;
     if (other.form != Form::list) return false;
     const auto name_of = [](const Answer& part) {
-      return part.form == Form::relation ? form_of(*part.tree, part.parts[0].node) : std::string();
+      return part.form == Form::relation ? form_of(part.parts[0].at()) : std::string();
     };
     // x = 3, y = 4 is (3, 4); of y = 4, x = 3 nothing is known.
-    if (tuple.at().open == '(' && tuple.at().close == ')' && !other.signs && !other.either &&
+    if (tuple.at()->open == '(' && tuple.at()->close == ')' && !other.signs && !other.either &&
         std::ranges::is_sorted(other.parts, {}, name_of) && in_order(x, y))
       return true;
     if (other.parts.size() != 1) return false;  // a list of one is its member
@@ -156,13 +157,13 @@ bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
 }
 
 bool Equality::same_matrices(const Answer& g, const Answer& a) {
-  const Node &gold = g.at(), &answer = a.at();
+  const Node &gold = *g.at(), &answer = *a.at();
   if (gold.kind == Kind::matrix && answer.kind == Kind::matrix)
     return gold.columns == answer.columns && in_order(parts_of(g), parts_of(a));
   // [[1, 2], [3, 4]], and a tuple of the numbers of a row or column.
   const Answer &matrix = gold.kind == Kind::matrix ? g : a, &tuple = gold.kind == Kind::matrix ? a : g;
   if (tuple.form != Form::tuple) {
-    const auto x = evaluator(g).matrix(g.node), y = evaluator(a).matrix(a.node);
+    const auto x = evaluator(g).matrix(g.at()), y = evaluator(a).matrix(a.at());
     return x && y && x->columns == y->columns &&
            std::ranges::equal(x->entries, y->entries, [](const Value& p, const Value& q) { return equal(p, q); });
   }
@@ -174,16 +175,16 @@ bool Equality::same_matrices(const Answer& g, const Answer& a) {
     }
     return all;
   };
-  const std::int32_t columns = matrix.at().columns, count = matrix.at().count;
+  const std::int32_t columns = matrix.at()->columns, count = matrix.at()->count;
   const bool rows = std::ranges::all_of(
-      tuple.parts, [&](const Answer& row) { return row.form == Form::tuple && row.at().count == columns; });
+      tuple.parts, [&](const Answer& row) { return row.form == Form::tuple && row.at()->count == columns; });
   if (!rows && columns != 1 && columns != count) return false;
   return &tuple == &g ? in_order(entries_of(g), parts_of(a)) : in_order(parts_of(g), entries_of(a));
 }
 
 /// Unions and differences part by part: for what is no set of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
-  if (g.at().kind != Kind::set_operation || a.at().kind != Kind::set_operation || g.parts.size() != a.parts.size())
+  if (g.at()->kind != Kind::set_operation || a.at()->kind != Kind::set_operation || g.parts.size() != a.parts.size())
     return same_value(g, a);
   bool ordered = false;
   for (std::size_t k = 1; k < g.parts.size(); ++k) {
@@ -195,15 +196,15 @@ bool Equality::same_sets(const Answer& g, const Answer& a) {
 
 bool Equality::same_reals(const Answer& g, const Answer& a) {
   const auto read = [this](const Answer& x) -> std::optional<RealSet> {
-    if (x.sign == 0 && has_plus_minus(*x.tree, x.node)) return std::nullopt;
-    return real_set(*x.tree, x.node, evaluator(x));
+    if (x.sign == 0 && has_plus_minus(x.at())) return std::nullopt;
+    return real_set(x.at(), evaluator(x));
   };
   const auto x = read(g);
   const auto y = x ? read(a) : std::nullopt;
   if (!y || !equal(*x, *y)) return false;
   // x < 2 is not y < 2.
-  return g.form != Form::relation || a.form != Form::relation ||
-         variables_of(*g.tree, g.node) == variables_of(*a.tree, a.node) || (g.code(1) == 'e' && a.code(1) == 'e');
+  return g.form != Form::relation || a.form != Form::relation || variables_of(g.at()) == variables_of(a.at()) ||
+         (g.code(1) == 'e' && a.code(1) == 'e');
 }
 
 }  // namespace qrl::reward::math

@@ -18,7 +18,7 @@ bool is_collection(const Answer& x) noexcept {
   return x.form == Form::list || x.form == Form::set || x.form == Form::tuple;
 }
 
-bool is_plain_number(const Answer& x) noexcept { return unsigned_of(*x.tree, x.at()).kind == Kind::number; }
+bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 
 /// Words behind a number that say something: left out on one side they are no unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
@@ -39,9 +39,8 @@ bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
 }
 
 bool alternates(const Answer& x) noexcept {
-  return any_node(*x.tree, x.node, [&tree = *x.tree](const Node& node) {
-    return node.kind == Kind::power && has_symbols(tree, tree.child(node, 1)) &&
-           tree.child_at(node, 0).kind == Kind::sum && !has_symbols(tree, tree.child(node, 0));
+  return any_node(x.at(), [](Ref at) {
+    return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
   });
 }
 
@@ -56,7 +55,7 @@ const Value& Equality::value(const Answer& x, std::size_t lane) {
   const auto node = static_cast<std::size_t>(x.node);
   const std::size_t key = ((lane + kManyLanes * node) * 2 + (x.sign >= 0 ? 1 : 0)) * 2 + (x.tree == gold_ ? 1 : 0);
   if (key >= known_.size()) known_.resize(key + 1);
-  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(evaluator(x, lane).value(x.node));
+  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(evaluator(x, lane).value(x.at()));
   return *known_[key];
 }
 
@@ -72,7 +71,7 @@ bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
   const auto of_gold = saying_words(g.notes.words, vocabulary_), of_answer = saying_words(a.notes.words, vocabulary_);
-  const bool symbols = has_symbols(*g.tree, g.node) || has_symbols(*a.tree, a.node);
+  const bool symbols = has_symbols(g.at()) || has_symbols(a.at());
   return of_gold == of_answer || (!symbols && (of_gold.empty() || of_answer.empty()));
 }
 
@@ -89,9 +88,10 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
 }
 
 std::string_view shown_letters(const Answer& x) noexcept {
-  std::string_view shown = x.form == Form::text || x.at().kind == Kind::symbol ? x.at().text : std::string_view();
-  for (std::int32_t k = 0; x.form == Form::value && x.at().kind == Kind::product && k < x.at().count; ++k) {
-    const std::string_view letter = x.tree->child_at(x.at(), k).text;
+  const Ref at = x.at();
+  std::string_view shown = x.form == Form::text || at.is(Kind::symbol) ? at->text : std::string_view();
+  for (std::int32_t k = 0; x.form == Form::value && at.is(Kind::product) && k < at->count; ++k) {
+    const std::string_view letter = at[k]->text;
     if (letter.size() != 1 || (k > 0 && letter.data() != shown.data() + shown.size())) return {};
     shown = {k == 0 ? letter.data() : shown.data(), shown.size() + 1};
   }
@@ -109,12 +109,12 @@ bool Equality::same_texts(const Answer& g, const Answer& a) const {
 bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
   const auto is_time = [](const Answer& x) { return x.notes.unit.is('p') || x.notes.unit.is('d'); };
-  if ((is_time(g) || is_time(a)) && g.at().kind != a.at().kind) return false;
-  const NodeIdx gold_modulus = modulus_of(*g.tree, g.node), answer_modulus = modulus_of(*a.tree, a.node);
-  if (gold_modulus >= 0 && answer_modulus >= 0) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
+  if ((is_time(g) || is_time(a)) && g.at()->kind != a.at()->kind) return false;
+  const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
+  if (modulus && other) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
     Answer x = g, y = a;
-    x.node = gold_modulus;
-    y.node = answer_modulus;
+    x.node = modulus->idx;
+    y.node = other->idx;
     if (!same_value(x, y)) return false;
   }
   const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));  // 6 m/s
@@ -136,10 +136,10 @@ bool Equality::same_units(const Answer& g, const Answer& a) {
   Measure &unit = gold.notes.unit, &other = answer.notes.unit;
   // A percentage or an angle is of another kind than what has a unit.
   const auto unmark = [](Answer& of) {
-    const Kind kind = of.at().kind;
+    const Kind kind = of.at()->kind;
     if (of.notes.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
     of.notes.unit = Measure{{kind == Kind::percent ? '%' : 'a'}, 1, true};
-    of.node = of.tree->child(of.at(), 0);
+    of.node = of.at()[0].idx;
   };
   if (other.known) unmark(gold);
   if (unit.known) unmark(answer);
@@ -162,12 +162,12 @@ bool Equality::same_units(const Answer& g, const Answer& a) {
 /// Numbers without words: 20 for 20 %, 90 for 90°.
 bool Equality::same_marked(const Answer& g, const Answer& a) {
   if (same_value(g, a)) return true;
-  const auto is_marked = [](const Answer& x) { return x.at().kind == Kind::percent || x.at().kind == Kind::degree; };
+  const auto is_marked = [](const Answer& x) { return x.at()->kind == Kind::percent || x.at()->kind == Kind::degree; };
   if (is_marked(g) == is_marked(a)) return false;
   Answer gold = g, answer = a;
   Answer& marked = is_marked(g) ? gold : answer;
-  const bool percent = marked.at().kind == Kind::percent;
-  marked.node = marked.tree->child(marked.at(), 0);
+  const bool percent = marked.at()->kind == Kind::percent;
+  marked.node = marked.at()[0].idx;
   return (!percent || (is_plain_number(gold) && is_plain_number(answer))) && same_value(gold, answer);
 }
 
@@ -185,7 +185,7 @@ bool Equality::same_value(const Answer& g, const Answer& a) {
 /// that it may be rounded or cut off.
 bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const {
   const auto places = [](const Answer& of) -> std::size_t {
-    const Node& node = unsigned_of(*of.tree, of.at());
+    const Node& node = *unsigned_of(of.at());
     const std::size_t point = node.text.find('.'), first = node.text.find_first_not_of("0.");
     if (node.kind != Kind::number || node.text.find('e') != std::string_view::npos || point == std::string_view::npos)
       return 0;

@@ -36,9 +36,7 @@ class Equality {
   bool same_value(const Answer& g, const Answer& a);
   bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const;
   const Value& value(const Answer& x, std::size_t lane = 0);
-  Evaluator evaluator(const Answer& of, std::size_t lane = 0) {
-    return {*of.tree, Algebra(lane, whole_), budget_, of.sign >= 0};
-  }
+  Evaluator evaluator(const Answer& of, std::size_t lane = 0) { return {Algebra(lane, whole_), budget_, of.sign >= 0}; }
 
   // ---- collections.cpp
   bool same_collections(const Answer& g, const Answer& a);
@@ -63,7 +61,7 @@ class Equality {
   bool names(const Answer& left, const Answer& gold) const;
   bool is_consistent(const Answer& relation, bool gold);
   bool is_same_constant(const Answer& one, const Answer& other, bool about);
-  bool is_constant(const Answer& x) const { return !has_symbols(*x.tree, x.node); }
+  bool is_constant(const Answer& x) const { return !has_symbols(x.at()); }
   bool is_real_constant(const Answer& x);
   bool is_other_constant(const Answer& x);
 

@@ -33,91 +33,91 @@ Value number_value(const Algebra& algebra, std::string_view text) {
 constexpr std::int64_t kFunctionSteps = 20, kBinomialSteps = 60;  // what they cost beside a node
 
 /// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
-bool is_root_of_square(const Tree& tree, const Node& root) noexcept {
-  const Node& power = tree.child_at(root, 0);
-  if (root.count != 1 || power.kind != Kind::power || integer_of(tree.child_at(power, 1)) != 2) return false;
-  const Node& base = tree.child_at(power, 0);
-  return base.kind == Kind::sum && has_symbols(tree, tree.child(power, 0)) &&
-         std::ranges::any_of(tree.of(base), [](Link link) { return link.code == '-'; });
+bool is_root_of_square(Ref root) {
+  if (root->count != 1 || !root[0].is(Kind::power) || integer_of(root[0][1]) != 2) return false;
+  const Ref base = root[0][0];
+  return base.is(Kind::sum) && has_symbols(base) &&
+         std::ranges::any_of(base.parts(), [](Ref part) { return part.code == '-'; });
 }
 
 }  // namespace
 
-Value Evaluator::value(NodeIdx idx) {
+Value Evaluator::value(Ref at) {
   if (!budget_.spend()) return Value::nothing();
-  const Node& node = tree_.at(idx);
-  switch (node.kind) {
+  switch (at->kind) {
     case Kind::number:
-      return number_value(algebra_, node.text);
+      return number_value(algebra_, at->text);
     case Kind::symbol:
     case Kind::words:
-      return assigned_ != nullptr && node.text == variable_ ? *assigned_ : algebra_.symbol(node.text);
+      return assigned_ != nullptr && at->text == variable_ ? *assigned_ : algebra_.symbol(at->text);
     case Kind::constant:
-      return algebra_.constant(node.code);
+      return algebra_.constant(at->code);
     case Kind::sum:
-      return sum(node);
+      return sum(at);
     case Kind::product:
-      return product(node);
+      return product(at);
     case Kind::power:
-      return power(node);
+      return power(at);
     case Kind::root:
-      return root(node);
+      return root(at);
     case Kind::call:
-      return call(node);
+      return call(at);
     case Kind::factorial:
-      return factorial(node);
+      return factorial(at);
     case Kind::absolute:
-      return absolute(tree_.child(node, 0));
+      return absolute(at[0]);
     case Kind::percent:
-      return algebra_.multiply(child(node, 0), algebra_.rational({1, 100}));
+      return algebra_.multiply(value(at[0]), algebra_.rational({1, 100}));
     case Kind::degree:
-      return algebra_.multiply(child(node, 0), algebra_.multiply(algebra_.rational({1, 180}), algebra_.constant('p')));
+      return algebra_.multiply(value(at[0]), algebra_.multiply(algebra_.rational({1, 180}), algebra_.constant('p')));
     case Kind::floor:
     case Kind::ceiling:
-      return algebra_.rounded(child(node, 0), node.kind == Kind::ceiling);
+      return algebra_.rounded(value(at[0]), at->kind == Kind::ceiling);
     case Kind::subscript:
-      return subscript(node);
+      return subscript(at);
     case Kind::binomial:
-      return budget_.spend(kBinomialSteps) ? algebra_.binomial(child(node, 0), child(node, 1)) : Value::nothing();
+      return budget_.spend(kBinomialSteps) ? algebra_.binomial(value(at[0]), value(at[1])) : Value::nothing();
     case Kind::mixed:
-      return algebra_.add(child(node, 0), child(node, 1));
+      return algebra_.add(value(at[0]), value(at[1]));
     case Kind::ratio:
-      return ratio(node);
+      return ratio(at);
     case Kind::quantity:
-      return child(node, 0);
+      return value(at[0]);
     default:
-      return opaque(node);
+      return opaque(at);
   }
 }
 
 /// 3:4 is 3/4, and 1:2:3 is 2:4:6; 12:30 is a time of day.
-Value Evaluator::ratio(const Node& node) {
-  const auto hour = integer_of(tree_.child_at(node, 0)), minute = integer_of(tree_.child_at(node, 1));
-  const std::string_view digits = tree_.child_at(node, 1).text;
+Value Evaluator::ratio(Ref at) {
+  const auto hour = integer_of(at[0]), minute = integer_of(at[1]);
+  const std::string_view digits = at[1]->text;
   const bool time = hour && minute && digits.size() == 2 && *hour <= 24 && *minute < 60;
-  if (time && (digits[0] == '0' || std::gcd(*hour, *minute) != 1)) return opaque(node);
-  if (node.count == 2) return algebra_.divide(child(node, 0), child(node, 1));
+  if (time && (digits[0] == '0' || std::gcd(*hour, *minute) != 1)) return opaque(at);
+  if (at->count == 2) return algebra_.divide(value(at[0]), value(at[1]));
   std::vector<Value> parts;
-  const Value last = child(node, node.count - 1);
-  for (std::int32_t k = 0; k + 1 < node.count; ++k) parts.push_back(algebra_.divide(child(node, k), last));
+  const Value last = value(at[at->count - 1]);
+  for (std::int32_t k = 0; k + 1 < at->count; ++k) parts.push_back(algebra_.divide(value(at[k]), last));
   return algebra_.opaque(':', parts);
 }
 
 /// What is compared as written, part by part: its parts in order, with what stands before each.
-Value Evaluator::opaque(const Node& node) {
-  std::string key{static_cast<char>(node.kind), node.open, node.close};
-  if (node.kind == Kind::matrix) key += node.text;
+Value Evaluator::opaque(Ref at) {
+  std::string key{static_cast<char>(at->kind), at->open, at->close};
+  if (at->kind == Kind::matrix) key += at->text;
   std::vector<Value> parts;
-  for (const auto& [part, code] : tree_.of(node)) {
+  for (const Ref part : at.parts()) {
+    const char code = part.code;
     (key += ' ') += code;
     parts.push_back(value(part));
   }
   return algebra_.opaque(key, parts);
 }
 
-Value Evaluator::sum(const Node& node) {
+Value Evaluator::sum(Ref at) {
   Value result = algebra_.integer(0);
-  for (const auto& [part, code] : tree_.of(node)) {
+  for (const Ref part : at.parts()) {
+    const char code = part.code;
     const Value term = value(part);
     const bool minus = code == '-' || code == (upper_ ? 'M' : 'P');
     result = algebra_.add(result, minus ? algebra_.negate(term) : term);
@@ -125,9 +125,10 @@ Value Evaluator::sum(const Node& node) {
   return result;
 }
 
-Value Evaluator::product(const Node& node) {
-  Value result = value(tree_.child(node, 0));
-  for (const auto& [part, code] : tree_.of(node).subspan(1)) {
+Value Evaluator::product(Ref at) {
+  Value result = value(at[0]);
+  for (const Ref part : at.parts(1)) {
+    const char code = part.code;
     const Value factor = value(part);
     if (code == '*') result = algebra_.multiply(result, factor);
     else if (code == '/') result = algebra_.divide(result, factor);
@@ -137,66 +138,66 @@ Value Evaluator::product(const Node& node) {
   return result;
 }
 
-Value Evaluator::absolute(NodeIdx idx) {
-  const Node& node = tree_.at(idx);
-  if (!is_product_of_factors(tree_, node) || !has_symbols(tree_, idx)) return algebra_.absolute(value(idx));
+Value Evaluator::absolute(Ref at) {
+  if (!is_product_of_factors(at) || !has_symbols(at)) return algebra_.absolute(value(at));
   Value result = algebra_.integer(1);
-  for (const auto& [part, code] : tree_.of(node)) {
+  for (const Ref part : at.parts()) {
+    const char code = part.code;
     const Value factor = absolute(part);
     result = code == '/' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
   }
   return result;
 }
 
-Value Evaluator::factorial(const Node& node) {
-  const Value n = child(node, 0);
+Value Evaluator::factorial(Ref at) {
+  const Value n = value(at[0]);
   const std::int64_t factors = n.is_integer() ? std::clamp<std::int64_t>(n.exact->numerator, 0, kMaxFactorial) : 0;
   return budget_.spend(kFunctionSteps + factors / 5) ? algebra_.factorial(n) : Value::nothing();
 }
 
-Value Evaluator::power(const Node& node) {
-  const Value base = child(node, 0), exponent = child(node, 1);
+Value Evaluator::power(Ref at) {
+  const Value base = value(at[0]), exponent = value(at[1]);
   const std::int64_t n = exponent.is_integer() ? std::abs(exponent.exact->numerator) : 0;
   const std::int64_t squarings = std::bit_width(static_cast<std::uint64_t>(n));
   return budget_.spend(n != 0 ? squarings : kFunctionSteps) ? algebra_.power(base, exponent) : Value::nothing();
 }
 
-Value Evaluator::root(const Node& node) {
-  if (is_root_of_square(tree_, node)) return absolute(tree_.child(tree_.child_at(node, 0), 0));
-  const Value degree = node.count > 1 ? child(node, 1) : algebra_.integer(2);
+Value Evaluator::root(Ref at) {
+  if (is_root_of_square(at)) return absolute(at[0][0]);
+  const Value degree = at->count > 1 ? value(at[1]) : algebra_.integer(2);
   if (!budget_.spend(kFunctionSteps)) return Value::nothing();
-  return algebra_.power(child(node, 0), algebra_.divide(algebra_.integer(1), degree));
+  return algebra_.power(value(at[0]), algebra_.divide(algebra_.integer(1), degree));
 }
 
-Value Evaluator::subscript(const Node& node) {
-  const Node &base = tree_.child_at(node, 0), &index = tree_.child_at(node, 1);
-  if (base.kind == Kind::number && index.kind == Kind::number) {
+Value Evaluator::subscript(Ref at) {
+  const Ref base = at[0], index = at[1];
+  if (base.is(Kind::number) && index.is(Kind::number)) {
     const auto radix = integer_of(index);
     const bool digits = is_digits(base) && radix && *radix >= 2 && *radix <= 10 &&
-                        std::ranges::all_of(base.text, [&](char c) { return c - '0' < *radix; });
-    return digits ? algebra_.digits(base.text, 0, static_cast<unsigned>(*radix)) : Value::nothing();
+                        std::ranges::all_of(base->text, [&](char c) { return c - '0' < *radix; });
+    return digits ? algebra_.digits(base->text, 0, static_cast<unsigned>(*radix)) : Value::nothing();
   }
-  if (base.kind == Kind::symbol && index.count == 0)
-    return algebra_.symbol(std::string(base.text) + '_' + std::string(index.text));
-  return opaque(node);
+  if (base.is(Kind::symbol) && index->count == 0)
+    return algebra_.symbol(std::string(base->text) + '_' + std::string(index->text));
+  return opaque(at);
 }
 
 // ---- functions
 
-Value Evaluator::call(const Node& node) {
+Value Evaluator::call(Ref at) {
   std::vector<Value> arguments;
   std::optional<Value> index, exponent;
-  for (const auto& [part, code] : tree_.of(node)) {
-    const Node& argument = tree_.at(part);
-    const bool brackets = argument.kind == Kind::tuple && (argument.open == '[') == (argument.close == ']');
+  for (const Ref part : at.parts()) {
+    const char code = part.code;
+    const bool brackets = part.is(Kind::tuple) && (part->open == '[') == (part->close == ']');
     if (code == '_') index = value(part);
     else if (code == '^') exponent = value(part);
-    else if (!brackets && argument.kind != Kind::list && argument.kind != Kind::set) arguments.push_back(value(part));
+    else if (!brackets && !part.is(Kind::list) && !part.is(Kind::set)) arguments.push_back(value(part));
     else
-      for (const Link link : tree_.of(argument)) arguments.push_back(value(link.node));
+      for (const Ref entry : part.parts()) arguments.push_back(value(entry));
   }
   if (!budget_.spend(kFunctionSteps)) return Value::nothing();
-  Law law = static_cast<Law>(node.code);
+  Law law = static_cast<Law>(at->code);
   if (exponent && exponent->exact == Rational{-1, 1} && law >= Law::sin && law <= Law::tan) {  // sin^{-1} x
     law = static_cast<Law>(static_cast<int>(law) + static_cast<int>(Law::arcsin) - static_cast<int>(Law::sin));
     exponent.reset();
@@ -204,10 +205,10 @@ Value Evaluator::call(const Node& node) {
   auto result = known_call(law, arguments, index);
   if (!result) {
     if (index) arguments.push_back(*index);
-    result = algebra_.opaque(std::string(node.text) + (index ? '_' : ' '), arguments);
+    result = algebra_.opaque(std::string(at->text) + (index ? '_' : ' '), arguments);
   }
   if (!exponent) return *result;
-  return law == Law::big ? algebra_.opaque(node.text, std::array{*result, *exponent})
+  return law == Law::big ? algebra_.opaque(at->text, std::array{*result, *exponent})
                          : algebra_.power(*result, *exponent);
 }
 
@@ -231,18 +232,18 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-std::optional<MatrixValue> Evaluator::matrix(NodeIdx idx) {
-  const Node& node = tree_.at(idx);
+std::optional<MatrixValue> Evaluator::matrix(Ref at) {
   std::optional<MatrixValue> result;
-  if (node.kind == Kind::matrix) {
-    const auto columns = static_cast<std::size_t>(node.columns);
-    result = {static_cast<std::size_t>(node.count) / columns, columns, {}};
-    for (const Link link : tree_.of(node)) result->entries.push_back(value(link.node));
+  if (at->kind == Kind::matrix) {
+    const auto columns = static_cast<std::size_t>(at->columns);
+    result = {static_cast<std::size_t>(at->count) / columns, columns, {}};
+    for (const Ref entry : at.parts()) result->entries.push_back(value(entry));
     return result;
   }
   Value scale = algebra_.integer(1);
-  if (!is_product_of_factors(tree_, node)) return std::nullopt;
-  for (const auto& [part, code] : tree_.of(node)) {
+  if (!is_product_of_factors(at)) return std::nullopt;
+  for (const Ref part : at.parts()) {
+    const char code = part.code;
     const auto next = code == '/' ? std::nullopt : matrix(part);
     if (!next) {
       scale = code == '/' ? algebra_.divide(scale, value(part)) : algebra_.multiply(scale, value(part));

@@ -30,30 +30,28 @@ class Budget {
 class Evaluator {
  public:
   /// `upper`: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
-  Evaluator(const Tree& tree, Algebra algebra, Budget& budget, bool upper = true) noexcept
-      : tree_(tree), algebra_(algebra), budget_(budget), upper_(upper) {}
+  Evaluator(Algebra algebra, Budget& budget, bool upper = true) noexcept
+      : algebra_(algebra), budget_(budget), upper_(upper) {}
 
-  Value value(NodeIdx idx);
+  Value value(Ref at);
   /// Of matrices and products of them and numbers; nothing for anything else.
-  std::optional<MatrixValue> matrix(NodeIdx idx);
+  std::optional<MatrixValue> matrix(Ref at);
   /// From now on `variable` is worth `value`, which must outlive it.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:
-  Value child(const Node& node, std::int32_t k) { return value(tree_.child(node, k)); }
-  Value sum(const Node& node);
-  Value product(const Node& node);
-  Value power(const Node& node);
-  Value root(const Node& node);
-  Value factorial(const Node& node);
-  Value absolute(NodeIdx idx);
-  Value call(const Node& node);
+  Value sum(Ref at);
+  Value product(Ref at);
+  Value power(Ref at);
+  Value root(Ref at);
+  Value factorial(Ref at);
+  Value absolute(Ref at);
+  Value call(Ref at);
   std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
-  Value subscript(const Node& node);
-  Value ratio(const Node& node);
-  Value opaque(const Node& node);
+  Value subscript(Ref at);
+  Value ratio(Ref at);
+  Value opaque(Ref at);
 
-  const Tree& tree_;
   Algebra algebra_;
   Budget& budget_;
   bool upper_;

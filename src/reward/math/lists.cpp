@@ -56,7 +56,7 @@ NodeIdx Parser::list(T closing) {
 
 /// The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
 NodeIdx Parser::group(std::vector<Link> items) {
-  const auto modular = [this](Link item) { return item.node >= 0 && modulus_of(tree_, item.node) >= 0; };
+  const auto modular = [this](Link item) { return item.node >= 0 && modulus_of(ref(item.node)); };
   if (modular(items.back()) && !modular(items.front())) return fail(Fault::operand_missing);
   return items.size() == 1 || items.back().node < 0 ? items.front().node : make(Kind::list, items);
 }

@@ -14,55 +14,45 @@ using base::is_letter;
 constexpr std::string_view kCounts = "CAP";  // letters of combinations and arrangements
 
 /// Both of digits.
-bool not_above(const Node& k, const Node& n) noexcept {
+bool not_above(Ref k, Ref n) noexcept {
   if (!is_digits(k) || !is_digits(n)) return false;
-  return k.text.size() != n.text.size() ? k.text.size() < n.text.size() : k.text <= n.text;
+  return k->text.size() != n->text.size() ? k->text.size() < n->text.size() : k->text <= n->text;
 }
 
+/// C, A or P with an index.
+bool counts(Ref at) noexcept { return is_capital(at[0]) && kCounts.find(at[0]->text) != std::string_view::npos; }
+
 /// The number of subsets (C) or arrangements (A, P) of k out of n.
-NodeIdx count_of(Lowering& to, std::string_view letter, NodeIdx n, NodeIdx k) {
-  const NodeIdx subsets = to.tree.make(Kind::binomial, {{n, 0}, {k, 0}});
-  if (letter == kCounts.substr(0, 1)) return subsets;
-  return to.tree.make(Kind::product, {{subsets, 0}, {to.tree.make(Kind::factorial, {{k, 0}}), '*'}});
+NodeIdx count_of(Lowering& to, Ref letter, Ref n, Ref k) {
+  const NodeIdx subsets = to.tree.make(Kind::binomial, {{n.idx, 0}, {k.idx, 0}});
+  if (letter->text[0] == kCounts[0]) return subsets;
+  return to.tree.make(Kind::product, {{subsets, 0}, {to.tree.make(Kind::factorial, {{k.idx, 0}}), '*'}});
 }
 
 }  // namespace
 
 /// C_{10}^3 and C^3_{10}; {}_{10}C_3 is a product.
-NodeIdx combination(Lowering& to, NodeIdx idx, Notes&) {
-  const Tree& t = to.tree;
-  const Node& node = t.at(idx);
-  const Node &one = t.child_at(node, 0), &other = t.child_at(node, 1);
-  if (node.count != 2 || other.kind == Kind::words) return -1;
-  const auto counts = [&t](const Node& n) { return kCounts.find(t.child_at(n, 0).text) != std::string_view::npos; };
-  const auto is_named = [&](const Node& n) {
-    return n.kind == Kind::subscript && is_capital(t.child_at(n, 0)) && counts(n);
-  };
-  if (node.kind == Kind::product) {
-    const bool hollow =
-        (one.kind == Kind::subscript || one.kind == Kind::power) && t.child_at(one, 0).kind == Kind::words;
-    return hollow && is_named(other) && is_digits(t.child_at(one, 1))
-               ? count_of(to, t.child_at(other, 0).text, t.child(one, 1), t.child(other, 1))
-               : -1;
+NodeIdx combination(Lowering& to, Ref at, Notes&) {
+  if (at->count != 2 || at[1].is(Kind::words)) return -1;
+  const Ref one = at[0], other = at[1];
+  const auto is_named = [](Ref part) { return part.is(Kind::subscript) && counts(part); };
+  if (at.is(Kind::product)) {
+    const bool hollow = (one.is(Kind::subscript) || one.is(Kind::power)) && one[0].is(Kind::words);
+    return hollow && is_named(other) && is_digits(one[1]) ? count_of(to, other[0], one[1], other[1]) : -1;
   }
-  if (is_named(one) && not_above(other, t.child_at(one, 1)))
-    return count_of(to, t.child_at(one, 0).text, t.child(one, 1), t.child(node, 1));
-  if (other.kind == Kind::subscript && is_capital(one) && counts(node) &&
-      not_above(t.child_at(other, 0), t.child_at(other, 1)))
-    return count_of(to, one.text, t.child(other, 1), t.child(other, 0));
-  return -1;
+  if (is_named(one) && not_above(other, one[1])) return count_of(to, one[0], one[1], other);
+  const bool behind = other.is(Kind::subscript) && counts(at) && not_above(other[0], other[1]);
+  return behind ? count_of(to, one, other[1], other[0]) : -1;
 }
 
-NodeIdx named_point(Lowering& to, NodeIdx idx, Notes& notes) {
-  const Node& node = to.tree.at(idx);
-  if (node.count != 2 || !is_capital(to.tree.child_at(node, 0)) || to.tree.child_at(node, 1).kind != Kind::tuple)
-    return -1;
-  notes.name = to.tree.child_at(node, 0).text;
-  return to.tree.child(node, 1);
+NodeIdx named_point(Lowering&, Ref at, Notes& notes) {
+  if (at->count != 2 || !is_capital(at[0]) || !at[1].is(Kind::tuple)) return -1;
+  notes.name = at[0]->text;
+  return at[1].idx;
 }
 
-NodeIdx named_reals(Lowering& to, NodeIdx idx, Notes&) {
-  const std::string key = text_key(to.tree.at(idx).text, to.vocabulary);
+NodeIdx named_reals(Lowering& to, Ref at, Notes&) {
+  const std::string key = text_key(at->text, to.vocabulary);
   if (to.vocabulary.is(WordClass::reals, key)) return to.tree.make(Kind::symbol, {}, "\\mathbb{R}");
   return to.vocabulary.is(WordClass::nothing, key) ? to.tree.constant('0', "empty") : -1;
 }
@@ -71,9 +61,9 @@ namespace {
 
 /// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.
 std::string_view unit_letters(const Lowering& to) noexcept {
-  const Node& root = to.tree.at(to.tree.root);
-  if (root.kind != Kind::product || to.tree.child_at(root, 0).kind != Kind::number) return {};
-  const char* number = to.tree.child_at(root, 0).text.data();
+  const Ref root{&to.tree, to.tree.root};
+  if (!root.is(Kind::product) || !root[0].is(Kind::number)) return {};
+  const char* number = root[0]->text.data();
   const std::vector<Token>& tokens = to.tree.tokens.tokens;
   auto at = std::ranges::find(tokens, number, [](const Token& token) { return token.text.data(); });
   if (at == tokens.end() || (!(at + 1)->space && at->groups == 0)) return {};  // 6m is a product
@@ -93,26 +83,22 @@ std::string_view unit_letters(const Lowering& to) noexcept {
 
 }  // namespace
 
-NodeIdx with_unit(Lowering& to, NodeIdx idx, Notes& notes) {
-  const Node node = to.tree.at(idx);
-  notes.words = to.tree.child_at(node, 1).text;
+NodeIdx with_unit(Lowering& to, Ref at, Notes& notes) {
+  notes.words = at[1]->text;
   for_each_word(notes.words, [&](std::string_view word) { notes.scale *= to.vocabulary.magnitude(word); });
   notes.unit = measure(notes.words, to.vocabulary);
-  return to.tree.child(node, 0);
+  return at[0].idx;
 }
 
-constexpr std::string_view kAngle = "angle";
-
 /// Capitals next to each other: a word or points, and a product besides.
-NodeIdx run_of_capitals(Lowering& to, NodeIdx idx, Notes& notes) {
-  const Node& node = to.tree.at(idx);
+NodeIdx run_of_capitals(Lowering&, Ref at, Notes& notes) {
+  constexpr std::string_view kAngle = "angle";
   std::string_view run;
-  const bool angle = to.tree.child_at(node, 0).text.ends_with(kAngle);
-  for (const auto& [child, code] : to.tree.of(node).subspan(angle ? 1 : 0)) {
-    const Node& part = to.tree.at(child);
-    const bool next = run.empty() || part.text.data() == run.data() + run.size();
-    if (!is_capital(part) || !next || (code != 0 && code != '*')) return -1;
-    run = {run.empty() ? part.text.data() : run.data(), run.size() + 1};
+  const bool angle = at[0]->text.ends_with(kAngle);
+  for (const Ref part : at.parts(angle ? 1 : 0)) {
+    const bool next = run.empty() || part->text.data() == run.data() + run.size();
+    if (!is_capital(part) || !next || (part.code != 0 && part.code != '*')) return -1;
+    run = {run.empty() ? part->text.data() : run.data(), run.size() + 1};
   }
   notes.run = run;
   if (angle && run.size() == 3) notes.run = std::min(notes.run, std::string(run.rbegin(), run.rend()));
@@ -120,29 +106,24 @@ NodeIdx run_of_capitals(Lowering& to, NodeIdx idx, Notes& notes) {
 }
 
 /// x ∈ {1, 2} and x ∈ (0, 1): the set, of that variable.
-NodeIdx membership(Lowering& to, NodeIdx idx, Notes& notes) {
-  const Tree& t = to.tree;
-  const Node& node = t.at(idx);
-  if (node.count != 2 || t.link(node, 1).code != 'e' || t.child_at(node, 1).kind != Kind::set) return -1;
-  const Node& left = t.child_at(node, 0);
-  if (left.kind == Kind::product || !is_name(t, t.child(node, 0))) return -1;
-  notes.name = left.kind == Kind::symbol || left.kind == Kind::subscript ? form_of(t, t.child(node, 0)) : "";
-  return t.child(node, 1);
+NodeIdx membership(Lowering&, Ref at, Notes& notes) {
+  if (at->count != 2 || at[1].code != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
+    return -1;
+  notes.name = at[0].is(Kind::symbol) || at[0].is(Kind::subscript) ? form_of(at[0]) : "";
+  return at[1].idx;
 }
 
 namespace {
 
-bool is_set_like(const Tree& tree, const Node& node) noexcept {
-  if (node.kind == Kind::subscript) return is_number_set(tree.child_at(node, 0));
-  if (node.kind == Kind::sum && node.count == 2)
-    return is_number_set(tree.child_at(node, 0)) && tree.child_at(node, 1).kind == Kind::set &&
-           tree.link(node, 1).code == '-';
-  return node.kind == Kind::set_operation || node.kind == Kind::set_builder || is_number_set(node) ||
-         (node.kind == Kind::constant && node.code == '0');
+bool is_set_like(Ref at) noexcept {
+  if (at.is(Kind::subscript)) return is_number_set(at[0]);
+  if (at.is(Kind::sum) && at->count == 2) return is_number_set(at[0]) && at[1].is(Kind::set) && at[1].code == '-';
+  return at.is(Kind::set_operation) || at.is(Kind::set_builder) || is_number_set(at) ||
+         (at.is(Kind::constant) && at->code == '0');
 }
 
-Form form_of_node(const Tree& tree, const Node& node) noexcept {
-  switch (node.kind) {
+Form form_of_node(Ref at) noexcept {
+  switch (at->kind) {
     case Kind::list:
       return Form::list;
     case Kind::set:
@@ -154,16 +135,16 @@ Form form_of_node(const Tree& tree, const Node& node) noexcept {
     case Kind::words:
       return Form::text;
     case Kind::matrix:
-      return node.text != "cases" ? Form::matrix : Form::list;
+      return at->text != "cases" ? Form::matrix : Form::list;
     default:
-      return is_set_like(tree, node) ? Form::sets : Form::value;
+      return is_set_like(at) ? Form::sets : Form::value;
   }
 }
 
 Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sign, Notes notes = {}) {
   for (std::size_t k = 0; k < rules.size(); ++k) {
     if (rules[k].kind != to.tree.at(idx).kind) continue;
-    const NodeIdx next = rules[k].rewrites(to, idx, notes);
+    const NodeIdx next = rules[k].rewrites(to, {&to.tree, idx}, notes);
     if (next < 0) continue;
     idx = next;
     k = std::size_t(-1);  // all rules again, of what it is now
@@ -174,9 +155,9 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sig
   answer.sign = sign;
   answer.notes = std::move(notes);
   const Node node = to.tree.at(idx);
-  answer.form = form_of_node(to.tree, node);
+  answer.form = form_of_node(answer.at());
   const bool collection = answer.form == Form::list || answer.form == Form::set || answer.form == Form::tuple;
-  if (sign == 0 && !collection && has_plus_minus(to.tree, idx)) {
+  if (sign == 0 && !collection && has_plus_minus(answer.at())) {
     answer.form = Form::list;
     answer.signs = true;
     for (const int each : {1, -1}) answer.parts.push_back(answer_of(to, rules, idx, each, answer.notes));

@@ -135,7 +135,7 @@ char Parser::take_lone(std::string_view signs) noexcept {
 
 NodeIdx Parser::power(NodeIdx base) {
   ++at_;
-  const bool numbers = is_kind(base, Kind::symbol) && is_number_set(tree_.at(base));
+  const bool numbers = is_number_set(ref(base));
   const char lone = take_lone(numbers || is(T::open, '{') ? "d*+-" : "d*");
   if (lone == 'd') return degree(base);  // 90^\circ
   if (lone != 0) {                       // a dual, a limit from one side, ℝ⁺
@@ -145,9 +145,8 @@ NodeIdx Parser::power(NodeIdx base) {
   const NodeIdx exponent = expression(59);
   if (!ok_) return -1;
   const NodeIdx raised = make(Kind::power, {{base, 0}, {exponent, 0}});
-  const Node& inverse = unsigned_of(tree_, tree_.at(exponent));  // f^{-1}(x)
-  const bool inverts =
-      is(T::open, '(') && is_kind(exponent, Kind::sum) && integer_of(inverse) == 1 && is_kind(base, Kind::symbol);
+  const bool inverse = is_kind(exponent, Kind::sum) && integer_of(unsigned_of(ref(exponent))) == 1;
+  const bool inverts = inverse && is(T::open, '(') && is_kind(base, Kind::symbol);  // f^{-1}(x)
   return inverts && calls(base) ? call_of(raised) : raised;
 }
 
@@ -198,7 +197,7 @@ void Parser::pass_exponent() noexcept {
 
 NodeIdx Parser::unit_behind(NodeIdx number) {
   // Plain words behind variables are prose; \text{…} is a unit there, too.
-  if (now().type == T::word && now().code == 0 && has_symbols(tree_, number)) return fail(Fault::unfit_words);
+  if (now().type == T::word && now().code == 0 && has_symbols(ref(number))) return fail(Fault::unfit_words);
   const std::size_t first = at_;
   at_ += is_op('/') ? 1 : 0;
   int brackets = 0;

@@ -40,6 +40,7 @@ class Parser {
   NodeIdx fail(Fault why) noexcept;
   NodeIdx make(Kind kind, const std::vector<Link>& links, std::string_view text = {});
   Node& made(NodeIdx idx) noexcept { return tree_.nodes[static_cast<std::size_t>(idx)]; }
+  Ref ref(NodeIdx idx) const noexcept { return {&tree_, idx}; }
   bool is_kind(NodeIdx idx, Kind kind) const noexcept { return idx >= 0 && tree_.at(idx).kind == kind; }
 
   // ---- parser.cpp: operators and lists

@@ -173,7 +173,7 @@ bool Parser::calls(NodeIdx function) const noexcept {
   if (!is_kind(function, Kind::symbol)) return one;
   const std::string_view name = tree_.at(function).text;
   if (words_.is(WordClass::calling, name)) return true;
-  const bool event = first == T::symbol && now(2).type == T::relation && is_capital(tree_.at(function));  // P(X = 2)
+  const bool event = first == T::symbol && now(2).type == T::relation && is_capital(ref(function));  // P(X = 2)
   return event || (one && words_.is(WordClass::may_call, name));
 }
 

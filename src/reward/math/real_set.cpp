@@ -59,57 +59,52 @@ std::optional<RealSet> half_line(const Value& bound, char code) {
 
 class Reader {
  public:
-  Reader(const Tree& tree, Evaluator& evaluator) noexcept : tree_(tree), evaluator_(evaluator) {}
+  explicit Reader(Evaluator& evaluator) noexcept : evaluator_(evaluator) {}
 
   /// Depth: kMaxTreeDepth.
-  std::optional<RealSet> read(NodeIdx idx) {
-    const Node& node = tree_.at(idx);
-    switch (node.kind) {
+  std::optional<RealSet> read(Ref at) {
+    switch (at->kind) {
       case Kind::tuple:
-        return interval(node);
+        return interval(at);
       case Kind::set:
-        return points(node);
+        return points(at);
       case Kind::constant:
-        return node.code == '0' ? std::optional(RealSet{}) : std::nullopt;
+        return at->code == '0' ? std::optional(RealSet{}) : std::nullopt;
       case Kind::symbol:
-        return is_reals(node) ? std::optional(RealSet{true, {}}) : std::nullopt;
+        return is_reals(at) ? std::optional(RealSet{true, {}}) : std::nullopt;
       case Kind::subscript:  // \mathbb{R}^+, \mathbb{R}_{\ge 0}
-        return is_reals(tree_.child_at(node, 0)) && tree_.child_at(node, 1).kind == Kind::relation
-                   ? read(tree_.child(node, 1))
-                   : std::nullopt;
+        return is_reals(at[0]) && at[1].is(Kind::relation) ? read(at[1]) : std::nullopt;
       case Kind::set_builder:
-        return described(node);
+        return described(at);
       case Kind::list:
-        return conditions(node);
+        return conditions(at);
       case Kind::sum:
       case Kind::set_operation:
-        return operation(node);
+        return operation(at);
       case Kind::relation:
-        return relation(node);
+        return relation(at);
       default:
         return std::nullopt;
     }
   }
 
  private:
-  static bool is_reals(const Node& node) noexcept {
-    return is_number_set(node) && node.text.find('R') != std::string_view::npos;
-  }
+  static bool is_reals(Ref at) noexcept { return is_number_set(at) && at->text.find('R') != std::string_view::npos; }
   static constexpr std::int32_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
 
-  std::optional<RealSet> interval(const Node& node) {
-    if (node.count != 2) return std::nullopt;
-    const auto low = half_line(evaluator_.value(tree_.child(node, 0)), node.open == '[' ? 'g' : '>');
-    const auto high = half_line(evaluator_.value(tree_.child(node, 1)), node.close == ']' ? 'l' : '<');
+  std::optional<RealSet> interval(Ref at) {
+    if (at->count != 2) return std::nullopt;
+    const auto low = half_line(evaluator_.value(at[0]), at->open == '[' ? 'g' : '>');
+    const auto high = half_line(evaluator_.value(at[1]), at->close == ']' ? 'l' : '<');
     if (!low || !high) return std::nullopt;
     RealSet set = combined(*low, *high, kBoth);
     return set.below || !set.cuts.empty() ? std::optional(std::move(set)) : std::nullopt;
   }
 
-  std::optional<RealSet> points(const Node& node) {
+  std::optional<RealSet> points(Ref at) {
     RealSet set;
-    for (const Link link : tree_.of(node)) {
-      const Value value = evaluator_.value(link.node);
+    for (const Ref point : at.parts()) {
+      const Value value = evaluator_.value(point);
       const auto real = value.real();
       if (!real) return std::nullopt;
       set.cuts.push_back({value, *real, true, false});
@@ -121,27 +116,26 @@ class Reader {
   }
 
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
-  std::optional<RealSet> described(const Node& node) {
-    const Node& element = tree_.child_at(node, 0);
-    const Node& variable = element.kind == Kind::relation ? tree_.child_at(element, 0) : element;
-    if (!has_symbol(tree_, tree_.child(node, 1), variable.text)) return std::nullopt;
-    auto set = read(tree_.child(node, 1));
-    if (element.kind == Kind::symbol || !set) return set;
-    const auto domain = read(tree_.child(node, 0));
+  std::optional<RealSet> described(Ref at) {
+    const Ref variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
+    if (!has_symbol(at[1], variable->text)) return std::nullopt;
+    auto set = read(at[1]);
+    if (at[0].is(Kind::symbol) || !set) return set;
+    const auto domain = read(at[0]);
     return domain ? std::optional(combined(*domain, *set, kBoth)) : std::nullopt;
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is, as with "or" between them or intervals.
-  std::optional<RealSet> conditions(const Node& node) {
+  std::optional<RealSet> conditions(Ref at) {
     RealSet either, both{true, {}};
     bool alternatives = false;
-    const bool intervals = tree_.child_at(node, 0).kind == Kind::tuple;
-    for (const auto& [member, code] : tree_.of(node)) {
-      if (tree_.at(member).kind != (intervals ? Kind::tuple : Kind::relation)) return std::nullopt;
-      if (!intervals && variables_of(tree_, tree_.child(node, 0)) != variables_of(tree_, member)) return std::nullopt;
-      const auto next = node.count <= kMaxParts ? read(member) : std::nullopt;
+    const bool intervals = at[0].is(Kind::tuple);
+    for (const Ref member : at.parts()) {
+      if (!member.is(intervals ? Kind::tuple : Kind::relation)) return std::nullopt;
+      if (!intervals && variables_of(at[0]) != variables_of(member)) return std::nullopt;
+      const auto next = at->count <= kMaxParts ? read(member) : std::nullopt;
       if (!next) return std::nullopt;
-      alternatives = alternatives || code == '|';
+      alternatives = alternatives || member.code == '|';
       either = combined(either, *next, kEither);
       both = combined(both, *next, kBoth);
     }
@@ -150,40 +144,38 @@ class Reader {
   }
 
   /// Unions, intersections, differences, and ℝ − {0}.
-  std::optional<RealSet> operation(const Node& node) {
+  std::optional<RealSet> operation(Ref at) {
     std::optional<RealSet> set;
-    for (const auto& [part, code] : tree_.of(node)) {
-      const Kind kind = tree_.at(part).kind;
-      const bool minus = code == '-' && (kind == Kind::set || kind == Kind::tuple);
+    for (const Ref part : at.parts()) {
+      const char code = part.code;
+      const bool minus = code == '-' && (part.is(Kind::set) || part.is(Kind::tuple));
       const bool joins =
           set.has_value() == (code != 0) && (code == 0 || code == 'U' || code == 'N' || code == 'D' || minus);
-      const auto next = joins && node.count <= kMaxParts ? read(part) : std::nullopt;
+      const auto next = joins && at->count <= kMaxParts ? read(part) : std::nullopt;
       if (!next) return std::nullopt;
-      set = !set ? next : combined(*set, *next, [code = code](bool x, bool y) {
+      set = !set ? next : combined(*set, *next, [code](bool x, bool y) {
         return code == 'U' ? x || y : x && y == (code == 'N');
       });
     }
     return set;
   }
 
-  std::optional<RealSet> relation(const Node& node) {
-    if (node.count == 2 && tree_.link(node, 1).code == 'e') {  // of 2x nothing follows for x here
-      const bool variable = tree_.child_at(node, 0).kind != Kind::product && is_name(tree_, tree_.child(node, 0));
-      return variable ? read(tree_.child(node, 1)) : std::nullopt;
-    }
+  std::optional<RealSet> relation(Ref at) {
+    if (at->count == 2 && at[1].code == 'e')  // of 2x nothing follows for x here
+      return !at[0].is(Kind::product) && is_name(at[0]) ? read(at[1]) : std::nullopt;
     RealSet set{true, {}};
-    for (std::int32_t k = 1; k < node.count; ++k) {
-      char code = tree_.link(node, k).code;
-      NodeIdx left = tree_.child(node, k - 1), right = tree_.child(node, k);
-      if (has_symbols(tree_, right)) {
+    for (std::int32_t k = 1; k < at->count; ++k) {
+      char code = at[k].code;
+      Ref left = at[k - 1], right = at[k];
+      if (has_symbols(right)) {
         std::swap(left, right);
         code = reversed(code);
       }
-      if (has_symbols(tree_, right)) return std::nullopt;
-      const bool magnitude = tree_.at(left).kind == Kind::absolute;
-      const Node& variable = magnitude ? tree_.child_at(tree_.at(left), 0) : tree_.at(left);
-      const bool named = variable.kind == Kind::symbol || variable.kind == Kind::subscript ||
-                         (variable.kind == Kind::words && variable.text.empty());
+      if (has_symbols(right)) return std::nullopt;
+      const bool magnitude = left.is(Kind::absolute);
+      const Ref variable = magnitude ? left[0] : left;
+      const bool named = variable.is(Kind::symbol) || variable.is(Kind::subscript) ||
+                         (variable.is(Kind::words) && variable->text.empty());
       const Value bound = evaluator_.value(right);
       auto next = named ? half_line(bound, code) : std::nullopt;
       if (next && magnitude) {  // |x| < a with a > 0
@@ -199,15 +191,12 @@ class Reader {
     return set;
   }
 
-  const Tree& tree_;
   Evaluator& evaluator_;
   Algebra algebra_;  ///< of signs only
 };
 
 }  // namespace
 
-std::optional<RealSet> real_set(const Tree& tree, NodeIdx idx, Evaluator evaluator) {
-  return Reader(tree, evaluator).read(idx);
-}
+std::optional<RealSet> real_set(Ref at, Evaluator evaluator) { return Reader(evaluator).read(at); }
 
 }  // namespace qrl::reward::math

@@ -14,7 +14,7 @@ constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
 bool is_equality(char code) noexcept { return code == '=' || code == 'a' || code == 'c'; }
 
 bool is_congruence(const Answer& x) noexcept {
-  return x.form == Form::relation && x.parts.size() == 2 && x.code(1) == 'c' && modulus_of(*x.tree, x.node) >= 0;
+  return x.form == Form::relation && x.parts.size() == 2 && x.code(1) == 'c' && modulus_of(x.at());
 }
 
 bool all_equalities(const Answer& x) noexcept {
@@ -23,37 +23,33 @@ bool all_equalities(const Answer& x) noexcept {
   return true;
 }
 
-bool is_variable(const Answer& x) noexcept { return x.at().kind != Kind::product && is_name(*x.tree, x.node); }
+bool is_variable(const Answer& x) noexcept { return x.at()->kind != Kind::product && is_name(x.at()); }
 
 /// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
 /// (100a + b), which is the side of an equation rather than what is asked for.
-bool is_equation_side(const Tree& tree, NodeIdx idx) noexcept {
-  const Node& sum = tree.at(idx);
-  if (sum.kind == Kind::product) return !has_symbols(tree, tree.child(sum, 0));
-  if (sum.kind != Kind::sum) return false;
-  bool plain = sum.count > 1;
-  for (std::int32_t k = 0; k < sum.count; ++k) {
-    const Node* term = &tree.child_at(sum, k);
-    plain = plain && tree.link(sum, k).code != '-' && term->kind != Kind::sum && has_symbols(tree, tree.child(sum, k));
-    term = &unsigned_of(tree, *term);
-    if (term->kind == Kind::product && term->count == 2 && !has_symbols(tree, tree.child(*term, 0))) {
-      const std::string_view factor = tree.child_at(*term, 0).text;
+bool is_equation_side(Ref at) noexcept {
+  if (at.is(Kind::product)) return !has_symbols(at[0]);
+  if (!at.is(Kind::sum)) return false;
+  bool plain = at->count > 1;
+  for (Ref term : at.parts()) {
+    plain = plain && term.code != '-' && !term.is(Kind::sum) && has_symbols(term);
+    term = unsigned_of(term);
+    if (term.is(Kind::product) && term->count == 2 && !has_symbols(term[0])) {
+      const std::string_view factor = term[0]->text;
       plain = plain && factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
-      term = &tree.child_at(*term, 1);
+      term = term[1];
     }
-    if (term->kind != Kind::symbol && term->kind != Kind::subscript && has_symbols(tree, tree.idx_of(*term)))
-      return false;
+    if (!term.is(Kind::symbol) && !term.is(Kind::subscript) && has_symbols(term)) return false;
   }
   return !plain;
 }
 
 /// A^{-1}, A^T, (AB)^2: a power of a capital, an index of one or a product of them.
-bool is_power_of_capitals(const Tree& tree, NodeIdx idx) noexcept {
-  return tree.at(idx).kind == Kind::power && any_node(tree, tree.child(tree.at(idx), 0), is_capital);
-}
+bool is_power_of_capitals(Ref at) noexcept { return at.is(Kind::power) && any_node(at[0], is_capital); }
 
 /// What one unit of the last place of a decimal is worth.
-std::optional<long double> last_place(const Node& node) noexcept {
+std::optional<long double> last_place(Ref at) noexcept {
+  const Node& node = *at;
   const std::size_t point = node.text.find('.');
   if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos ||
       point == std::string_view::npos)
@@ -62,11 +58,9 @@ std::optional<long double> last_place(const Node& node) noexcept {
 }
 
 /// No division by variables.
-bool is_polynomial(const Tree& tree, NodeIdx idx) noexcept {
-  return !any_node(tree, idx, [&tree](const Node& node) {
-    for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
-      if (tree.link(node, k).code == '/' && has_symbols(tree, tree.child(node, k))) return true;
-    return node.kind == Kind::power && tree.child_at(node, 1).kind == Kind::sum;
+bool is_polynomial(Ref at) noexcept {
+  return !any_node(at, [](Ref part) {
+    return (part.code == '/' && has_symbols(part)) || (part.is(Kind::power) && part[1].is(Kind::sum));
   });
 }
 
@@ -78,14 +72,14 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const auto& parts = relation.parts;
   const auto compare = [&](const Answer& value) {
     Answer said = value;
-    if (parts[0].at().kind == Kind::symbol || parts[0].at().kind == Kind::subscript)
-      said.notes.name = form_of(*relation.tree, parts[0].node);
+    if (parts[0].at()->kind == Kind::symbol || parts[0].at()->kind == Kind::subscript)
+      said.notes.name = form_of(parts[0].at());
     if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
     return gold ? same(said, other) : same(other, said);
   };
-  if (gold && is_congruence(relation) && modulus_of(*other.tree, other.node) < 0) return false;  // which of all?
+  if (gold && is_congruence(relation) && !modulus_of(other.at())) return false;  // which of all?
   // n ≡ 42 names no congruence without its modulus; f(x) ≡ 42 is an identity.
-  const bool identity = parts[0].at().kind == Kind::call || is_constant(parts[0]);
+  const bool identity = parts[0].at()->kind == Kind::call || is_constant(parts[0]);
   if (parts.size() == 2 && relation.code(1) == 'c' && !is_congruence(relation) && !identity) return false;
   if (parts.size() == 2 && relation.code(1) == 'e') return is_variable(parts[0]) && compare(parts[1]);
   if (!all_equalities(relation) || !is_consistent(relation, gold)) return false;
@@ -94,12 +88,12 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   while (last > 0 && relation.code(last) == 'a') --last;
   if (!is_constant(parts[0])) {
     if (last == 0) last = 1;  // x ≈ 3.14 says no more
-    const bool named = is_name(*relation.tree, parts[0].node);
+    const bool named = is_name(parts[0].at());
     return (named || (!gold && depth_ == 1 && names(parts[0], other))) && compare(parts[last]);
   }
   if (is_constant(parts[last]) && compare(parts[last])) return true;  // 0 = x² − 1 is not x² − 1
   for (std::size_t k = 1; k < parts.size(); ++k) {                    // 42 = x is 42, 42 = 42x is not
-    const Kind kind = parts[k].at().kind;
+    const Kind kind = parts[k].at()->kind;
     if (!is_constant(parts[k]) && kind != Kind::symbol && kind != Kind::subscript && kind != Kind::call) return false;
   }
   return compare(parts[0]);
@@ -109,17 +103,15 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
 /// an equation in one variable is to be solved.
 bool Equality::names(const Answer& left, const Answer& gold) const {
   const bool matrix = gold.form == Form::matrix;
-  if (matrix && is_power_of_capitals(*left.tree, left.node)) return true;
-  const bool several =
-      variables_of(*left.tree, left.node).size() > 1 || any_node(*left.tree, left.node, [](const Node& node) {
-        return node.kind == Kind::call && node.text.empty();  // f(1) + f(2)
-      });
-  return (matrix || (gold.form == Form::value && is_constant(gold) && !is_equation_side(*left.tree, left.node))) &&
-         several;
+  if (matrix && is_power_of_capitals(left.at())) return true;
+  const bool several = variables_of(left.at()).size() > 1 || any_node(left.at(), [](Ref part) {
+                         return part.is(Kind::call) && part->text.empty();  // f(1) + f(2)
+                       });
+  return (matrix || (gold.form == Form::value && is_constant(gold) && !is_equation_side(left.at()))) && several;
 }
 
 bool Equality::is_real_constant(const Answer& x) {
-  const bool one = x.sign != 0 || !has_plus_minus(*x.tree, x.node);
+  const bool one = x.sign != 0 || !has_plus_minus(x.at());
   return x.form == Form::value && is_constant(x) && one && value(x).real().has_value();
 }
 
@@ -137,8 +129,7 @@ bool Equality::is_consistent(const Answer& relation, bool gold) {
   for (std::size_t k = 0; k < relation.parts.size(); ++k) {
     const Answer& next = relation.parts[k];
     const char code = relation.code(k);
-    const bool stated =
-        k > 1 && unsigned_of(*relation.tree, relation.parts[k - 1].at()).kind != Kind::number;  // x = 1/3 ≈ …
+    const bool stated = k > 1 && unsigned_of(relation.parts[k - 1].at())->kind != Kind::number;  // x = 1/3 ≈ …
     if (code == 'a' && (stated || gold)) continue;
     const bool real = is_real_constant(next);
     if (!real && (gold || code == 'a' || !is_other_constant(next))) continue;
@@ -177,7 +168,7 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
   // rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
-    const auto place = last_place(unsigned_of(*decimal.tree, decimal.at()));
+    const auto place = last_place(unsigned_of(decimal.at()));
     if (!place) return;
     const bool ends = of_other.exact && ends_within(of_other.exact->denominator, kMostPlaces);
     const bool rounded = ends || (of_other.exact && !cut);
@@ -194,8 +185,8 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
 bool Equality::same_relations(const Answer& g, const Answer& a) {
   if (is_congruence(g) || is_congruence(a)) return is_congruence(g) && is_congruence(a) && same_sides(g, a, false);
   if (g.parts.size() != a.parts.size()) {
-    return all_equalities(g) && all_equalities(a) && same(g.parts.back(), a.parts.back()) &&
-           is_name(*g.tree, g.parts[0].node) && is_name(*a.tree, a.parts[0].node) && is_consistent(a, false);
+    return all_equalities(g) && all_equalities(a) && same(g.parts.back(), a.parts.back()) && is_name(g.parts[0].at()) &&
+           is_name(a.parts[0].at()) && is_consistent(a, false);
   }
   if (g.parts.size() != 2) return same_chains(g, a);
   const char x = g.code(1), y = a.code(1);
@@ -214,12 +205,11 @@ bool Equality::same_equations(const Answer& g, const Answer& a) {
   if (same_sides(g, a, false) || same_sides(g, a, true)) return true;
   // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
   const auto is_graph = [](const Answer& left) {
-    const Node& node = left.at();
-    return left.form == Form::text || node.text == "y" ||
-           (node.kind == Kind::call && has_symbols(*left.tree, left.tree->child(node, node.count - 1)));
+    const Ref at = left.at();
+    return left.form == Form::text || at->text == "y" || (at.is(Kind::call) && has_symbols(at[at->count - 1]));
   };
   const Answer &left = g.parts[0], &other = a.parts[0];
-  if (is_graph(left) && is_graph(other) && left.at().kind != other.at().kind && same(g.parts[1], a.parts[1]))
+  if (is_graph(left) && is_graph(other) && left.at()->kind != other.at()->kind && same(g.parts[1], a.parts[1]))
     return true;
   return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g);
 }
@@ -229,35 +219,34 @@ bool Equality::same_equations(const Answer& g, const Answer& a) {
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   for (std::size_t k = 0; k < 2; ++k) {
     const Answer &name = solution.parts[k], &by = solution.parts[1 - k];
-    const std::string_view variable = name.at().text;
-    const bool solved = name.at().kind == Kind::symbol && value(by).image && !has_symbol(*by.tree, by.node, variable) &&
-                        has_symbol(*equation.tree, equation.node, variable);
+    const std::string_view variable = name.at()->text;
+    const bool solved = name.at()->kind == Kind::symbol && value(by).image && !has_symbol(by.at(), variable) &&
+                        has_symbol(equation.at(), variable);
     if (!solved) continue;
     const auto difference = [&](const Value& worth, std::size_t lane = 0) {
       Evaluator sides = evaluator(equation, lane);
       sides.assign(variable, worth);
-      const Value left = sides.value(equation.parts[0].node);
-      return Algebra(lane).subtract(left, sides.value(equation.parts[1].node));
+      const Value left = sides.value(equation.parts[0].at());
+      return Algebra(lane).subtract(left, sides.value(equation.parts[1].at()));
     };
     const Algebra algebra(0);
     const Value zero = algebra.integer(0);
     if (!equal(difference(value(by)), zero) || budget_.spent()) continue;
     // Solved for another letter: each variable is a function of the other.
-    const std::size_t j = equation.parts[0].at().kind == Kind::symbol ? 0 : 1;
+    const std::size_t j = equation.parts[0].at()->kind == Kind::symbol ? 0 : 1;
     const Answer &other = equation.parts[j], &expression = equation.parts[1 - j];
-    const bool both = other.at().kind == Kind::symbol && other.at().text != variable && value(expression).image &&
-                      !has_symbol(*expression.tree, expression.node, other.at().text);
-    if (both && has_symbol(*by.tree, by.node, other.at().text)) {
+    const bool both = other.at()->kind == Kind::symbol && other.at()->text != variable && value(expression).image &&
+                      !has_symbol(expression.at(), other.at()->text);
+    if (both && has_symbol(by.at(), other.at()->text)) {
       Evaluator inverse = evaluator(by);
-      inverse.assign(other.at().text, value(expression));
-      if (equal(inverse.value(by.node), algebra.symbol(variable)) && !budget_.spent()) return true;
+      inverse.assign(other.at()->text, value(expression));
+      if (equal(inverse.value(by.at()), algebra.symbol(variable)) && !budget_.spent()) return true;
       continue;
     }
     const Value at[] = {difference(zero), difference(algebra.integer(1)), difference(algebra.integer(2))};
     const Value slope = algebra.subtract(at[1], at[0]);
     const bool linear = equal(algebra.subtract(at[2], at[1]), slope) && at[0].image &&
-                        is_polynomial(*equation.tree, equation.parts[0].node) &&
-                        is_polynomial(*equation.tree, equation.parts[1].node);
+                        is_polynomial(equation.parts[0].at()) && is_polynomial(equation.parts[1].at());
     if (linear && !slope.is_zero()) return equal(at[0], difference(zero, 2)) && !at[0].is_zero();
   }
   return false;
@@ -266,9 +255,8 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
 /// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
-    const bool quantity = any_node(
-        *x.tree, x.node, [](const Node& node) { return node.kind == Kind::quantity; });  // units are no factors
-    return has_symbols(*x.tree, x.node) && !quantity && !alternates(x);
+    const bool quantity = any_node(x.at(), [](Ref part) { return part.is(Kind::quantity); });  // units are no factors
+    return has_symbols(x.at()) && !quantity && !alternates(x);
   };
   if (!may_be(g) || !may_be(a)) return 0;
   // The ratio in two lanes of one field, whose sides are not both constants: 42 = 42 + 0x is proportional to any such.

@@ -26,89 +26,75 @@ NodeIdx Tree::make(Kind kind, const std::vector<Link>& of, std::string_view text
 
 constexpr std::string_view kUnknowns = "xyt", kNumberSet = "\\mathbb";
 
-bool has_symbols(const Tree& tree, NodeIdx idx) noexcept {
-  return any_node(tree, idx, [](const Node& node) { return node.kind == Kind::symbol || node.kind == Kind::words; });
+bool has_symbols(Ref at) noexcept {
+  return any_node(at, [](Ref part) { return part.is(Kind::symbol) || part.is(Kind::words); });
 }
 
-bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept {
-  return any_node(tree, idx, [name](const Node& node) { return node.kind == Kind::symbol && node.text == name; });
+bool has_symbol(Ref at, std::string_view name) noexcept {
+  return any_node(at, [name](Ref part) { return part.is(Kind::symbol) && part->text == name; });
 }
 
-bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
-  return any_node(tree, idx, [&tree](const Node& node) {
-    return node.kind == Kind::sum &&
-           std::ranges::any_of(tree.of(node), [](Link link) { return link.code == 'P' || link.code == 'M'; });
-  });
+bool has_plus_minus(Ref at) noexcept {
+  return any_node(at, [](Ref part) { return part.code == 'P' || part.code == 'M'; });
 }
 
-std::set<std::string> variables_of(const Tree& tree, NodeIdx idx) {
-  const Node& node = tree.at(idx);
-  if (node.kind == Kind::subscript || (node.kind == Kind::symbol && !is_number_set(node))) return {form_of(tree, idx)};
+std::set<std::string> variables_of(Ref at) {
+  if (at.is(Kind::subscript) || (at.is(Kind::symbol) && !is_number_set(at))) return {form_of(at)};
   std::set<std::string> all;
-  for (const Link link : tree.of(node)) all.merge(variables_of(tree, link.node));
+  for (const Ref part : at.parts()) all.merge(variables_of(part));
   return all;
 }
 
-bool is_digits(const Node& node) noexcept {
-  return node.kind == Kind::number && std::all_of(node.text.begin(), node.text.end(), base::is_digit);
+bool is_digits(Ref at) noexcept {
+  return at.is(Kind::number) && std::all_of(at->text.begin(), at->text.end(), base::is_digit);
 }
 
-std::optional<std::int64_t> integer_of(const Node& node) noexcept {
+std::optional<std::int64_t> integer_of(Ref at) noexcept {
   std::int64_t value = 0;
-  if (!is_digits(node)) return std::nullopt;
-  const auto [end, error] = std::from_chars(node.text.data(), node.text.data() + node.text.size(), value);
+  if (!is_digits(at)) return std::nullopt;
+  const auto [end, error] = std::from_chars(at->text.data(), at->text.data() + at->text.size(), value);
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-bool is_capital(const Node& node) noexcept {
-  return node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] <= 'Z';
+bool is_capital(Ref at) noexcept { return at.is(Kind::symbol) && at->text.size() == 1 && at->text[0] <= 'Z'; }
+
+bool is_product_of_factors(Ref at) noexcept {
+  return at.is(Kind::product) &&
+         std::ranges::all_of(at.parts(1), [](Ref part) { return part.code == '*' || part.code == '/'; });
 }
 
-bool is_product_of_factors(const Tree& tree, const Node& node) noexcept {
-  return node.kind == Kind::product && std::ranges::all_of(tree.of(node), [](Link link) {
-           return link.code == 0 || link.code == '*' || link.code == '/';
-         });
-}
+bool is_number_set(Ref at) noexcept { return at.is(Kind::symbol) && at->text.starts_with(kNumberSet); }
 
-bool is_number_set(const Node& node) noexcept { return node.kind == Kind::symbol && node.text.starts_with(kNumberSet); }
+Ref unsigned_of(Ref at) noexcept { return at.is(Kind::sum) && at->count == 1 ? at[0] : at; }
 
-const Node& unsigned_of(const Tree& tree, const Node& node) noexcept {
-  return node.kind == Kind::sum && node.count == 1 ? tree.child_at(node, 0) : node;
-}
-
-bool is_name(const Tree& tree, NodeIdx idx) noexcept {
-  const Node& node = tree.at(idx);
-  switch (node.kind) {
+bool is_name(Ref at) noexcept {
+  switch (at->kind) {
     case Kind::symbol:
     case Kind::words:
     case Kind::call:
     case Kind::prime:
     case Kind::subscript:
       return true;
-    case Kind::product:
+    case Kind::absolute:  // |x| = 4 is to be solved
+      if (at[0].is(Kind::symbol)) return kUnknowns.find(at[0]->text) == std::string_view::npos;
+      [[fallthrough]];
+    case Kind::product:  // 2x is none
     case Kind::ratio:
     case Kind::tuple:
     case Kind::list:
-    case Kind::absolute:
     case Kind::determinant:
     case Kind::set_operation:
-      return std::ranges::all_of(tree.of(node), [&](Link link) {
-        const bool symbols = has_symbols(tree, link.node);
-        if (node.kind == Kind::product && !symbols) return false;  // 2x is none
-        return (!symbols || is_name(tree, link.node)) &&
-               (node.kind != Kind::absolute || tree.at(link.node).kind != Kind::symbol ||
-                kUnknowns.find(tree.at(link.node).text) == std::string_view::npos);
-      });  // |x| = 4 is to be solved
+      return std::ranges::all_of(at.parts(),
+                                 [at](Ref part) { return has_symbols(part) ? is_name(part) : !at.is(Kind::product); });
     default:
       return false;
   }
 }
 
-NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept {
-  const Node* node = &tree.at(idx);
-  if (node->kind == Kind::relation) node = &tree.child_at(*node, node->count - 1);
-  const bool modular = node->kind == Kind::product && node->count == 2 && tree.link(*node, 1).code == 'm';
-  return modular ? tree.child(*node, 1) : -1;
+std::optional<Ref> modulus_of(Ref at) noexcept {
+  if (at.is(Kind::relation)) at = at[at->count - 1];
+  const bool modular = at.is(Kind::product) && at->count == 2 && at[1].code == 'm';
+  return modular ? std::optional(at[1]) : std::nullopt;
 }
 
 char reversed(char code) noexcept {
@@ -117,16 +103,13 @@ char reversed(char code) noexcept {
   return at == std::string_view::npos ? code : kReversed[at];
 }
 
-std::string form_of(const Tree& tree, NodeIdx idx) {
-  const Node& node = tree.at(idx);
-  std::string form = std::to_string(static_cast<int>(node.kind)) + ':' + std::string(node.text);
+std::string form_of(Ref at) {
+  std::string form = std::to_string(static_cast<int>(at->kind)) + ':' + std::string(at->text);
+  const bool any_order = at.is(Kind::sum) || at.is(Kind::product) || at.is(Kind::set) || at.is(Kind::list);
+  const char first = at.is(Kind::sum) ? '+' : at.is(Kind::product) ? '*' : '\0';
   std::vector<std::string> parts;
-  for (auto [child, code] : tree.of(node)) {
-    if (code == 0 && (node.kind == Kind::sum || node.kind == Kind::product)) code = node.kind == Kind::sum ? '+' : '*';
-    parts.push_back(code + form_of(tree, child));
-  }
-  if (node.kind == Kind::sum || node.kind == Kind::product || node.kind == Kind::set || node.kind == Kind::list)
-    std::sort(parts.begin(), parts.end());
+  for (const Ref part : at.parts()) parts.push_back((part.code != 0 ? part.code : first) + form_of(part));
+  if (any_order) std::ranges::sort(parts);
   for (const std::string& part : parts) (form += '(') += part + ')';
   return form;
 }

@@ -78,11 +78,9 @@ struct Tree {
     return links[static_cast<std::size_t>(node.first) + static_cast<std::size_t>(k)];
   }
   NodeIdx child(const Node& node, std::int32_t k) const noexcept { return link(node, k).node; }
-  const Node& child_at(const Node& node, std::int32_t k) const noexcept { return at(child(node, k)); }
   std::span<const Link> of(const Node& node) const noexcept {
     return {links.data() + node.first, static_cast<std::size_t>(node.count)};
   }
-  NodeIdx idx_of(const Node& node) const noexcept { return static_cast<NodeIdx>(&node - nodes.data()); }
   /// −1 where one of the links is or where it would be deeper than kMaxTreeDepth.
   NodeIdx make(Kind kind, const std::vector<Link>& of, std::string_view text = {});
   NodeIdx constant(char code, std::string_view text) {
@@ -96,6 +94,42 @@ struct Tree {
   }
 };
 
+/// A node of a tree, and what stands before it in its parent.
+struct Ref {
+  const Tree* tree = nullptr;
+  NodeIdx idx = -1;
+  char code = 0;
+
+  const Node& operator*() const noexcept { return tree->at(idx); }
+  const Node* operator->() const noexcept { return &tree->at(idx); }
+  bool is(Kind kind) const noexcept { return tree->at(idx).kind == kind; }
+  Ref operator[](std::int32_t k) const noexcept {
+    const Link link = tree->link(**this, k);
+    return {tree, link.node, link.code};
+  }
+  /// Its parts from the first on. (Views of the library are not read by every compiler yet.)
+  struct Parts;
+  Parts parts(std::int32_t first = 0) const noexcept;
+};
+
+struct Ref::Parts {
+  struct Iterator {
+    using value_type = Ref;
+    using difference_type = std::ptrdiff_t;
+    Ref of;
+    std::int32_t k = 0;
+    Ref operator*() const noexcept { return of[k]; }
+    Iterator& operator++() noexcept { return ++k, *this; }
+    Iterator operator++(int) noexcept { return {of, k++}; }
+    bool operator==(const Iterator& other) const noexcept { return k == other.k; }
+  };
+  Ref of;
+  std::int32_t first;
+  Iterator begin() const noexcept { return {of, first}; }
+  Iterator end() const noexcept { return {of, of->count}; }
+};
+inline Ref::Parts Ref::parts(std::int32_t first) const noexcept { return {*this, first}; }
+
 /// Reads a whole answer. Never fails but by leaving root −1; recursion is bounded by kMaxTreeDepth.
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
@@ -103,40 +137,36 @@ Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 /// Whether `predicate` holds for a node of it.
 template <class Predicate>
-bool any_node(const Tree& tree, NodeIdx idx, const Predicate& predicate) {
-  const Node& node = tree.at(idx);
-  if (predicate(node)) return true;
-  for (std::int32_t k = 0; k < node.count; ++k)
-    if (any_node(tree, tree.child(node, k), predicate)) return true;
-  return false;
+bool any_node(Ref at, const Predicate& predicate) {
+  return predicate(at) || std::ranges::any_of(at.parts(), [&](Ref part) { return any_node(part, predicate); });
 }
 /// Whether a variable occurs in it; words count as one.
-bool has_symbols(const Tree& tree, NodeIdx idx) noexcept;
-bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept;
-bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
+bool has_symbols(Ref at) noexcept;
+bool has_symbol(Ref at, std::string_view name) noexcept;
+bool has_plus_minus(Ref at) noexcept;
 /// Its variables, with their indices.
-std::set<std::string> variables_of(const Tree& tree, NodeIdx idx);
+std::set<std::string> variables_of(Ref at);
 /// Digits alone.
-bool is_digits(const Node& node) noexcept;
+bool is_digits(Ref at) noexcept;
 /// Of digits; nothing of anything else or beyond 64 bits.
-std::optional<std::int64_t> integer_of(const Node& node) noexcept;
+std::optional<std::int64_t> integer_of(Ref at) noexcept;
 /// One capital letter.
-bool is_capital(const Node& node) noexcept;
+bool is_capital(Ref at) noexcept;
 /// A product by · and / alone.
-bool is_product_of_factors(const Tree& tree, const Node& node) noexcept;
+bool is_product_of_factors(Ref at) noexcept;
 /// ℝ, ℤ and the like.
-bool is_number_set(const Node& node) noexcept;
+bool is_number_set(Ref at) noexcept;
 /// The node, or what a sign alone stands before.
-const Node& unsigned_of(const Tree& tree, const Node& node) noexcept;
+Ref unsigned_of(Ref at) noexcept;
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
-bool is_name(const Tree& tree, NodeIdx idx) noexcept;
-/// The modulus of "3 mod 7", and of a relation that ends so; −1 where there is none.
-NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;
+bool is_name(Ref at) noexcept;
+/// The modulus of "3 mod 7", and of a relation that ends so.
+std::optional<Ref> modulus_of(Ref at) noexcept;
 /// The relation that holds when its sides are swapped.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code; }  ///< < > ≤ ≥
 /// Operations, names and numbers as one text, whatever order they have where it says nothing.
-std::string form_of(const Tree& tree, NodeIdx idx);
+std::string form_of(Ref at);
 /// Letters and digits of a text in lower case, with points and signs before digits and the names of LaTeX's commands
 /// that lay nothing out.
 std::string text_key(std::string_view text, const Vocabulary& vocabulary);
