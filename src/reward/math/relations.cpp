@@ -134,16 +134,8 @@ bool Equality::is_consistent(const Answer& relation, bool gold) {
     const bool real = is_real_constant(next);
     if (!real && (gold || code == 'a' || !is_other_constant(next))) continue;
     if (before != nullptr) {
-      bool agree = false;
-      if (real && is_real_constant(*before)) {
-        agree = is_same_constant(*before, next, code == 'a');
-      } else {
-        Equality within(vocabulary_);
-        within.budget_ = budget_;
-        within.gold_ = before->tree;
-        agree = within.same(*before, next);
-        budget_ = within.budget_;
-      }
+      const bool numbers = real && is_real_constant(*before);
+      const bool agree = numbers ? is_same_constant(*before, next, code == 'a') : same(*before, next);
       if (!agree) return false;
     }
     before = &next;

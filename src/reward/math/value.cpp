@@ -76,8 +76,7 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
-constexpr std::int64_t kSome = 1'000'000'000'000'000;             // of digits or factors that are taken at once
-constexpr std::int64_t kMaxFactors = 64, kMaxFallingFactors = 8;  // of numbers, of symbols
+constexpr std::int64_t kSome = 1'000'000'000'000'000;  // of digits or factors that are taken at once
 
 }  // namespace
 
@@ -275,16 +274,7 @@ Value Algebra::factorial(const Value& n) const noexcept {
 Value Algebra::binomial(const Value& n, const Value& k) const noexcept {
   const bool whole = n.is_integer() && k.is_integer() && n.exact->numerator >= 0;
   if (whole && (k.exact->numerator < 0 || k.exact->numerator > n.exact->numerator)) return integer(0);
-  // n(n − 1)…(n − k + 1)/k! where k or n − k is a small number
-  const Value rest = subtract(n, k);
-  const std::int64_t most = whole ? kMaxFactors : kMaxFallingFactors;
-  for (std::int64_t j = 0; j <= most; ++j) {
-    if (!equal(k, integer(j)) && !equal(rest, integer(j))) continue;
-    Value value = integer(1);
-    for (std::int64_t i = 0; i < j; ++i) value = divide(multiply(value, subtract(n, integer(i))), integer(i + 1));
-    return value;
-  }
-  return divide(factorial(n), multiply(factorial(k), factorial(rest)));
+  return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
 }
 
 Value Algebra::absolute(const Value& a) const noexcept {
