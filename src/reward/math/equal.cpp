@@ -11,8 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3,
-                      kManyLanes = 12;  // for functions; for those of whole numbers, of which few are alike
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter where variables are not just positive
 
 bool is_collection(const Answer& x) noexcept {
   return x.form == Form::list || x.form == Form::set || x.form == Form::tuple;
@@ -27,6 +26,15 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
     if (vocabulary.is(WordClass::saying, word)) found.insert(word);
   });
   return found;
+}
+
+/// |x| and √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
+bool has_bars(Ref at) {
+  return any_node(at, [](Ref part) {
+    const bool square = part.is(Kind::root) && part[0].is(Kind::power) && part[0][0].is(Kind::sum);
+    return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part->code) == Law::abs) ||
+           (square && std::ranges::any_of(part[0][0].parts(), [](Ref term) { return term.code == '-'; }));
+  });
 }
 
 }  // namespace
@@ -46,7 +54,7 @@ bool alternates(const Answer& x) noexcept {
 
 bool Equality::run(const Answer& gold, const Answer& answer) {
   gold_ = gold.tree;
-  whole_ = alternates(gold) || alternates(answer);
+  variables_ = {alternates(gold) || alternates(answer), has_bars(gold.at()) || has_bars(answer.at())};
   const std::string_view money = gold.tree->tokens.currency, other = answer.tree->tokens.currency;
   return (money.empty() || other.empty() || money == other) && same(gold, answer);
 }
@@ -172,7 +180,7 @@ bool Equality::same_marked(const Answer& g, const Answer& a) {
 }
 
 bool Equality::same_value(const Answer& g, const Answer& a) {
-  for (std::size_t lane = 0; lane < (whole_ ? kManyLanes : kFewLanes); ++lane) {
+  for (std::size_t lane = 0; lane < (variables_.whole || variables_.signs ? kManyLanes : kFewLanes); ++lane) {
     const Value &x = value(g, lane), &y = value(a, lane);
     if (budget_.spent()) return false;
     if (!equal(x, y)) return lane == 0 && rounds(g, a, x, y);

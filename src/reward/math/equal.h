@@ -36,7 +36,9 @@ class Equality {
   bool same_value(const Answer& g, const Answer& a);
   bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const;
   const Value& value(const Answer& x, std::size_t lane = 0);
-  Evaluator evaluator(const Answer& of, std::size_t lane = 0) { return {Algebra(lane, whole_), budget_, of.sign >= 0}; }
+  Evaluator evaluator(const Answer& of, std::size_t lane = 0) {
+    return {Algebra(lane, variables_), budget_, of.sign >= 0};
+  }
 
   // ---- collections.cpp
   bool same_collections(const Answer& g, const Answer& a);
@@ -68,7 +70,7 @@ class Equality {
   const Vocabulary& vocabulary_;
   const Tree* gold_ = nullptr;
   Budget budget_;
-  bool whole_ = false;               ///< variables are whole numbers
+  Variables variables_;
   std::vector<const Value*> known_;  ///< of values_, by node, sign, tree and lane; null: not yet
   std::deque<Value> values_;
   int depth_ = 0;

@@ -32,14 +32,6 @@ Value number_value(const Algebra& algebra, std::string_view text) {
 
 constexpr std::int64_t kFunctionSteps = 20, kBinomialSteps = 60;  // what they cost beside a node
 
-/// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
-bool is_root_of_square(Ref root) {
-  if (root->count != 1 || !root[0].is(Kind::power) || integer_of(root[0][1]) != 2) return false;
-  const Ref base = root[0][0];
-  return base.is(Kind::sum) && has_symbols(base) &&
-         std::ranges::any_of(base.parts(), [](Ref part) { return part.code == '-'; });
-}
-
 }  // namespace
 
 Value Evaluator::value(Ref at) {
@@ -65,7 +57,7 @@ Value Evaluator::value(Ref at) {
     case Kind::factorial:
       return factorial(at);
     case Kind::absolute:
-      return absolute(at[0]);
+      return algebra_.absolute(value(at[0]));
     case Kind::percent:
       return algebra_.multiply(value(at[0]), algebra_.rational({1, 100}));
     case Kind::degree:
@@ -138,17 +130,6 @@ Value Evaluator::product(Ref at) {
   return result;
 }
 
-Value Evaluator::absolute(Ref at) {
-  if (!is_product_of_factors(at) || !has_symbols(at)) return algebra_.absolute(value(at));
-  Value result = algebra_.integer(1);
-  for (const Ref part : at.parts()) {
-    const char code = part.code;
-    const Value factor = absolute(part);
-    result = code == '/' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
-  }
-  return result;
-}
-
 Value Evaluator::factorial(Ref at) {
   const Value n = value(at[0]);
   const std::int64_t factors = n.is_integer() ? std::clamp<std::int64_t>(n.exact->numerator, 0, kMaxFactorial) : 0;
@@ -163,7 +144,6 @@ Value Evaluator::power(Ref at) {
 }
 
 Value Evaluator::root(Ref at) {
-  if (is_root_of_square(at)) return absolute(at[0][0]);
   const Value degree = at->count > 1 ? value(at[1]) : algebra_.integer(2);
   if (!budget_.spend(kFunctionSteps)) return Value::nothing();
   return algebra_.power(value(at[0]), algebra_.divide(algebra_.integer(1), degree));

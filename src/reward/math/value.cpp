@@ -64,6 +64,9 @@ Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + root(Real(1)
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
+/// z, w, and what no number is.
+bool is_complex(std::string_view name) noexcept { return name == "z" || name == "w" || name.starts_with("\\mathbb"); }
+
 /// A function with a law: above(z) / below(z).
 struct Function {
   Law law;
@@ -157,7 +160,10 @@ Value Algebra::constant(char code) const noexcept {
 Value Algebra::symbol(std::string_view name) const noexcept {
   Value value = opaque(name, {});
   const std::uint64_t key = hash(name, lane_ + 77);
-  value.z = whole_ ? Real(3 + key % 29) : 1 + 5 * (fraction_of(key) - 1) + Real(0.125);
+  const Real part = fraction_of(key) - 1;
+  value.z = variables_.whole ? Real(3 + key % 29) : Real(0.125) + 6 * part * part;
+  if (variables_.signs && mix(key) % 2 != 0) value.z = -value.z;
+  if (variables_.signs && is_complex(name)) value.z *= Complex(1, part);
   return value;
 }
 
@@ -279,10 +285,8 @@ Value Algebra::binomial(const Value& n, const Value& k) const noexcept {
 
 Value Algebra::absolute(const Value& a) const noexcept {
   if (!a.is_number()) return a.infinite < 0 ? negate(a) : a;
-  if (const auto real = a.real()) return *real < 0 ? negate(a) : a;
-  if (a.constant) return number(hypotf128(a.z.real(), a.z.imag()), true);
-  const Value square = multiply(a, a);  // |a| = |−a|
-  return opaque('|', {&square, 1});
+  if (a.z.imag() != 0) return number(hypotf128(a.z.real(), a.z.imag()), a.constant);
+  return a.z.real() < 0 ? negate(a) : a;
 }
 
 Value Algebra::rounded(const Value& a, bool up) const noexcept {

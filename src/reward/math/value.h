@@ -24,9 +24,6 @@ using base::Rational;
 using Real = __float128;
 using Complex = std::complex<Real>;
 
-/// Lanes that functions are computed in; of constants two.
-inline constexpr std::size_t kLanes = 6;
-
 struct Value {
   std::optional<Rational> exact;
   std::optional<std::uint64_t> image;  ///< of what is made by + − · / and whole powers alone
@@ -45,11 +42,16 @@ struct Value {
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n is known by its size alone
 
+/// What variables are, beside positive numbers.
+struct Variables {
+  bool whole = false;  ///< whole: where a sign depends on whether they are even
+  bool signs = false;  ///< of both signs: where absolute values are taken
+};
+
 /// Computes values in one lane. Work per operation is bounded.
 class Algebra {
  public:
-  /// `whole`: variables are whole numbers, as where a sign depends on whether they are even.
-  explicit Algebra(std::size_t lane = 0, bool whole = false) noexcept : lane_(lane), whole_(whole) {}
+  explicit Algebra(std::size_t lane = 0, Variables variables = {}) noexcept : lane_(lane), variables_(variables) {}
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
@@ -86,7 +88,7 @@ class Algebra {
   Value integer_power(const Value& base, std::int64_t n) const noexcept;
 
   std::size_t lane_;
-  bool whole_;
+  Variables variables_;
 };
 
 /// Decides equality of two values of the same lane.
