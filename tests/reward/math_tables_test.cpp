@@ -59,12 +59,12 @@ TEST_CASE("each rule of lowering left out changes the verdict on its example") {
 }
 
 TEST_CASE("a unit, a function and a marker are one row each") {
-  std::vector<NameRow> names{{'b', TokenType::function, 0, "", "versin"}};
-  std::vector<UnitRow> units{{'l', 1.8288L, "fathom"}};
-  const Rows& rows = default_rows();
-  names.insert(names.end(), rows.names.begin(), rows.names.end());
-  units.insert(units.end(), rows.units.begin(), rows.units.end());
-  const Vocabulary more({names, units, rows.words, rows.phrases, rows.numbers});
+  const std::span<const Row> known = default_rows();
+  std::vector<Row> rows(known.begin(), known.end());
+  rows.push_back({WordClass::name, TokenType::function, 0, "", "versin"});
+  rows.push_back({WordClass::unit, TokenType::word, 'l', "", "fathom", 1.8288L});
+  rows.push_back({WordClass::noun, TokenType::word, 0, "", "risposta"});
+  const Vocabulary more(rows);
   const std::span<const Rule> rules = default_rules();
   CHECK(same("1.8288\\text{ m}", "1\\text{ fathom}", rules, more));
   CHECK_FALSE(same("1.8288\\text{ m}", "1\\text{ fathom}", rules));
@@ -73,14 +73,12 @@ TEST_CASE("a unit, a function and a marker are one row each") {
   CHECK_FALSE(same("\\versin x", "\\versin(x)", rules));
   CHECK_FALSE(same("\\versin x", "\\versin y", rules, more));
 
-  std::vector<Marker> markers(default_markers().begin(), default_markers().end());
-  const auto found = [&] {
-    return extract("Set 3.\nRisposta: 42", qrl::config::MathProfile::answer_is, default_vocabulary(), markers);
+  const auto found = [](const Vocabulary& vocabulary) {
+    return extract("Set 3.\nRisposta: 42", qrl::config::MathProfile::answer_is, vocabulary);
   };
-  CHECK(found().empty());
-  markers.push_back({qrl::config::MathProfile::answer_is, "risposta", Marker::End::clause});
-  REQUIRE_FALSE(found().empty());
-  CHECK(found()[0].text == "42");
+  CHECK(found(default_vocabulary()).empty());
+  REQUIRE_FALSE(found(more).empty());
+  CHECK(found(more)[0].text == "42");
 }
 
 TEST_CASE("characters that mean something by their form are written out") {

@@ -197,10 +197,11 @@ TEST_CASE("rows whose verdict is not their label are lost, never gained, and eac
     CHECK(change["before"] == true);
     CHECK(change["after"] == false);
     CHECK(page.find("\n## " + rule + "\n") != std::string::npos);
-    ++lost[file];
+    ++lost[file == "math_kinds.jsonl" ? file : rule];
   }
   CHECK(lost["math_kinds.jsonl"] <= 60);  // most of them of kinds that the page compares as written
-  CHECK(lost["math_responses.jsonl"] <= 60);
+  CHECK(lost["What a marker points at"] <= 5);
+  CHECK(lost["The last number"] <= 60);
 }
 
 TEST_CASE("a verdict spends as much on a root, a function or a member as it takes") {

@@ -9,29 +9,21 @@
 
 namespace qrl::reward::math {
 
-inline constexpr std::string_view kBold = "**", kDigits = "0123456789";
-
 /// The last place of `needle` in a text; npos where there is none. Linear, whatever the text.
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
 /// Without white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
 std::string_view bare(std::string_view text) noexcept;
-/// Without the control tokens that a decoder left behind the text: <|eot_id|>, <|im_start|>user.
-std::string_view without_control_tokens(std::string_view text) noexcept;
 /// The text of an item at the start of a line, behind "- ", "* ", "1. " or "2) "; empty where there is none.
 std::string_view item_of(std::string_view line) noexcept;
 /// To the full stop, line break or tag that ends it.
-std::string_view sentence(std::string_view text) noexcept;
+std::string_view sentence(std::string_view text, const Vocabulary& vocabulary);
 /// Without the words of the table at its beginning and what begins with one that ends a clause: "42" of "a total of 42
 /// because …".
 std::string value_of_clause(std::string_view clause, const Vocabulary& vocabulary);
-/// The last number of a text with all that belongs to it, x^2 = 16 and 12 m², by the page's rule; nothing where a word
-/// before it in its sentence refuses it or something else follows.
+/// The last number of a text with all that belongs to it, x^2 = 16 and 12 m², by the page's rule; nothing where
+/// something before it in its sentence refuses it or something else follows.
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary);
 /// Whether no plain word stands in it but names of functions and "and", "or": mathematics by its looks.
-bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary) noexcept;
-/// "18" of "The answer is 18!", where the mark ends a line of words that speak of no factorials; `at`: where the
-/// answer, which ends with the mark, begins in the text.
-std::optional<std::string> exclaimed(std::string_view text, std::size_t at, std::string_view answer,
-                                     const Vocabulary& vocabulary);
+bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

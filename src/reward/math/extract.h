@@ -1,7 +1,6 @@
 // Owns where in a response its answer stands. Knows nothing of what an answer means.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,20 +9,6 @@
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
-
-/// What an answer follows, and where it ends.
-struct Marker {
-  enum class End : unsigned char {
-    brace,   ///< at the brace that closes what the mark opens
-    line,    ///< at the end of its line
-    clause,  ///< at the end of its clause; a joint ("is", ":") stands behind the mark
-    tag,     ///< at the tag that closes the mark
-  };
-  config::MathProfile profile;
-  std::string_view text;  ///< lower case where it ends with its clause, in any case there
-  End end;
-};
-std::span<const Marker> default_markers() noexcept;
 
 /// A text that may be the answer. The first that can be read is; `also`: one more reading of the one before it.
 struct Candidate {
@@ -35,8 +20,7 @@ struct Candidate {
 /// are one list. Only the end of a response is searched (verifier.h's kMaxScanned_bytes); linear in that. None: there
 /// is no answer. The profiles are those of the page docs/reference/verifiers.md.
 std::vector<Candidate> extract(std::string_view response, config::MathProfile profile,
-                               const Vocabulary& vocabulary = default_vocabulary(),
-                               std::span<const Marker> markers = default_markers());
+                               const Vocabulary& vocabulary = default_vocabulary());
 
 /// The gold answer in a ground truth: its last box, what follows ####, or the whole.
 std::string extract_gold(std::string_view ground_truth);

@@ -77,7 +77,7 @@ class Lexer {
   void read_sign() {
     for (std::size_t size = 3; size > 0; --size) {  // the longest
       const std::string_view sign = rest().substr(0, size);
-      const Meaning* meaning = words_.sign(sign);
+      const Meaning* meaning = words_.find(WordClass::sign, sign);
       if (meaning == nullptr) continue;
       at_ += sign.size();
       return push_known(*meaning, sign);

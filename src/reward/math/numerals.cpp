@@ -148,14 +148,18 @@ struct Words {
   const Vocabulary& vocabulary;
   std::size_t at = 0;
 
-  /// The next word, behind at most one space or hyphen; `end`: behind it.
-  NumberWord next(std::size_t& end) const {
+  /// The next word, behind at most one space or hyphen; `end`: behind it. A plural is one of parts.
+  Meaning next(std::size_t& end) const {
     end = at + (at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '-') ? 1 : 0);
-    return vocabulary.number_word(lower_word(text, end));
+    const std::string word = lower_word(text, end);
+    const Meaning* number = vocabulary.find(WordClass::number, word);
+    if (number != nullptr || !word.ends_with('s')) return number == nullptr ? Meaning{} : *number;
+    number = vocabulary.find(WordClass::number, std::string_view(word).substr(0, word.size() - 1));
+    return number == nullptr || number->code != '/' ? Meaning{} : *number;
   }
   bool take(char kind) {
     std::size_t end = 0;
-    if (next(end).kind != kind) return false;
+    if (next(end).code != kind) return false;
     at = end;
     return true;
   }
@@ -164,27 +168,27 @@ struct Words {
     std::int64_t total = 0, part = -1, room = kLargest;
     for (std::size_t before = at;;) {
       std::size_t end = 0;
-      const NumberWord word = next(end);
-      const bool hundreds = word.kind == 'h' && room == 1 && part > 0 && part < 10;
-      if (word.kind == 'n' && (part < 0 || (word.value > 0 && word.value < room))) {
+      const Meaning word = next(end);
+      const bool hundreds = word.code == 'h' && room == 1 && part > 0 && part < 10;
+      if (word.code == 'n' && (part < 0 || (word.value > 0 && word.value < room))) {
         part = std::max<std::int64_t>(part, 0) + word.value;
         room = word.value < 20 ? 1 : 10;
-      } else if (hundreds || (word.kind == 'p' && part > 0 && total < kLargest / word.value)) {
+      } else if (hundreds || (word.code == 'p' && part > 0 && total < kLargest / word.value)) {
         (hundreds ? part : total) += part * (word.value - (hundreds ? 1 : 0));
         if (!hundreds) part = 0;
         room = hundreds ? 100 : 1000;
-      } else if (word.kind != '&' || room != 100) {
+      } else if (word.code != '&' || room != 100) {
         return at = before, part < 0 ? -1 : total + part;
       }
       at = end;
-      if (word.kind != '&') before = at;
+      if (word.code != '&') before = at;
     }
   }
   /// The denominator of so many parts: 3 of two thirds; 0 where there is none.
   std::int64_t parts(std::int64_t above) {
     std::size_t end = 0;
-    const NumberWord word = next(end);
-    if (word.kind != '/' || above < 1 || above > kMostParts || (above > 1) != (text[end - 1] == 's')) return 0;
+    const Meaning word = next(end);
+    if (word.code != '/' || above < 1 || above > kMostParts || (above > 1) != (text[end - 1] == 's')) return 0;
     at = end;
     return word.value;
   }
@@ -207,7 +211,7 @@ std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocab
   Words words{text, vocabulary};
   std::size_t end = 0;
   const bool article = words.take('a');
-  if (article || words.next(end).kind == '/') {  // half, a third
+  if (article || words.next(end).code == '/') {  // half, a third
     if (article && words.at < text.size() && text[words.at] != ' ') return std::nullopt;
     const std::int64_t below = words.parts(1);
     const bool ends = text.find_first_not_of(" .$", words.at) >= std::min(text.find('}', words.at), text.size());
@@ -225,7 +229,7 @@ std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocab
   }
   read.size = words.at;
   // "one of", "two third", "one half-life", "forty two three"
-  const char behind = words.next(end).kind;
+  const char behind = words.next(end).code;
   const bool compound = read.denominator > 1 && read.size < text.size() && text[read.size] == '-';
   return behind == 'o' || behind == '/' || behind == 'n' || compound ? std::nullopt : std::optional(read);
 }

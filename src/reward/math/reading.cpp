@@ -20,7 +20,7 @@ constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decima
 /// Without white space, LaTeX's spaces and its commands around text at the front.
 std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr int kMost = 50;  // nobody writes as many before a label
-  for (int k = 0; k < kMost && vocabulary.take(Phrase::silent, text);) ++k;
+  for (int k = 0; k < kMost && vocabulary.take(WordClass::silent, text);) ++k;
   return text;
 }
 
@@ -33,7 +33,7 @@ struct Label {
 Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view text = without_layout(whole, vocabulary);
   const bool braced = whole.substr(0, whole.size() - text.size()).find('{') != std::string_view::npos;
-  const bool named = vocabulary.take(Phrase::choice, text), bracket = text.starts_with('(');
+  const bool named = vocabulary.take(WordClass::choice, text), bracket = text.starts_with('(');
   if (bracket) text.remove_prefix(1);
   if (text.empty() || !is_choice(text[0])) return {};
   Label read{text[0], text.substr(1)};
@@ -64,7 +64,7 @@ std::string signs_shown(std::string_view text, const Vocabulary& vocabulary) {
   std::string signs;
   for (std::size_t k = 0; k < text.size(); ++k) {
     std::string_view rest = text.substr(k);
-    if (vocabulary.take(Phrase::negation, rest)) signs += '!';
+    if (vocabulary.take(WordClass::negation, rest)) signs += '!';
     const bool minus = k == 0 && text.size() > 1 && text[0] == '-' && is_letter(text[1]);
     if (minus || std::string_view("+/^=<>|").find(text[k]) != std::string_view::npos) signs += text[k];
   }
@@ -77,7 +77,8 @@ std::string_view without_article(std::string_view text, const Vocabulary& vocabu
   text = without_layout(text, vocabulary);
   if (text.ends_with('}') && text.find('{') == std::string_view::npos) text.remove_suffix(1);
   std::string_view noun = text;
-  const bool article = vocabulary.take(Phrase::article, noun) && noun.size() > 1 && is_letter(noun[1]);  // no "A - B"
+  const bool article =
+      vocabulary.take(WordClass::article, noun) && noun.size() > 1 && is_letter(noun[1]);  // no "A - B"
   return article && noun.starts_with(' ') ? noun : text;
 }
 

@@ -1,6 +1,5 @@
 // The rows of the vocabulary. A line a row: what its names mean, then the names.
 #include "reward/math/answer.h"
-#include "reward/math/extract.h"
 #include "reward/math/parser.h"
 #include "reward/math/vocabulary.h"
 
@@ -9,120 +8,129 @@ namespace qrl::reward::math {
 namespace {
 
 using T = TokenType;
-using P = config::MathProfile;
-using End = Marker::End;
+using W = WordClass;
 
-constexpr NameRow function(Law law, std::string_view names) {
-  return {'b', T::function, static_cast<char>(law), "", names};
+constexpr Row function(Law law, std::string_view names) {
+  return {W::name, T::function, static_cast<char>(law), "", names};
 }
+constexpr Row unit(char dimension, long double factor, std::string_view names) {
+  return {W::unit, T::word, dimension, "", names, factor};
+}
+constexpr Row magnitude(long double factor, std::string_view names) {
+  return {W::magnitude, T::word, 0, "", names, factor};
+}
+constexpr Row numbers(char kind, long double first, long double step, std::string_view names) {
+  return {W::number, T::word, kind, "", names, first, step};
+}
+constexpr Row words(W of, std::string_view names) { return {of, T::word, 0, "", names}; }
 
 // clang-format off
-constexpr NameRow kNames[] = {
-    {'c', T::relation, 't', "", "Longrightarrow Rightarrow gets implies mapsto rightarrow to"},
-    {'c', T::relation, 'c', "", "Leftrightarrow cong equiv iff simeq"},
-    {'c', T::relation, 'a', "", "approx"},
-    {'c', T::relation, 'g', "", "ge geq geqslant"},
-    {'c', T::relation, 'l', "", "le leq leqslant"},
-    {'c', T::relation, '>', "", "gt"},
-    {'c', T::relation, '<', "", "lt"},
-    {'c', T::relation, 'n', "", "ne neq"},
-    {'c', T::relation, 'e', "", "in"},
-    {'c', T::relation, 'A', "", "subset subsetneq"},
-    {'c', T::relation, 'B', "", "subseteq"},
-    {'c', T::relation, 'C', "", "supset"},
-    {'c', T::relation, 'D', "", "supseteq"},
-    {'c', T::relation, 'E', "", "notin"},
-    {'c', T::relation, 'F', "", "nmid"},
-    {'c', T::relation, 'G', "", "parallel"},
-    {'c', T::relation, 'H', "", "perp"},
-    {'c', T::relation, 'I', "", "propto"},
-    {'c', T::relation, 'J', "", "sim"},
-    {'c', T::relation, 'K', "", "triangleleft"},
-    {'c', T::op, '*', "", "ast bullet cdot star times"},
-    {'c', T::op, '/', "", "div"},
-    {'c', T::op, 'D', "", "backslash setminus smallsetminus"},
-    {'c', T::op, 'm', "", "bmod"},
-    {'b', T::op, 'p', "", "mod modulo"},
-    {'c', T::op, 'p', "", "pmod"},
-    {'b', T::op, 'U', "", "cup"},
-    {'c', T::op, 'U', "", "bigcup"},
-    {'w', T::op, 'U', "", "union"},
-    {'c', T::op, 'N', "", "cap bigcap"},
-    {'c', T::op, 'h', "", "choose"},
-    {'c', T::op, 'd', "", "circ degree"},
-    {'c', T::op, ':', "", "colon"},
-    {'c', T::op, 'M', "", "mp"},
-    {'c', T::op, 'P', "", "pm"},
-    {'c', T::op, 'o', "", "over"},
-    {'c', T::op, '\'', "", "prime"},
-    {'c', T::op, 'w', "", "wedge"},
-    {'c', T::op, 'v', "", "vee"},
-    {'c', T::op, 'x', "", "otimes"},
-    {'c', T::op, 'O', "", "oplus"},
-    {'c', T::op, 'r', "", "rtimes"},
-    {'w', T::op, '%', "", "percent percentage pct"},
-    {'c', T::begin, 0, "", "begin"},
-    {'c', T::finish, 0, "", "end"},
-    {'c', T::newline, 0, "", "cr"},
-    {'c', T::fraction, '/', "", "frac cfrac dfrac tfrac sfrac nicefrac"},
-    {'c', T::fraction, 'b', "", "binom dbinom tbinom"},
-    {'b', T::root, 0, "", "sqrt"},
-    {'c', T::dots, 0, "", "cdots dots dotsb dotsc ldots vdots"},
-    {'c', T::constant, '0', "empty", "emptyset varnothing"},
-    {'c', T::constant, 'o', "infinity", "infin infty"},
-    {'w', T::constant, 'o', "infinity", "infinity oo infty inf"},
-    {'b', T::constant, 'p', "pi", "pi"},
-    {'c', T::open, '(', "", "langle lparen"},
-    {'c', T::close, ')', "", "rangle rparen"},
-    {'c', T::open, 'S', "", "lbrace"},
-    {'c', T::close, 'S', "", "rbrace"},
-    {'c', T::open, '[', "", "lbrack"},
-    {'c', T::close, ']', "", "rbrack"},
-    {'c', T::open, 'C', "", "lceil"},
-    {'c', T::close, 'C', "", "rceil"},
-    {'c', T::open, 'F', "", "lfloor"},
-    {'c', T::close, 'F', "", "rfloor"},
-    {'c', T::bar, 0, "", "lvert rvert Vert vert lVert rVert"},
-    {'c', T::bar, 'm', "", "mid"},
-    {'c', T::separator, '&', "", "land"},
-    {'c', T::separator, '|', "", "lor"},
-    {'w', T::separator, '&', "", "and And"},
-    {'w', T::separator, '|', "", "or Or"},
-    {'c', T::money, 0, "dollar", "textdollar"},
-    {'c', T::money, 0, "euro", "euro texteuro"},
-    {'c', T::money, 0, "pound", "pounds"},
-    {'c', T::money, 0, "yen", "yen"},
-    {'c', T::money, 0, "rupee", "rupee"},
-    {'w', T::money, 0, "dollar", "USD"},
-    {'w', T::money, 0, "euro", "EUR"},
-    {'w', T::money, 0, "pound", "GBP"},
-    {'w', T::money, 0, "rupee", "INR Rs"},
-    {'c', T::layout, '.', "", "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm"},
-    {'c', T::layout, 'n', "", "quad qquad"},
-    {'c', T::layout, 0, "", "displaystyle textstyle limits nolimits hfill thinspace enspace negthinspace scriptstyle par noindent newline "
+constexpr Row kRows[] = {
+    {W::command, T::relation, 't', "", "Longrightarrow Rightarrow gets implies mapsto rightarrow to"},
+    {W::command, T::relation, 'c', "", "Leftrightarrow cong equiv iff simeq"},
+    {W::command, T::relation, 'a', "", "approx"},
+    {W::command, T::relation, 'g', "", "ge geq geqslant"},
+    {W::command, T::relation, 'l', "", "le leq leqslant"},
+    {W::command, T::relation, '>', "", "gt"},
+    {W::command, T::relation, '<', "", "lt"},
+    {W::command, T::relation, 'n', "", "ne neq"},
+    {W::command, T::relation, 'e', "", "in"},
+    {W::command, T::relation, 'A', "", "subset subsetneq"},
+    {W::command, T::relation, 'B', "", "subseteq"},
+    {W::command, T::relation, 'C', "", "supset"},
+    {W::command, T::relation, 'D', "", "supseteq"},
+    {W::command, T::relation, 'E', "", "notin"},
+    {W::command, T::relation, 'F', "", "nmid"},
+    {W::command, T::relation, 'G', "", "parallel"},
+    {W::command, T::relation, 'H', "", "perp"},
+    {W::command, T::relation, 'I', "", "propto"},
+    {W::command, T::relation, 'J', "", "sim"},
+    {W::command, T::relation, 'K', "", "triangleleft"},
+    {W::command, T::op, '*', "", "ast bullet cdot star times"},
+    {W::command, T::op, '/', "", "div"},
+    {W::command, T::op, 'D', "", "backslash setminus smallsetminus"},
+    {W::command, T::op, 'm', "", "bmod"},
+    {W::name, T::op, 'p', "", "mod modulo"},
+    {W::command, T::op, 'p', "", "pmod"},
+    {W::name, T::op, 'U', "", "cup"},
+    {W::command, T::op, 'U', "", "bigcup"},
+    {W::plain, T::op, 'U', "", "union"},
+    {W::command, T::op, 'N', "", "cap bigcap"},
+    {W::command, T::op, 'h', "", "choose"},
+    {W::command, T::op, 'd', "", "circ degree"},
+    {W::command, T::op, ':', "", "colon"},
+    {W::command, T::op, 'M', "", "mp"},
+    {W::command, T::op, 'P', "", "pm"},
+    {W::command, T::op, 'o', "", "over"},
+    {W::command, T::op, '\'', "", "prime"},
+    {W::command, T::op, 'w', "", "wedge"},
+    {W::command, T::op, 'v', "", "vee"},
+    {W::command, T::op, 'x', "", "otimes"},
+    {W::command, T::op, 'O', "", "oplus"},
+    {W::command, T::op, 'r', "", "rtimes"},
+    {W::plain, T::op, '%', "", "percent percentage pct"},
+    {W::command, T::begin, 0, "", "begin"},
+    {W::command, T::finish, 0, "", "end"},
+    {W::command, T::newline, 0, "", "cr"},
+    {W::command, T::fraction, '/', "", "frac cfrac dfrac tfrac sfrac nicefrac"},
+    {W::command, T::fraction, 'b', "", "binom dbinom tbinom"},
+    {W::name, T::root, 0, "", "sqrt"},
+    {W::command, T::dots, 0, "", "cdots dots dotsb dotsc ldots vdots"},
+    {W::command, T::constant, '0', "empty", "emptyset varnothing"},
+    {W::command, T::constant, 'o', "infinity", "infin infty"},
+    {W::plain, T::constant, 'o', "infinity", "infinity oo infty inf"},
+    {W::name, T::constant, 'p', "pi", "pi"},
+    {W::command, T::open, '(', "", "langle lparen"},
+    {W::command, T::close, ')', "", "rangle rparen"},
+    {W::command, T::open, 'S', "", "lbrace"},
+    {W::command, T::close, 'S', "", "rbrace"},
+    {W::command, T::open, '[', "", "lbrack"},
+    {W::command, T::close, ']', "", "rbrack"},
+    {W::command, T::open, 'C', "", "lceil"},
+    {W::command, T::close, 'C', "", "rceil"},
+    {W::command, T::open, 'F', "", "lfloor"},
+    {W::command, T::close, 'F', "", "rfloor"},
+    {W::command, T::bar, 0, "", "lvert rvert Vert vert lVert rVert"},
+    {W::command, T::bar, 'm', "", "mid"},
+    {W::command, T::separator, '&', "", "land"},
+    {W::command, T::separator, '|', "", "lor"},
+    {W::plain, T::separator, '&', "", "and And"},
+    {W::plain, T::separator, '|', "", "or Or"},
+    {W::command, T::money, 0, "dollar", "textdollar"},
+    {W::command, T::money, 0, "euro", "euro texteuro"},
+    {W::command, T::money, 0, "pound", "pounds"},
+    {W::command, T::money, 0, "yen", "yen"},
+    {W::command, T::money, 0, "rupee", "rupee"},
+    {W::plain, T::money, 0, "dollar", "USD"},
+    {W::plain, T::money, 0, "euro", "EUR"},
+    {W::plain, T::money, 0, "pound", "GBP"},
+    {W::plain, T::money, 0, "rupee", "INR Rs"},
+    {W::command, T::layout, '.', "", "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm"},
+    {W::command, T::layout, 'n', "", "quad qquad"},
+    {W::command, T::layout, 0, "", "displaystyle textstyle limits nolimits hfill thinspace enspace negthinspace scriptstyle par noindent newline "
                             "nobreak bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize"},
     // of a wrapper: t text, r upright, p plain, n a name of its own, o a function's name, c its second argument, d nothing
-    {'c', T::wrapper, 't', "", "text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup"},
-    {'c', T::wrapper, 'r', "", "mathrm rm mathtt"},
-    {'c', T::wrapper, 'p', "", "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
+    {W::command, T::wrapper, 't', "", "text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup"},
+    {W::command, T::wrapper, 'r', "", "mathrm rm mathtt"},
+    {W::command, T::wrapper, 'p', "", "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
                                "overleftrightarrow displaylines bold framebox tt"},
-    {'c', T::wrapper, 'n', "", "mathbb mathcal mathfrak mathscr Bbb"},
-    {'c', T::wrapper, 'o', "", "operatorname"},
-    {'c', T::wrapper, 'c', "", "textcolor colorbox"},
-    {'c', T::wrapper, 'd', "", "phantom label tag hspace vspace color hphantom vphantom"},
-    {'b', T::symbol, 0, "", "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho "
+    {W::command, T::wrapper, 'n', "", "mathbb mathcal mathfrak mathscr Bbb"},
+    {W::command, T::wrapper, 'o', "", "operatorname"},
+    {W::command, T::wrapper, 'c', "", "textcolor colorbox"},
+    {W::command, T::wrapper, 'd', "", "phantom label tag hspace vspace color hphantom vphantom"},
+    {W::name, T::symbol, 0, "", "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho "
                             "varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon "
                             "Phi Psi Omega ell hbar angle aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box "
                             "heartsuit spadesuit clubsuit diamondsuit measuredangle beth checkmark blacksquare bigcirc odot perthousand"},
-    {'c', T::symbol, 0, "", "triangle square top exists diamond complement S"},
-    {'s', T::dots, 0, "", "..."}, {'s', T::cell, 0, "", "&"}, {'s', T::separator, '&', "", "\\&"}, {'s', T::money, 0, "dollar", "\\$"},
-    {'s', T::relation, 'n', "", "!="}, {'s', T::relation, '=', "", "= =="}, {'s', T::relation, 't', "", "=> ->"}, {'s', T::relation, 'l', "", "<="},
-    {'s', T::relation, 'g', "", ">="}, {'s', T::relation, '<', "", "<"}, {'s', T::relation, '>', "", ">"}, {'s', T::open, '(', "", "("},
-    {'s', T::close, ')', "", ")"}, {'s', T::open, '[', "", "["}, {'s', T::close, ']', "", "]"}, {'s', T::open, 'S', "", "\\{"},
-    {'s', T::close, 'S', "", "\\}"}, {'s', T::bar, 0, "", "| \\|"}, {'s', T::separator, ',', "", ","}, {'s', T::separator, ';', "", ";"},
-    {'s', T::op, '^', "", "^ **"}, {'s', T::op, '/', "", "/"}, {'s', T::op, '+', "", "+"}, {'s', T::op, '-', "", "-"}, {'s', T::op, '_', "", "_ \\_"},
-    {'s', T::op, '\'', "", "'"}, {'s', T::op, '%', "", "% \\%"}, {'s', T::op, ':', "", ":"}, {'s', T::op, '!', "", "!"}, {'s', T::op, '*', "", "*"},
-    {'s', T::layout, 0, "", ". ~ ` \" \\( \\) \\[ \\] \\, \\; \\: \\! \\> \\/"},
+    {W::command, T::symbol, 0, "", "triangle square top exists diamond complement S"},
+    {W::sign, T::dots, 0, "", "..."}, {W::sign, T::cell, 0, "", "&"}, {W::sign, T::separator, '&', "", "\\&"}, {W::sign, T::money, 0, "dollar", "\\$"},
+    {W::sign, T::relation, 'n', "", "!="}, {W::sign, T::relation, '=', "", "= =="}, {W::sign, T::relation, 't', "", "=> ->"}, {W::sign, T::relation, 'l', "", "<="},
+    {W::sign, T::relation, 'g', "", ">="}, {W::sign, T::relation, '<', "", "<"}, {W::sign, T::relation, '>', "", ">"}, {W::sign, T::open, '(', "", "("},
+    {W::sign, T::close, ')', "", ")"}, {W::sign, T::open, '[', "", "["}, {W::sign, T::close, ']', "", "]"}, {W::sign, T::open, 'S', "", "\\{"},
+    {W::sign, T::close, 'S', "", "\\}"}, {W::sign, T::bar, 0, "", "| \\|"}, {W::sign, T::separator, ',', "", ","}, {W::sign, T::separator, ';', "", ";"},
+    {W::sign, T::op, '^', "", "^ **"}, {W::sign, T::op, '/', "", "/"}, {W::sign, T::op, '+', "", "+"}, {W::sign, T::op, '-', "", "-"}, {W::sign, T::op, '_', "", "_ \\_"},
+    {W::sign, T::op, '\'', "", "'"}, {W::sign, T::op, '%', "", "% \\%"}, {W::sign, T::op, ':', "", ":"}, {W::sign, T::op, '!', "", "!"}, {W::sign, T::op, '*', "", "*"},
+    {W::sign, T::layout, 0, "", ". ~ ` \" \\( \\) \\[ \\] \\, \\; \\: \\! \\> \\/"},
     function(Law::sin, "sin"), function(Law::cos, "cos"), function(Law::tan, "tan"), function(Law::cot, "cot"), function(Law::sec, "sec"),
     function(Law::csc, "csc"), function(Law::arcsin, "arcsin asin"), function(Law::arccos, "arccos acos"), function(Law::arctan, "arctan atan"),
     function(Law::sinh, "sinh"), function(Law::cosh, "cosh"), function(Law::tanh, "tanh"),
@@ -133,44 +141,37 @@ constexpr NameRow kNames[] = {
     function(Law::none, "coth sech csch cis det arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
                         "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace conj Arg "
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
-    {'c', T::function, 0, "", "sign tr rank hat bar dot span char"},
-};
+    {W::command, T::function, 0, "", "sign tr rank hat bar dot span char"},
 
-// Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money, * a
-// magnitude, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
-constexpr UnitRow kUnits[] = {
-    {'l', 1e-3L, "mm millimeter millimetre"}, {'l', 1e-2L, "cm centimeter centimetre"}, {'l', 0.1L, "dm"}, {'l', 1, "m meter metre"},
-    {'l', 1000, "km kilometer kilometre"}, {'l', 0.0254L, "inch inche in"}, {'l', 0.3048L, "ft foot feet"}, {'l', 0.9144L, "yd yard"},
-    {'l', 1609.344L, "mi mile"}, {'m', 1e-3L, "mg"}, {'m', 1, "g gram"}, {'m', 1000, "kg kilogram"},
-    {'m', 453.59237L, "lb pound gbp"}, {'m', 28.349523125L, "oz ounce"}, {'m', 1e6L, "ton"}, {'t', 1, "s sec second"},
-    {'t', 60, "min minute"}, {'t', 3600, "h hr hour"}, {'t', 86400, "day"}, {'t', 604800, "week"}, {'t', 2629746, "month"},
-    {'t', 31556952, "year"}, {'v', 1e-3L, "ml milliliter cc"}, {'v', 1, "l liter litre"}, {'v', 3.785411784L, "gallon"},
-    {'a', 1, "degree deg"}, {'a', 57.2957795130823L, "radian rad"}, {'c', 0.01L, "cent"}, {'c', 1, "dollar usd"}, {'e', 1, "euro eur"},
-    {'y', 1, "yen jpy yuan rmb"}, {'r', 1, "rupee inr"}, {'k', 1, "celsius centigrade"}, {'f', 1, "fahrenheit"}, {'n', 1, "kelvin"},
-    {'s', 1609.344L / 3600, "mph"}, {'s', 1000.0L / 3600, "kph kmh"}, {'p', 1, "pm noon"}, {'d', 1, "am midnight"}, {'*', 12, "dozen"}, {'*', 100, "hundred"}, {'*', 1e3L, "thousand"},
-    {'*', 1e5L, "lakh lakhs"}, {'*', 1e6L, "million"}, {'*', 1e7L, "crore crores"}, {'*', 1e9L, "billion"}, {'*', 1e12L, "trillion"},
-    {'/', 1, "per"}, {'^', 2, "square sq"}, {'^', 3, "cubic"},
-    {'?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"},
-};
+    // Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
+    unit('l', 1e-3L, "mm millimeter millimetre"), unit('l', 1e-2L, "cm centimeter centimetre"), unit('l', 0.1L, "dm"), unit('l', 1, "m meter metre"),
+    unit('l', 1000, "km kilometer kilometre"), unit('l', 0.0254L, "inch inche in"), unit('l', 0.3048L, "ft foot feet"), unit('l', 0.9144L, "yd yard"),
+    unit('l', 1609.344L, "mi mile"), unit('m', 1e-3L, "mg"), unit('m', 1, "g gram"), unit('m', 1000, "kg kilogram"),
+    unit('m', 453.59237L, "lb pound gbp"), unit('m', 28.349523125L, "oz ounce"), unit('m', 1e6L, "ton"), unit('t', 1, "s sec second"),
+    unit('t', 60, "min minute"), unit('t', 3600, "h hr hour"), unit('t', 86400, "day"), unit('t', 604800, "week"), unit('t', 2629746, "month"),
+    unit('t', 31556952, "year"), unit('v', 1e-3L, "ml milliliter cc"), unit('v', 1, "l liter litre"), unit('v', 3.785411784L, "gallon"),
+    unit('a', 1, "degree deg"), unit('a', 57.2957795130823L, "radian rad"), unit('c', 0.01L, "cent"), unit('c', 1, "dollar usd"), unit('e', 1, "euro eur"),
+    unit('y', 1, "yen jpy yuan rmb"), unit('r', 1, "rupee inr"), unit('k', 1, "celsius centigrade"), unit('f', 1, "fahrenheit"), unit('n', 1, "kelvin"),
+    unit('s', 1609.344L / 3600, "mph"), unit('s', 1000.0L / 3600, "kph kmh"), unit('p', 1, "pm noon"), unit('d', 1, "am midnight"), magnitude(12, "dozen"), magnitude(100, "hundred"), magnitude(1e3L, "thousand"),
+    magnitude(1e5L, "lakh lakhs"), magnitude(1e6L, "million"), magnitude(1e7L, "crore crores"), magnitude(1e9L, "billion"), magnitude(1e12L, "trillion"),
+    unit('/', 1, "per"), unit('^', 2, "square sq"), unit('^', 3, "cubic"),
+    unit('?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"),
 
-constexpr NumberRow kNumbers[] = {
-    {'n', 0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"},
-    {'n', 20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"}, {'h', 100, 0, "hundred"}, {'p', 1000, 0, "thousand"},
-    {'p', 1'000'000, 0, "million"}, {'p', 1'000'000'000, 0, "billion"}, {'/', 2, 0, "half halve"},
-    {'/', 3, 1, "third fourth fifth sixth seventh eighth ninth tenth"}, {'/', 4, 0, "quarter"}, {'/', 12, 0, "twelfth"}, {'/', 16, 0, "sixteenth"},
-    {'/', 20, 0, "twentieth"}, {'/', 100, 0, "hundredth"}, {'/', 1000, 0, "thousandth"}, {'a', 0, 0, "a an"}, {'&', 0, 0, "and"}, {'o', 0, 0, "of"},
-};
+    numbers('n', 0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"),
+    numbers('n', 20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"), numbers('h', 100, 0, "hundred"), numbers('p', 1000, 0, "thousand"),
+    numbers('p', 1'000'000, 0, "million"), numbers('p', 1'000'000'000, 0, "billion"), numbers('/', 2, 0, "half halve"),
+    numbers('/', 3, 1, "third fourth fifth sixth seventh eighth ninth tenth"), numbers('/', 4, 0, "quarter"), numbers('/', 12, 0, "twelfth"), numbers('/', 16, 0, "sixteenth"),
+    numbers('/', 20, 0, "twentieth"), numbers('/', 100, 0, "hundredth"), numbers('/', 1000, 0, "thousandth"), numbers('a', 0, 0, "a an"), numbers('&', 0, 0, "and"), numbers('o', 0, 0, "of"),
 
-constexpr WordRow kWords[] = {
-    {WordClass::shown, "yes no odd all not dne one two six ten the for any has are was her his its red sun mon up out tue wed thu fri sat none is it "
-                       "of to if with per so in day pm am we get got an by as at"},
-    {WordClass::leading, "a an the total of value found to be maximum minimum probability given by equal evaluates nothing but about number integer "
+    words(W::shown, "yes no odd all not dne one two six ten the for any has are was her his its red sun mon up out tue wed thu fri sat none is it "
+                       "of to if with per so in day pm am we get got an by as at"),
+    words(W::leading, "a an the total of value found to be maximum minimum probability given by equal evaluates nothing but about number integer "
                          "area score price exactly simply therefore thus then hence so just indeed now clearly actually finally also still definitely "
-                         "precisely obviously option choice is are equals going approximately approx around roughly answer sum"},
-    {WordClass::verb, "is are equals"},
-    {WordClass::hedge, "approximately approx about around roughly"},
-    {WordClass::closing, "because since as so when for from therefore where which that thus hence we this these whose"},
-    {WordClass::refusal, "absolute large out not never cannot neither nor doubt wrong incorrect false untrue than double triple twice thrice quadruple half near nearly "
+                         "precisely obviously option choice is are equals going approximately approx around roughly answer sum"),
+    words(W::verb, "is are equals"),
+    words(W::hedge, "approximately approx about around roughly"),
+    words(W::closing, "because since as so when for from therefore where which that thus hence we this these whose"),
+    words(W::refusal, "absolute large out not never cannot neither nor doubt wrong incorrect false untrue than double triple twice thrice quadruple half near nearly "
                          "almost beyond above below under exceeding exceeds like unlike except excluding without besides until till choose plus times "
                          "before after rejected rejecting reject discarded discarding discard excluded eliminated extraneous ignored ignoring invalid step "
                          "theorem lemma corollary proposition definition equation equations eq figure fig section chapter exercise problem question example "
@@ -178,48 +179,44 @@ constexpr WordRow kWords[] = {
                          "december third quarter reciprocal opposite negation inverse square cube root logarithm log ln factorial conjugate multiple divisor "
                          "divisible multiplied divided up close different far such anything everything anyone every between either least most unknown undefined "
                          "impossible isn wasn doesn couldn shouldn won isnt can may might could maybe perhaps possibly successor predecessor percent percentage "
-                         "digit digits remainder instead short shy prime if unless guess minus negative product difference bound"},
-    {WordClass::changing, "squared cubed factorial doubled tripled halved halves thirds fifths sixths eighths tenths hundredths thousandths fourths quadrupled "
+                         "digit digits remainder instead short shy prime if unless guess minus negative product difference bound"),
+    words(W::changing, "squared cubed factorial doubled tripled halved halves thirds fifths sixths eighths tenths hundredths thousandths fourths quadrupled "
                           "negated inverted reversed raised rejected discarded minus plus divided multiplied half not wrong incorrect false fails guess bound extraneous "
                           "impossible invalid excluded isn isnt wasn cannot can could might may doesn does base mod modulo remainder choose over power "
-                          "sign off or nd rd st th but maybe as perhaps possibly itself if than reciprocal no wait hundredth then else everything"},
-    {WordClass::turning, "isn not never no none false wrong incorrect reciprocal opposite extraneous rejected twice half double triple unlikely impossible "
-                         "unknown cube than plus minus times without except factorial logarithm if unless all any guess bound third quarter"},
-    {WordClass::saying, "if unless when wins loses converges diverges profit loss gain above below maximum minimum odd even increasing decreasing increase "
+                          "sign off or nd rd st th but maybe as perhaps possibly itself if than reciprocal no wait hundredth then else everything"),
+    words(W::turning, "isn not never no none false wrong incorrect reciprocal opposite extraneous rejected twice half double triple unlikely impossible "
+                         "unknown cube than plus minus times without except factorial logarithm if unless all any guess bound third quarter"),
+    words(W::saying, "if unless when wins loses converges diverges profit loss gain above below maximum minimum odd even increasing decreasing increase "
                         "decrease prime composite true false rational irrational positive negative north south east west left right up down before after ago "
                         "later earlier convergent divergent continuous more fewer gained lost older younger ahead behind higher lower clockwise "
-                        "counterclockwise discontinuous"},
-    {WordClass::reals, "allrealnumbers allrealvaluesof allrealvalues allreal anyrealnumber anyreal everyrealnumber thesetofallrealnumbers setofallrealnumbers "
-                       "realnumbers allreals allofthereals anyrealvalueof"},
-    {WordClass::nothing, "nosolution nosolutions norealsolution norealsolutions emptyset"},
-    {WordClass::condition, "if for when where If For"},
-    {WordClass::shortened, "mr mrs ms dr st rs approx"},
-    {WordClass::concluding, "therefore thus hence so"},
-    {WordClass::denial, "not t doubt false impossible never untrue"},
-    {WordClass::claim, "that think believe say claim mean suppose if"},
-    {WordClass::over, "over"},
-    {WordClass::joint, "in of or and to"},
-    {WordClass::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"},
-    {WordClass::verdict, "yes no true false"},
-    {WordClass::ranging, "to"},
-    {WordClass::calling, "f g h F G H O Gamma zeta phi varphi Re Im"},
-    {WordClass::may_call, "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z p q u v w y"},
-    {WordClass::operation, "of by times plus minus over and or"},
-};
-
-constexpr PhraseRow kPhrases[] = {
-    {Phrase::denied, " not\t*not\tn't\tn’t\t not equal to\t cannot be\t\\ne\t\\neq"},
-    {Phrase::joining, ",\t;\tand\tor\t&"},
-    {Phrase::silent, "\\textrm\t\\mathbf\t\\left\t\\right\t\\:\t~\t\\text\t\\textbf\t\\mathrm\t\\quad\t\\qquad\t\\[\t\\]\t\\(\t\\)\t\\ \t\\,\t\\;\t$\t{\t}\t \t\n\t\r"},
-    {Phrase::about, "to\tfor\tof"},
-    {Phrase::verb, "is\tare\twas\twould be\tmust be\tshould be\twill be\thas to be\tequals\tbecomes\t是\t为"},
-    {Phrase::sign, ":\t=\t："},
-    {Phrase::dash, "- \t– \t— "},
-    {Phrase::tag, "<answer>\t<b>\t<strong>"},
-    {Phrase::choice, "option \tchoice "},
-    {Phrase::article, "a\tan\tthe"},
-    {Phrase::negation, "\\lnot\t\\neg\t\\overline\t\\bar"},
-    {Phrase::operand, " or\t and\t,\t-\t+\t−\t–\t—\t±"},
+                        "counterclockwise discontinuous"),
+    words(W::reals, "allrealnumbers allrealvaluesof allrealvalues allreal anyrealnumber anyreal everyrealnumber thesetofallrealnumbers setofallrealnumbers "
+                       "realnumbers allreals allofthereals anyrealvalueof"),
+    words(W::nothing, "nosolution nosolutions norealsolution norealsolutions emptyset"),
+    words(W::condition, "if for when where If For"),
+    words(W::shortened, "mr mrs ms dr st rs approx"),
+    words(W::concluding, "therefore thus hence so"),
+    words(W::denial, "not t doubt false impossible never untrue"),
+    words(W::claim, "that think believe say claim mean suppose if"),
+    words(W::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"),
+    words(W::verdict, "yes no true false"),
+    words(W::ranging, "to"),
+    words(W::calling, "f g h F G H O Gamma zeta phi varphi Re Im"),
+    words(W::may_call, "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z p q u v w y"),
+    words(W::denied, " not\t*not\tn't\tn’t\t not equal to\t cannot be\t\\ne\t\\neq"),
+    words(W::joining, ",\t;\tand\tor\t&"),
+    words(W::silent, "\\textrm\t\\mathbf\t\\left\t\\right\t\\:\t~\t\\text\t\\textbf\t\\mathrm\t\\quad\t\\qquad\t\\[\t\\]\t\\(\t\\)\t\\ \t\\,\t\\;\t$\t{\t}\t \t\n\t\r"),
+    words(W::about, "to\tfor\tof"),
+    words(W::says, "is\tare\twas\twould be\tmust be\tshould be\twill be\thas to be\tequals\tbecomes\t是\t为"),
+    words(W::colon, ":\t=\t："),
+    words(W::dash, "- \t– \t— "),
+    words(W::tag, "<answer>\t<b>\t<strong>"),
+    words(W::choice, "option \tchoice "),
+    words(W::article, "a\tan\tthe"),
+    words(W::negation, "\\lnot\t\\neg\t\\overline\t\\bar"),
+    words(W::operand, " or\t and\tone in\tover\tover the number\t,\t-\t+\t−\t–\t—\t±\t/\t^\t_\t<\t>\t\\"),
+    words(W::mark, "####"),
+    words(W::noun, "answers\tanswer choice\tanswer option\tanswer\tans.\tans\tcorrect option\tcorrect choice\t答案"),
 };
 
 constexpr std::string_view kCharacters =
@@ -231,21 +228,6 @@ constexpr std::string_view kCharacters =
     "ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
     "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n "
     "¥￥\\yen\n ₹\\rupee\n ¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
-
-constexpr Marker kMarkers[] = {
-    {P::boxed, "\\boxed", End::brace},
-    {P::gsm8k, "####", End::line},
-    {P::answer_is, "answers", End::clause},
-    {P::answer_is, "answer choice", End::clause},
-    {P::answer_is, "answer option", End::clause},
-    {P::answer_is, "answer", End::clause},
-    {P::answer_is, "ans.", End::clause},
-    {P::answer_is, "ans", End::clause},
-    {P::answer_is, "correct option", End::clause},
-    {P::answer_is, "correct choice", End::clause},
-    {P::answer_is, "答案", End::clause},
-    {P::answer_tag, "<answer>", End::tag},
-};
 
 // In the order of Fault.
 constexpr std::string_view kFaults[] = {
@@ -294,14 +276,10 @@ constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "
 
 }  // namespace
 
-const Rows& default_rows() noexcept {
-  static const Rows rows{kNames, kUnits, kWords, kPhrases, kNumbers};
-  return rows;
-}
+std::span<const Row> default_rows() noexcept { return kRows; }
 
 std::span<const Shell> shells() noexcept { return kShells; }
 std::string_view characters() noexcept { return kCharacters; }
-std::span<const Marker> default_markers() noexcept { return kMarkers; }
 std::span<const Operator> operators() noexcept { return kOperators; }
 std::span<const Rule> default_rules() noexcept { return kRules; }
 std::string_view degrees(std::string_view letter) noexcept {

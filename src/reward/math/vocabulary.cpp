@@ -6,78 +6,45 @@
 
 namespace qrl::reward::math {
 
-namespace {
-
-constexpr char kMagnitude = '*';  // dimension of a word that multiplies
-
-}  // namespace
-
 std::string lower_word(std::string_view text, std::size_t& at) {
   std::string word;
   for (; at < text.size() && base::is_letter(text[at]); ++at) word += base::lower(text[at]);
   return word;
 }
 
-bool take_word(std::string_view& text, std::string_view word) noexcept {
-  if (!base::begins_with(text, word) ||
-      (text.size() > word.size() && base::is_letter(text[word.size()]) && base::is_letter(word.back())))
-    return false;
-  text.remove_prefix(word.size());
-  return true;
+Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
+  for (const Row& row : rows) {
+    Meaning meaning{row.type, row.code, row.text, row.value};
+    const auto add = [&](WordClass of, std::string_view name) {
+      classes_[static_cast<std::size_t>(of)].emplace(name, meaning);
+    };
+    const char between = row.names.find('\t') == std::string_view::npos ? ' ' : '\t';
+    const auto take = [&](std::string_view name) {
+      if (row.text.empty()) meaning.text = name;
+      if (row.of != WordClass::name) return add(row.of, name), meaning.value += row.step, void();
+      add(WordClass::command, name);
+      add(WordClass::plain, name);
+    };
+    for_each_name(row.names, take, between);
+  }
 }
 
-Vocabulary::Vocabulary(const Rows& rows)
-    : classes_(static_cast<std::size_t>(WordClass::count_)), phrases_(static_cast<std::size_t>(Phrase::count_)) {
-  for (const PhraseRow& row : rows.phrases)
-    for_each_name(
-        row.phrases, [&](std::string_view phrase) { phrases_[static_cast<std::size_t>(row.of)].push_back(phrase); },
-        '\t');
-  for (const NameRow& row : rows.names) {
-    for_each_name(row.names, [&](std::string_view name) {
-      const Meaning meaning{row.type, row.code, row.text.empty() ? name : row.text};
-      if (row.where == 's') signs_.emplace(name, meaning);
-      if (row.where == 'c' || row.where == 'b') commands_.emplace(name, meaning);
-      if (row.where == 'w' || row.where == 'b') words_.emplace(name, meaning);
-    });
-  }
-  for (const UnitRow& row : rows.units)
-    for_each_name(row.names, [&](std::string_view name) { units_.emplace(name, Unit{row.dimension, row.factor}); });
-  for (const NumberRow& row : rows.numbers) {
-    std::int64_t value = row.first;
-    for_each_name(row.names, [&](std::string_view name) {
-      numbers_.emplace(name, NumberWord{row.kind, value});
-      value += row.step;
-    });
-  }
-  for (const WordRow& row : rows.words) {
-    for_each_name(row.words, [&](std::string_view name) {
-      std::string word(name);
-      std::replace(word.begin(), word.end(), '_', ' ');
-      classes_[static_cast<std::size_t>(row.of)].insert(std::move(word));
-    });
-  }
+const Meaning* Vocabulary::find(WordClass of, std::string_view name) const noexcept {
+  const auto& names = classes_[static_cast<std::size_t>(of)];
+  const auto at = names.find(name);
+  return at == names.end() ? nullptr : &at->second;
 }
 
 Unit Vocabulary::unit(std::string_view word) const noexcept {
-  auto at = units_.find(word);
-  if (at == units_.end() && word.size() > 2 && word.back() == 's') at = units_.find(word.substr(0, word.size() - 1));
-  return at == units_.end() || at->second.dimension == kMagnitude ? Unit{} : at->second;
+  const Meaning* unit = find(WordClass::unit, word);
+  if (unit == nullptr && word.size() > 2 && word.back() == 's')
+    unit = find(WordClass::unit, word.substr(0, word.size() - 1));
+  return unit == nullptr ? Unit{} : Unit{unit->code, unit->value};
 }
 
 long double Vocabulary::magnitude(std::string_view word) const noexcept {
-  const auto at = units_.find(word);
-  return at != units_.end() && at->second.dimension == kMagnitude ? at->second.factor : 1;
-}
-
-NumberWord Vocabulary::number_word(std::string_view word) const noexcept {
-  auto at = numbers_.find(word);
-  const bool plural = at == numbers_.end() && word.ends_with('s');  // of parts alone
-  if (plural) at = numbers_.find(word.substr(0, word.size() - 1));
-  return at == numbers_.end() || (plural && at->second.kind != '/') ? NumberWord{} : at->second;
-}
-
-bool Vocabulary::is(WordClass of, std::string_view word) const noexcept {
-  return classes_[static_cast<std::size_t>(of)].contains(std::string(word));
+  const Meaning* magnitude = find(WordClass::magnitude, word);
+  return magnitude == nullptr ? 1 : magnitude->value;
 }
 
 bool Vocabulary::any(WordClass of, std::string_view text) const {
@@ -86,14 +53,19 @@ bool Vocabulary::any(WordClass of, std::string_view text) const {
   return found;
 }
 
-bool Vocabulary::take(Phrase of, std::string_view& text) const noexcept {
-  return std::ranges::any_of(phrases_[static_cast<std::size_t>(of)],
-                             [&text](std::string_view phrase) { return take_word(text, phrase); });
+bool Vocabulary::take(WordClass of, std::string_view& text) const noexcept {
+  std::size_t longest = 0;
+  for_each(of, [&](std::string_view name) {
+    const bool cut = text.size() > name.size() && base::is_letter(text[name.size()]) && base::is_letter(name.back());
+    if (!cut && base::begins_with(text, name)) longest = std::max(longest, name.size());
+  });
+  text.remove_prefix(longest);
+  return longest > 0;
 }
 
-bool Vocabulary::ends(Phrase of, std::string_view text) const noexcept {
-  return std::ranges::any_of(phrases_[static_cast<std::size_t>(of)],
-                             [text](std::string_view phrase) { return text.ends_with(phrase); });
+bool Vocabulary::ends(WordClass of, std::string_view text) const noexcept {
+  return std::ranges::any_of(classes_[static_cast<std::size_t>(of)],
+                             [text](const auto& row) { return text.ends_with(row.first); });
 }
 
 bool Vocabulary::is_word(std::string_view letters) const noexcept {

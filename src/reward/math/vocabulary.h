@@ -92,34 +92,15 @@ enum class Law : char {
   stack,  ///< of two arguments in braces
 };
 
-struct Meaning {
-  TokenType type = TokenType::layout;
-  char code = 0;
-  std::string_view text;
-};
-
-/// Names separated by spaces that mean the same; `text` empty: each means itself. `where`: of commands (c), of plain
-/// words (w), of both (b), of signs (s).
-struct NameRow {
-  char where;
-  TokenType type;
-  char code;
-  std::string_view text, names;
-};
-
-/// What a unit measures and how many of its base unit it is; dimension 0: not known, ? : a unit without a factor.
-struct Unit {
-  char dimension = 0;
-  long double factor = 1;
-};
-struct UnitRow {
-  char dimension;
-  long double factor;
-  std::string_view names;
-};
-
-/// Classes of English words, the only ones that any stage asks for.
+/// Classes of names, words, signs and phrases, the only ones that any stage asks for.
 enum class WordClass : unsigned char {
+  command,     ///< of LaTeX, without its backslash
+  plain,       ///< a word in a formula
+  name,        ///< both
+  sign,        ///< characters in a formula
+  unit,        ///< code: its dimension; value: its factor
+  magnitude,   ///< value: what it multiplies by
+  number,      ///< code: n up to ninety, h hundred, p a power of thousand, / a part, a article, & and, o of
   shown,       ///< short words that are no product of letters
   leading,     ///< before a value, without effect on it
   verb,        ///< says that what follows is the value
@@ -136,41 +117,49 @@ enum class WordClass : unsigned char {
   concluding,  ///< with a capital: begins a conclusion
   denial,      ///< before "that the answer is": denies it
   claim,       ///< between a denial and "the answer is"
-  over,        ///< before a number: it is an operand
-  joint,       ///< between two numbers: the last alone is no answer
   counting,    ///< in a line: a mark behind its number may be a factorial
-  operation,   ///< the last word of a line: what follows is an operand
   verdict,     ///< an answer that a reason may follow
   ranging,     ///< between the sides of a ratio
   calling,     ///< names of functions: a bracket behind them holds an argument
   may_call,    ///< letters of functions where the bracket holds one name or number
+  mark,        ///< what follows it to the end of its line is the answer
+  noun,        ///< with a verb or colon behind it: what follows to the end of its clause is the answer
+  denied,      ///< before a box: it is no answer
+  joining,     ///< between boxes: they are one list
+  silent,      ///< between boxes, without effect
+  about,       ///< behind "answer": what it is an answer to
+  says,        ///< behind "answer": what follows is it
+  colon,       ///< the same
+  dash,        ///< the same, where no verb stands there
+  tag,         ///< before an answer
+  operand,     ///< before a formula: it is a part of another
+  choice,      ///< before the letter of a choice
+  article,     ///< before a noun that is an answer
+  negation,    ///< commands that negate a text
   count_
-};
-struct WordRow {
-  WordClass of;
-  std::string_view words;  ///< separated by spaces; '_' is a space within one
 };
 
-/// Classes of phrases and signs that a text begins or ends with.
-enum class Phrase : unsigned char {
-  denied,    ///< before a box: it is no answer
-  joining,   ///< between boxes: they are one list
-  silent,    ///< between boxes, without effect
-  about,     ///< behind "answer": what it is an answer to
-  verb,      ///< behind "answer": what follows is it
-  sign,      ///< the same
-  dash,      ///< the same, where no verb stands there
-  tag,       ///< before an answer
-  operand,   ///< before a formula: it is a part of another
-  choice,    ///< before the letter of a choice
-  article,   ///< before a noun that is an answer
-  negation,  ///< commands that negate a text
-  count_
+/// What a unit measures and how many of its base unit it is; dimension 0: not known, ?: a unit without a factor.
+struct Unit {
+  char dimension = 0;
+  long double factor = 1;
 };
-struct PhraseRow {
-  Phrase of;
-  std::string_view phrases;  ///< separated by '\t'
+
+struct Meaning {
+  TokenType type = TokenType::layout;
+  char code = 0;
+  std::string_view text;
+  long double value = 0;
 };
+/// Names that mean the same, separated by tabs where there is one, else by spaces. `text` empty: each means itself.
+struct Row {
+  WordClass of;
+  TokenType type;
+  char code;
+  std::string_view text, names;
+  long double value = 0, step = 0;  ///< of the first name, and from each to the next
+};
+
 /// Why an answer is not in the grammar; the texts are in tables.cpp.
 enum class Fault : unsigned char {
   nested_too_deep,
@@ -188,66 +177,39 @@ struct Shell {
   std::string_view open, close;
 };
 
-/// A word in numbers. Kind: n up to ninety, h hundred, p a power of thousand, / a part, a article, & and, o of.
-struct NumberWord {
-  char kind = 0;
-  std::int64_t value = 0;
-};
-struct NumberRow {
-  char kind;
-  std::int64_t first, step;  ///< values of the names in order
-  std::string_view names;
-};
-
-struct Rows {
-  std::span<const NameRow> names;
-  std::span<const UnitRow> units;
-  std::span<const WordRow> words;
-  std::span<const PhraseRow> phrases;
-  std::span<const NumberRow> numbers;
-};
 /// The rows that qrl-train judges by.
-const Rows& default_rows() noexcept;
+std::span<const Row> default_rows() noexcept;
 std::span<const Shell> shells() noexcept;
 std::string_view characters() noexcept;  ///< Unicode's, then what they stand for; a space; '\n' is a space
 
 constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
-/// Takes a word or sign, in lower case here, that the text begins with and that no letter follows.
-bool take_word(std::string_view& text, std::string_view word) noexcept;
 
 class Vocabulary {
  public:
-  explicit Vocabulary(const Rows& rows);
-  /// Without its backslash; null: not known.
-  const Meaning* command(std::string_view name) const noexcept { return find(commands_, name); }
-  const Meaning* word(std::string_view word) const noexcept { return find(words_, word); }
-  const Meaning* sign(std::string_view sign) const noexcept { return find(signs_, sign); }
+  explicit Vocabulary(std::span<const Row> rows);
+  /// Null: the class has no such name.
+  const Meaning* find(WordClass of, std::string_view name) const noexcept;
+  const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
+  const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
+  bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
   /// Of a word in the singular or plural, in lower case or as a symbol is written.
   Unit unit(std::string_view word) const noexcept;
   /// 1e6 of "million"; 1 of a word that is no magnitude.
   long double magnitude(std::string_view word) const noexcept;
-  NumberWord number_word(std::string_view word) const noexcept;
-  /// `word` in lower case.
-  bool is(WordClass of, std::string_view word) const noexcept;
   /// Whether one of a text's words is.
   bool any(WordClass of, std::string_view text) const;
-  /// Takes a phrase that the text begins with.
-  bool take(Phrase of, std::string_view& text) const noexcept;
-  bool ends(Phrase of, std::string_view text) const noexcept;
+  /// Takes a word or phrase of the class, in lower case there, that the text begins with and that no letter follows.
+  bool take(WordClass of, std::string_view& text) const noexcept;
+  bool ends(WordClass of, std::string_view text) const noexcept;
+  template <class Take>
+  void for_each(WordClass of, const Take& take) const {
+    for (const auto& [name, meaning] : classes_[static_cast<std::size_t>(of)]) take(name);
+  }
   /// Whether letters in a row are a word and no product.
   bool is_word(std::string_view letters) const noexcept;
 
  private:
-  using Names = std::unordered_map<std::string_view, Meaning>;
-  static const Meaning* find(const Names& names, std::string_view name) noexcept {
-    const auto at = names.find(name);
-    return at == names.end() ? nullptr : &at->second;
-  }
-  Names commands_, words_, signs_;
-  std::unordered_map<std::string_view, Unit> units_;
-  std::unordered_map<std::string_view, NumberWord> numbers_;
-  std::vector<std::unordered_set<std::string>> classes_;
-  std::vector<std::vector<std::string_view>> phrases_;
+  std::vector<std::unordered_map<std::string_view, Meaning>> classes_;
 };
 
 const Vocabulary& default_vocabulary();
