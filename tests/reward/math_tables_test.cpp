@@ -78,7 +78,7 @@ TEST_CASE("a unit, a function and a marker are one row each") {
   };
   CHECK(found(default_vocabulary()).empty());
   REQUIRE_FALSE(found(more).empty());
-  CHECK(found(more)[0].text == "42");
+  CHECK(found(more)[0] == "42");
 }
 
 TEST_CASE("characters that mean something by their form are written out") {

@@ -40,7 +40,7 @@ bool accepts(const std::string& response, const std::string& gold, MathProfile p
 /// The answer found first; empty where there is none.
 std::string found(const std::string& response, MathProfile profile) {
   const auto candidates = math::extract(response, profile);
-  return candidates.empty() ? std::string() : candidates[0].text;
+  return candidates.empty() ? std::string() : candidates[0];
 }
 std::string boxed(const std::string& answer) { return "So the answer is \\boxed{" + answer + "}."; }
 

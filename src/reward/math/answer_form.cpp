@@ -39,25 +39,20 @@ class AnswerForm {
     const auto& [above, below] = factors;
     if (above.size() > 1 || below.size() > 1) return true;
     if (below.empty()) return false;
-    if (!above.empty()) return !is_lowest_fraction(above[0], below[0]);
-    return !is_integer(below[0]) || size_of(below[0]) == 1;
+    return above.empty() ? !is_integer(below[0]) || size_of(below[0]) == 1 : !is_lowest_fraction(above[0], below[0]);
   }
 
   /// Whether a factor has an operation left.
   bool collect(Ref at, bool inverse, Factors& factors) {
     const bool scientific = begins_with_scientific(at);
     if (scientific) (inverse ? factors.below : factors.above).push_back(at[0]);
-    for (const Ref part : at.parts(scientific ? 2 : 0)) {
+    return std::ranges::any_of(at.parts(scientific ? 2 : 0), [&](Ref part) {
       const bool divides = part.code == '/', is_factor = divides || part.code == 0 || part.code == '*';
       const bool rational = is_rational_number(part);
-      if (is_factor && !rational && part.is(Kind::product)) {
-        if (collect(part, divides != inverse, factors)) return true;
-        continue;
-      }
-      if (has_operation_left(part)) return true;
+      if (is_factor && !rational && part.is(Kind::product)) return collect(part, divides != inverse, factors);
       if (is_factor && rational) (divides != inverse ? factors.below : factors.above).push_back(part);
-    }
-    return false;
+      return has_operation_left(part);
+    });
   }
 
   /// Of x = 25 + 60 = 85 the number counts that is worked out; of other relations every side.
@@ -82,15 +77,13 @@ class AnswerForm {
     return !at.is(Kind::relation) && std::ranges::all_of(at.parts(), [this](Ref part) { return is_of_numbers(part); });
   }
 
-  bool is_rational_number(Ref at) { return is_of_numbers(at) && is_rational(at); }
-
-  /// Of what is_of_numbers: whether its value is rational, degrees counting as numbers.
-  bool is_rational(Ref at) {
+  /// Made of numbers, π, e and i alone, with a rational value, degrees counting as numbers.
+  bool is_rational_number(Ref at) {
     constexpr Kind kCollections[] = {Kind::list, Kind::tuple, Kind::set, Kind::set_operation, Kind::matrix};
     constexpr Kind kIrrational[] = {Kind::constant, Kind::root,  Kind::call,    Kind::prime,
                                     Kind::absolute, Kind::floor, Kind::ceiling, Kind::determinant};
     const auto among = [](const auto& kinds, Kind kind) { return std::ranges::find(kinds, kind) != std::end(kinds); };
-    if (among(kCollections, at->kind)) return false;
+    if (!is_of_numbers(at) || among(kCollections, at->kind)) return false;
     const bool may_be_irrational = any_node(
         at, [&](Ref part) { return among(kIrrational, part->kind) || (part.is(Kind::power) && !is_integer(part[1])); });
     return !may_be_irrational || has_rational_value(at);  // whatever its size: 64 bits do not bound it
@@ -167,8 +160,8 @@ Ref bare_value(Ref at) {
 /// By the first reading of its commas that there is, without the label of a choice.
 std::optional<Ref> root_of(const Reading& answer) {
   if (answer.labelled() != nullptr) return root_of(*answer.labelled());
-  for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal})
-    if (const Tree& tree = answer.tree(comma); tree.root >= 0) return Ref{&tree, tree.root};
+  for (const Reading::Read& read : answer.reads())
+    if (read.tree.root >= 0) return Ref{&read.tree, read.tree.root};
   return std::nullopt;
 }
 

@@ -20,7 +20,7 @@ using P = config::MathProfile;
 using W = WordClass;
 
 constexpr std::size_t kMaxWhole_bytes = 300, kMaxBoxes = 64, kMaxGap_bytes = 60, kMaxQuestion_bytes = 120,
-                      kMaxNouns = 1000, kMaxItems = 20;
+                      kMaxNouns = 1000;
 constexpr std::string_view kBox = "\\boxed", kEmphasis = " *_", kStops = ".:?!\n;", kJson = "\":", kWhere = "where",
                            kTextBegin = "\\text{ ", kNumbers = "0123456789.,/:-$* to", kMark = " *_\"!\r";
 
@@ -42,7 +42,7 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 
 class Extraction {
  public:
-  using Candidates = std::vector<Candidate>;
+  using Candidates = std::vector<std::string>;
   using Found = std::optional<Candidates>;  ///< nothing: there is no such mark
 
   Extraction(std::string_view text, const Vocabulary& vocabulary) : text_(text), vocabulary_(vocabulary) {}
@@ -61,7 +61,7 @@ class Extraction {
 
  private:
   static Candidates candidates(std::string_view text) {
-    return text.empty() ? Candidates() : Candidates{{std::string(text)}};
+    return text.empty() ? Candidates() : Candidates{std::string(text)};
   }
 
   Found found_by(P profile) {
@@ -87,8 +87,8 @@ class Extraction {
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return candidates(clause);
-    Candidates all{{value_of_clause(clause, vocabulary_)}};
-    const std::string& value = all[0].text;
+    Candidates all{value_of_clause(clause, vocabulary_)};
+    const std::string value = all[0];
     const auto letters = static_cast<std::size_t>(std::ranges::find_if_not(value, is_letter) - value.begin());
     const bool prose = letters > 1 && vocabulary_.word(value.substr(0, letters)) == nullptr;
     if (const std::size_t mark = clause.find('!'); mark != std::string_view::npos) {
@@ -98,11 +98,11 @@ class Extraction {
           clause.find_first_not_of(kNumbers) == mark && !line.ends_with('>') && !vocabulary_.any(W::counting, line);
       const bool ends = std::ranges::all_of(
           clause.substr(mark), [](char c) { return (c & 0x80) != 0 || kMark.find(c) != std::string_view::npos; });
-      if (number && ends) all.push_back({std::string(bare(clause.substr(0, mark))), true});
+      if (number && ends) all.emplace_back(bare(clause.substr(0, mark)));
     }
-    if (!prose && !value.empty()) return all;
-    if (const auto number = last_number(clause.substr(0, kMaxWhole_bytes), vocabulary_))
-      all.insert(prose ? all.begin() : all.end(), Candidate{*number});
+    const auto number =
+        prose || value.empty() ? last_number(clause.substr(0, kMaxWhole_bytes), vocabulary_) : std::nullopt;
+    if (number) all.push_back(*number);
     return all;
   }
 
@@ -191,7 +191,7 @@ class Extraction {
     if (line_end == std::string_view::npos || rest[line_end] != '\n') return all;
     rest = trimmed(rest);
     skip(rest, "*_: \n\r");
-    for (std::size_t k = 0; k < kMaxItems && all.size() < kMaxAnswer_bytes; ++k) {
+    while (all.size() < kMaxAnswer_bytes) {
       const std::string_view line = rest.substr(0, rest.find('\n')), item = item_of(line);
       if (item.empty()) break;
       all += (all.empty() ? "" : ", ") + value_of_clause(sentence(item, vocabulary_), vocabulary_);
@@ -266,7 +266,7 @@ class Extraction {
 
 }  // namespace
 
-std::vector<Candidate> extract(std::string_view response, P profile, const Vocabulary& vocabulary) {
+std::vector<std::string> extract(std::string_view response, P profile, const Vocabulary& vocabulary) {
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   response = trimmed(response);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
@@ -283,7 +283,7 @@ std::vector<Candidate> extract(std::string_view response, P profile, const Vocab
 std::string extract_gold(std::string_view ground_truth) {
   for (const P profile : {P::boxed, P::gsm8k}) {
     const auto found = Extraction(ground_truth, default_vocabulary()).run(profile);
-    if (!found.empty() && !found[0].text.empty()) return found[0].text;
+    if (!found.empty() && !found[0].empty()) return found[0];
   }
   return without_condition(bare(ground_truth));
 }

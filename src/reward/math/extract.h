@@ -10,17 +10,11 @@
 
 namespace qrl::reward::math {
 
-/// A text that may be the answer. The first that can be read is; `also`: one more reading of the one before it.
-struct Candidate {
-  std::string text;
-  bool also = false;
-};
-
-/// The answer of a response, without $ and other surroundings, as candidates; several boxes joined by commas or "and"
-/// are one list. Only the end of a response is searched (verifier.h's kMaxScanned_bytes); linear in that. None: there
-/// is no answer. The profiles are those of the page docs/reference/verifiers.md.
-std::vector<Candidate> extract(std::string_view response, config::MathProfile profile,
-                               const Vocabulary& vocabulary = default_vocabulary());
+/// The answer of a response, without $ and other surroundings; several boxes joined by commas or "and" are one list.
+/// Others behind it are read where it is not right. Only the end of a response is searched (answer.h's
+/// kMaxScanned_bytes); linear in that. None: there is no answer. The profiles are those of docs/reference/verifiers.md.
+std::vector<std::string> extract(std::string_view response, config::MathProfile profile,
+                                 const Vocabulary& vocabulary = default_vocabulary());
 
 /// The gold answer in a ground truth: its last box, what follows ####, or the whole.
 std::string extract_gold(std::string_view ground_truth);

@@ -101,10 +101,9 @@ class Lexer {
   }
 
   void read_brace(char c) {
-    const bool script = last().type == T::op && (last().code == '^' || last().code == '_');
     const bool sign = std::string_view(":-+=<>,").find(peek(1)) != std::string_view::npos && peek(2) == '}';
     ++at_;
-    if (c == '{' && sign && !script) {  // 1{:}2, {-}7: braces that only set a sign's spacing
+    if (c == '{' && sign) {  // 1{:}2, {-}7: braces that only set a sign's spacing
       read_sign();
       ++at_;
       return;
@@ -113,7 +112,7 @@ class Lexer {
   }
 
   void read_number() {
-    const WrittenNumber number = scan_number(out_.source, at_, static_cast<int>(comma_));
+    const WrittenNumber number = scan_number(out_.source, at_, static_cast<int>(comma_), words_);
     out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
     push(T::number, 0, text_.substr(at_, number.size));
     out_.tokens.back().groups = static_cast<std::uint8_t>(number.first_group);
@@ -127,7 +126,7 @@ class Lexer {
     for (; is_word_byte(peek()) || apostrophe(); ++at_) foreign = foreign || !is_letter(peek());
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (foreign) return push(T::word, in_text() ? 't' : '\0', word);
-    if (read_numeral(begin) || read_minus(word)) return;
+    if (read_numeral(begin)) return;
     const char half = static_cast<char>(word[0] | 32);
     if (word.size() == 1 && (half == 'a' || half == 'p') && peek() == '.' && (peek(1) | 32) == 'm' &&
         !is_letter(peek(2))) {  // p.m.
@@ -139,11 +138,11 @@ class Lexer {
     const Meaning* meaning = words_.word(word);
     // Within text a function's name is one before its brackets alone: \text{lcm}(3,4), and a symbol's is a word.
     const bool called = peek() == '(' || (peek() == '}' && (peek(1) == '(' || rest().starts_with("}\\left(")));
-    if (meaning != nullptr && in_text() && (meaning->type == T::symbol || (meaning->type == T::function && !called)))
-      meaning = nullptr;
+    const bool name = meaning != nullptr && (meaning->type == T::symbol || (meaning->type == T::function && !called));
+    const bool prose = last().type == T::word && space_;
+    if ((name && in_text()) || (prose && meaning != nullptr && meaning->type == T::op)) meaning = nullptr;
     if (meaning != nullptr) return push_meaning(*meaning);
     const bool unit = after_value() && words_.unit(word).dimension != 0;
-    const bool prose = last().type == T::word && space_;
     if (in_text() || unit || prose || words_.is_word(word)) return push(T::word, in_text() ? 't' : '\0', word);
     for (std::size_t k = 0; k < word.size();
          ++k) {  // a product, perhaps with a function or constant at its end: xsin, 2pir
@@ -176,18 +175,6 @@ class Lexer {
       write(std::to_string(numeral->denominator), T::number, 'w');
     }
     at_ = begin + numeral->size;
-    return true;
-  }
-
-  /// "minus 12", "negative 12", "minus twelve".
-  bool read_minus(std::string_view word) {
-    if ((!base::begins_with(word, "minus") || word.size() != 5) &&
-        (!base::begins_with(word, "negative") || word.size() != 8))
-      return false;
-    const std::size_t next = text_.find_first_not_of(" }$", at_);
-    if (next == std::string_view::npos || (!is_digit(text_[next]) && !numeral_at(text_.substr(next), words_)))
-      return false;
-    push(T::op, '-');
     return true;
   }
 

@@ -29,24 +29,20 @@ Verdict MathVerifier::judge_answer(const Gold& gold, const Reading& answer) cons
 
 Gold read_gold(std::string_view ground_truth) {
   Gold gold{Reading(extract_gold(ground_truth))};
-  gold.reading.read_all();
-  const std::string_view text = gold.reading.text();
   gold.is_readable =
-      !text.empty() && (gold.reading.answer(Comma::thousands) != nullptr || fault_of(gold.reading).empty());
+      !gold.reading.text().empty() && (gold.reading.reads()[0].answer.has_value() || fault_of(gold.reading).empty());
   return gold;
 }
 
 Verdict MathVerifier::judge(std::string_view response, const Gold& gold) const noexcept try {
   if (!gold.is_readable) return {Outcome::no_answer, "gold", true};
   Verdict verdict{Outcome::no_answer, "no answer"};
-  for (const Candidate& candidate : extract(response, profile_)) {
-    const bool settled = verdict.outcome != Outcome::no_answer || verdict.verifier_error;
-    if (verdict.outcome == Outcome::correct || (settled && !candidate.also)) continue;
-    Verdict next = judge_answer(gold, Reading(candidate.text));
-    if (next.outcome == Outcome::no_answer && !verdict.extracted.empty()) continue;
-    if (candidate.also && next.outcome != Outcome::correct) continue;
-    next.extracted = shown(candidate.text);
-    verdict = std::move(next);
+  for (const std::string& candidate : extract(response, profile_)) {
+    Verdict next = judge_answer(gold, Reading(candidate));
+    next.extracted = shown(candidate);
+    const bool first = verdict.extracted.empty();
+    if (first || next.outcome == Outcome::correct || verdict.outcome == Outcome::no_answer) verdict = std::move(next);
+    if (verdict.outcome == Outcome::correct) break;
   }
   return verdict;
 } catch (...) {

@@ -15,8 +15,12 @@ constexpr std::int64_t kLargest = 1'000'000'000'000, kMostParts = 19;  // twenty
 
 class Scanner {
  public:
-  Scanner(std::vector<char>& source, std::size_t begin, int comma) noexcept
-      : digits_(source.data() + begin), text_(source.data(), source.size()), comma_(comma), at_(begin) {}
+  Scanner(std::vector<char>& source, std::size_t begin, int comma, const Vocabulary& vocabulary) noexcept
+      : digits_(source.data() + begin),
+        text_(source.data(), source.size()),
+        vocabulary_(vocabulary),
+        comma_(comma),
+        at_(begin) {}
 
   WrittenNumber run() {
     const std::size_t begin = at_;
@@ -59,23 +63,15 @@ class Scanner {
     take_digits();
   }
 
-  /// The size of what may separate thousands: a comma, spaces of LaTeX, both.
+  /// The size of what may separate thousands: a comma, a space, both.
   std::size_t separator_at(std::size_t i) const noexcept {
-    const std::size_t begin = i;
-    bool comma = false;
-    for (; i < text_.size(); ++i) {
-      const std::string_view rest = text_.substr(i);
-      if (rest.starts_with("{,}")) i += 2, comma = true;
-      else if (rest[0] == ',' && !comma) comma = true;
-      else if (rest[0] == '\\' && rest.size() > 1 && std::string_view(",;!: ").find(rest[1]) != std::string_view::npos)
-        ++i;
-      else if (rest[0] != '~' && (rest[0] != ' ' || (i > begin && text_[i - 1] == ','))) break;
-    }
-    return i - begin;
+    std::string_view rest = text_.substr(i);
+    vocabulary_.take(WordClass::thousands, rest);
+    return text_.size() - i - rest.size();
   }
   bool three_digits(std::size_t i) const noexcept {
-    return end_of_decimal(text_, i) >= i + 3 && is_digit(text_[i]) && is_digit(text_[i + 1]) &&
-           is_digit(text_[i + 2]) && (i + 3 == text_.size() || !is_digit(text_[i + 3]));
+    const std::string_view rest = text_.substr(i);
+    return std::min(rest.find_first_not_of("0123456789"), rest.size()) == 3;
   }
 
   /// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
@@ -84,11 +80,8 @@ class Scanner {
     const bool point = !has_point && peek() == '.';
     if (!has_point && !point) return;
     std::string_view rest = text_.substr(at_ + (point ? 1 : 0));
-    constexpr std::string_view kMarks[] = {"\\overline{", "\\bar{", "\\dot{", "("};
-    const auto* mark =
-        std::find_if(std::begin(kMarks), std::end(kMarks), [rest](auto m) { return rest.starts_with(m); });
-    if (mark == std::end(kMarks) || (*mark == "(" && !point)) return;
-    rest.remove_prefix(mark->size());
+    const bool bracket = rest.starts_with('(');
+    if (!vocabulary_.take(WordClass::period, rest) || (bracket && !point)) return;
     const std::size_t size = rest.find_first_not_of("0123456789");
     if (size == 0 || size > 15 || size == std::string_view::npos || (rest[size] != '}' && rest[size] != ')')) return;
     at_ = static_cast<std::size_t>(rest.data() - text_.data()) + size + 1;
@@ -100,24 +93,18 @@ class Scanner {
 
   /// Dots behind a decimal: 0.1666... is "0.1(6)" where its digits show their period; others say nothing.
   bool read_dots() noexcept {
-    constexpr std::string_view kDots[] = {"...", "\\dots", "\\ldots"};
-    const std::string_view rest = text_.substr(at_), digits(digits_, kept_);
-    const auto* dots = std::find_if(std::begin(kDots), std::end(kDots), [rest](auto d) { return rest.starts_with(d); });
+    std::string_view rest = text_.substr(at_);
+    const std::string_view digits(digits_, kept_);
     const std::size_t point = digits.find('.');
-    if (dots == std::end(kDots) || point == std::string_view::npos) return false;
-    at_ += dots->size();
-    const std::string_view places = digits.substr(point + 1);
+    if (point == std::string_view::npos || !vocabulary_.take(WordClass::dots, rest)) return false;
+    at_ = text_.size() - rest.size();
     for (const std::size_t period : {1, 2, 3, 6}) {
       const std::size_t size = period * (period == 1 ? 3 : 2);
-      if (places.size() < size) continue;
-      const std::string_view tail = places.substr(places.size() - size);
+      if (kept_ < point + 1 + size) continue;
+      const std::string_view tail = digits.substr(kept_ - size);
       if (tail.substr(period) != tail.substr(0, size - period)) continue;
-      while (kept_ > point + 2 * period && std::string_view(digits_ + kept_ - 2 * period, period) ==
-                                               std::string_view(digits_ + kept_ - period, period))
-        kept_ -= period;
       std::copy_backward(digits_ + kept_ - period, digits_ + kept_, digits_ + kept_ + 1);
-      digits_[kept_ - period] = '(';
-      ++kept_;
+      digits_[kept_++ - period] = '(';
       keep(')');
       break;
     }
@@ -138,6 +125,7 @@ class Scanner {
 
   char* digits_;
   std::string_view text_;
+  const Vocabulary& vocabulary_;
   int comma_;
   std::size_t at_, kept_ = 0;
 };
@@ -196,15 +184,8 @@ struct Words {
 
 }  // namespace
 
-std::size_t end_of_decimal(std::string_view text, std::size_t begin) noexcept {
-  const auto digit_at = [text](std::size_t k) { return k < text.size() && is_digit(text[k]); };
-  std::size_t end = begin;
-  while (digit_at(end) || (end < text.size() && text[end] == '.' && digit_at(end + 1))) ++end;
-  return end;
-}
-
-WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma) {
-  return Scanner(source, begin, comma).run();
+WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma, const Vocabulary& vocabulary) {
+  return Scanner(source, begin, comma, vocabulary).run();
 }
 
 std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {

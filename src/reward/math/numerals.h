@@ -18,9 +18,7 @@ struct WrittenNumber {
   std::size_t first_group = 0;  ///< digits before the first comma where commas alone separate thousands
 };
 /// The number whose first digit or point is source[begin]; `comma`: see lexer.h's Comma, 0 to 2.
-WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma);
-/// Behind the digits and the point of a decimal.
-std::size_t end_of_decimal(std::string_view text, std::size_t begin) noexcept;
+WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma, const Vocabulary& vocabulary);
 
 struct Numeral {
   std::int64_t value = 0, denominator = 1;

@@ -1,6 +1,7 @@
 #include "reward/math/reading.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/ascii.h"
 #include "reward/math/equal.h"
@@ -12,8 +13,6 @@ namespace {
 using base::is_digit;
 using base::is_letter;
 using base::trimmed;
-
-constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decimal};
 
 // ---- choices
 
@@ -33,7 +32,8 @@ struct Label {
 Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view text = without_layout(whole, vocabulary);
   const bool braced = whole.substr(0, whole.size() - text.size()).find('{') != std::string_view::npos;
-  const bool named = vocabulary.take(WordClass::choice, text), bracket = text.starts_with('(');
+  vocabulary.take(WordClass::choice, text);
+  const bool bracket = text.starts_with('(');
   if (bracket) text.remove_prefix(1);
   if (text.empty() || !is_choice(text[0])) return {};
   Label read{text[0], text.substr(1)};
@@ -45,11 +45,10 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   const bool apart = rest.size() < read.rest.size() || rest.starts_with('\\');
   if (rest.empty() || rest == ".") return {read.letter, {}};
   // "(A)x" and "A.5" are mathematics: a label has a space behind it, or its brace.
-  if (!marked || !apart || named) return {};
+  if (!marked || !apart) return {};
   if (braced && trimmed(read.rest).starts_with('}')) read.rest = trimmed(read.rest).substr(1);
   else if (braced && read.rest.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
-  else if (braced) return {};
-  for (std::size_t k = 1; k + 1 < rest.size(); ++k) {  // "42 or (C) 43" has two
+  for (std::size_t k = 1; k + 1 < rest.size(); ++k) {                       // "42 or (C) 43" has two
     const bool begins = rest[k - 1] == ' ' || rest[k - 1] == '(' || rest[k - 1] == '{';
     if (is_choice(rest[k]) && begins && (rest[k + 1] == ')' || rest[k + 1] == '.')) return {};
   }
@@ -58,16 +57,11 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
 
 // ---- texts
 
-/// Signs of operations in a text, negations and bars over it among them, in order, and a minus right before its first
-/// word: what text_key leaves out.
-std::string signs_shown(std::string_view text, const Vocabulary& vocabulary) {
-  std::string signs;
-  for (std::size_t k = 0; k < text.size(); ++k) {
-    std::string_view rest = text.substr(k);
-    if (vocabulary.take(WordClass::negation, rest)) signs += '!';
-    const bool minus = k == 0 && text.size() > 1 && text[0] == '-' && is_letter(text[1]);
-    if (minus || std::string_view("+/^=<>|").find(text[k]) != std::string_view::npos) signs += text[k];
-  }
+/// Signs of operations in a text, in order, and a minus right before its first word: what text_key leaves out.
+std::string signs_shown(std::string_view text) {
+  std::string signs(text.substr(0, text.size() > 1 && text[0] == '-' && is_letter(text[1]) ? 1 : 0));
+  std::ranges::copy_if(text, std::back_inserter(signs),
+                       [](char c) { return std::string_view("+/^=<>|").find(c) != std::string_view::npos; });
   return signs;
 }
 
@@ -83,12 +77,10 @@ std::string_view without_article(std::string_view text, const Vocabulary& vocabu
 }
 
 /// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows. Not where
-/// it is negated by a sign or ends with its opposite: "Yes, but no".
+/// it ends with its opposite: "Yes, but no".
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
-  if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold ||
-      signs_shown(answer, vocabulary).find('!') != std::string::npos)
-    return false;
+  if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
   std::string last;
   for_each_word(answer.substr(end), [&last](const std::string& word) { last = word; });
   if (last.empty()) return std::none_of(answer.begin(), answer.end(), is_digit);  // "no, 7"
@@ -97,16 +89,12 @@ bool begins_with_verdict(const std::string& gold, std::string_view answer, const
 
 bool same_as_texts(const Reading& gold, const Reading& answer) {
   const std::string_view g = gold.text(), a = answer.text();
-  const Tree& tree = gold.tree(Comma::thousands);
+  const Tree& tree = gold.reads()[0].tree;
   const bool is_text = tree.root < 0 || tree.at(tree.root).kind == Kind::words;
   if (std::none_of(g.begin(), g.end(), is_letter)) return false;
   const Vocabulary& words = gold.vocabulary();
-  const std::string key = text_key(g, words), signs = signs_shown(g, words);
-  if (is_text && !key.empty() && key == text_key(a, words) && signs == signs_shown(a, words)) return true;
-  const std::string_view noun = without_article(g, words);
-  const bool is_noun = is_text && noun.find_first_of("0123456789=$\\{") == std::string_view::npos && noun.size() > 2;
-  if (is_noun && signs.empty() && signs_shown(a, words).empty() &&
-      text_key(noun, words) == text_key(without_article(a, words), words))
+  const std::string key = text_key(without_article(g, words), words);
+  if (is_text && !key.empty() && key == text_key(without_article(a, words), words) && signs_shown(g) == signs_shown(a))
     return true;
   return begins_with_verdict(key, a, words);
 }
@@ -126,24 +114,21 @@ bool may_be_decimal(std::string_view text, std::string_view other, std::size_t l
 
 Comparison compare_values(const Reading& gold, const Reading& answer) {
   if (std::max(gold.text().size(), answer.text().size()) > kMaxAnswer_bytes) return Comparison::unreadable;
-  if (gold.text() == answer.text() && !gold.text().empty() && gold.answer(Comma::thousands) != nullptr)
-    return Comparison::equal;
+  if (gold.text() == answer.text() && !gold.text().empty() && gold.reads()[0].answer) return Comparison::equal;
   bool read = false;
-  for (const Comma of_gold : kReadings) {
-    if (of_gold == Comma::decimal && !may_be_decimal(gold.text(), answer.text(), 2)) continue;
-    for (const Comma of_answer : kReadings) {
-      if (gold.answer(of_gold) == nullptr) break;
-      if (of_answer == Comma::decimal && !may_be_decimal(answer.text(), gold.text(), 1)) continue;
-      if (const Answer* a = answer.answer(of_answer)) {
-        read = true;
-        Equality equality(gold.vocabulary());
-        const bool same = equality.run(*gold.answer(of_gold), *a);
-        if (equality.out_of_budget()) return Comparison::out_of_budget;  // another reading would cost as much again
-        if (same) return Comparison::equal;
-      }
-      if (!answer.tree(of_answer).tokens.ambiguous_comma) break;
+  constexpr auto kDecimal = static_cast<std::size_t>(Comma::decimal);
+  for (std::size_t g = 0; g < gold.reads().size(); ++g) {
+    if (g == kDecimal && !may_be_decimal(gold.text(), answer.text(), 2)) continue;
+    for (std::size_t a = 0; a < answer.reads().size(); ++a) {
+      const std::optional<Answer>&of_gold = gold.reads()[g].answer, &of_answer = answer.reads()[a].answer;
+      const bool decimal = a != kDecimal || may_be_decimal(answer.text(), gold.text(), 1);
+      if (!of_gold || !of_answer || !decimal) continue;
+      read = true;
+      Equality equality(gold.vocabulary());
+      const bool same = equality.run(*of_gold, *of_answer);
+      if (equality.out_of_budget()) return Comparison::out_of_budget;  // another reading would cost as much again
+      if (same) return Comparison::equal;
     }
-    if (!gold.tree(of_gold).tokens.ambiguous_comma) break;
   }
   if (same_as_texts(gold, answer)) return Comparison::equal;
   return read ? Comparison::different : Comparison::unreadable;
@@ -166,27 +151,12 @@ Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(te
   const Label label = label_of(text_, vocabulary);
   label_ = label.letter;
   if (!label.rest.empty()) rest_ = std::make_unique<Reading>(trimmed(label.rest), vocabulary);
-}
-
-const Tree& Reading::tree(Comma comma) const {
-  auto& read = read_[static_cast<std::size_t>(comma)];
-  if (!read) {
-    read = std::make_unique<Read>(Read{parse(text_, comma, vocabulary_), std::nullopt});
-    if (read->tree.root >= 0) read->answer = lower(read->tree, vocabulary_, default_rules());
+  reads_.reserve(3);  // answers point to their trees
+  for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
+    Tree& tree = reads_.emplace_back(Read{parse(text_, comma, vocabulary), std::nullopt}).tree;
+    if (tree.root >= 0) reads_.back().answer = lower(tree, vocabulary, default_rules());
+    if (!tree.tokens.ambiguous_comma) break;
   }
-  return read->tree;
-}
-
-const Answer* Reading::answer(Comma comma) const {
-  tree(comma);
-  const auto& read = read_[static_cast<std::size_t>(comma)];
-  return read->answer ? &*read->answer : nullptr;
-}
-
-void Reading::read_all() const {
-  for (const Comma comma : kReadings)
-    if (!tree(comma).tokens.ambiguous_comma) break;
-  if (rest_) rest_->read_all();
 }
 
 Comparison compare(const Reading& gold, const Reading& answer) {
@@ -199,7 +169,7 @@ std::string fault_of(const Reading& gold) {
   if (gold.labelled() != nullptr) return fault_of(*gold.labelled());
   const std::string_view text = gold.text();
   if (text.size() > kMaxAnswer_bytes) return "longer than " + std::to_string(kMaxAnswer_bytes) + " bytes";
-  if (const Answer* answer = gold.answer(Comma::thousands)) {
+  if (const auto& answer = gold.reads()[0].answer) {
     Equality equality(gold.vocabulary());
     return answer->form == Form::text || equality.run(*answer, *answer) ? "" : "no value, such as a division by zero";
   }
@@ -214,7 +184,7 @@ std::string fault_of(const Reading& gold) {
   const bool named = letters >= 4 && plain.find_first_of("(){}^=_+*/<>|") == std::string_view::npos;  // Figure 3
   const bool formula = plain.find('\\') != std::string_view::npos || (digits && !named);
   if (!formula && key.size() > 1) return "";
-  const Tree& tree = gold.tree(Comma::thousands);
+  const Tree& tree = gold.reads()[0].tree;
   return tree.tokens.fault.empty() ? std::string(tree.fault) : tree.tokens.fault;
 }
 

@@ -17,31 +17,28 @@ enum class Comparison : unsigned char {
   out_of_budget,
 };
 
-/// A text and what it is read as, a choice's label apart. Read once and compared as often as one likes; what commas
-/// between digits make of it otherwise is read when it is asked for. Not thread-safe before `read_all`.
+/// A text and what it is read as, a choice's label apart. Read once and compared as often as one likes.
 class Reading {
  public:
+  struct Read {
+    Tree tree;
+    std::optional<Answer> answer;  ///< none: it could not be read
+  };
   explicit Reading(std::string_view text, const Vocabulary& vocabulary = default_vocabulary());
   const std::string& text() const noexcept { return text_; }
-  /// The answer by one reading of commas; null: none.
-  const Answer* answer(Comma comma) const;
-  const Tree& tree(Comma comma) const;
-  void read_all() const;
+  /// What it is by each reading of its commas, in the order of Comma; one where all give the same.
+  const std::vector<Read>& reads() const noexcept { return reads_; }
   char label() const noexcept { return label_; }
   /// What stands behind the label of a choice, "42" of "(B) 42"; null: nothing.
   const Reading* labelled() const noexcept { return rest_.get(); }
   const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
 
  private:
-  struct Read {
-    Tree tree;
-    std::optional<Answer> answer;
-  };
   std::string text_;
   const Vocabulary& vocabulary_;
   char label_ = 0;
   std::unique_ptr<Reading> rest_;
-  mutable std::unique_ptr<Read> read_[3];
+  std::vector<Read> reads_;
 };
 
 Comparison compare(const Reading& gold, const Reading& answer);

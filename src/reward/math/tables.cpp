@@ -68,6 +68,7 @@ constexpr Row kRows[] = {
     {W::command, T::op, 'x', "", "otimes"},
     {W::command, T::op, 'O', "", "oplus"},
     {W::command, T::op, 'r', "", "rtimes"},
+    {W::plain, T::op, '-', "", "minus negative Minus Negative"},
     {W::plain, T::op, '%', "", "percent percentage pct"},
     {W::command, T::begin, 0, "", "begin"},
     {W::command, T::finish, 0, "", "end"},
@@ -163,6 +164,9 @@ constexpr Row kRows[] = {
     numbers('/', 3, 1, "third fourth fifth sixth seventh eighth ninth tenth"), numbers('/', 4, 0, "quarter"), numbers('/', 12, 0, "twelfth"), numbers('/', 16, 0, "sixteenth"),
     numbers('/', 20, 0, "twentieth"), numbers('/', 100, 0, "hundredth"), numbers('/', 1000, 0, "thousandth"), numbers('a', 0, 0, "a an"), numbers('&', 0, 0, "and"), numbers('o', 0, 0, "of"),
 
+    words(W::thousands, ",\t{,}\t\\,\t\\;\t\\!\t\\:\t\\ \t~\t \t,\\!\t{,}\\!\t\\!,\\!"),
+    words(W::dots, "...\t\\dots\t\\ldots"),
+    words(W::period, "\\overline{\t\\bar{\t\\dot{\t("),
     words(W::shown, "yes no odd all not dne one two six ten the for any has are was her his its red sun mon up out tue wed thu fri sat none is it "
                        "of to if with per so in day pm am we get got an by as at"),
     words(W::leading, "a an the total of value found to be maximum minimum probability given by equal evaluates nothing but about number integer "
@@ -213,7 +217,6 @@ constexpr Row kRows[] = {
     words(W::tag, "<answer>\t<b>\t<strong>"),
     words(W::choice, "option \tchoice "),
     words(W::article, "a\tan\tthe"),
-    words(W::negation, "\\lnot\t\\neg\t\\overline\t\\bar"),
     words(W::operand, " or\t and\tone in\tover\tover the number\t,\t-\t+\t−\t–\t—\t±\t/\t^\t_\t<\t>\t\\"),
     words(W::mark, "####"),
     words(W::noun, "answers\tanswer choice\tanswer option\tanswer\tans.\tans\tcorrect option\tcorrect choice\t答案"),

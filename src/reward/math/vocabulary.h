@@ -101,6 +101,9 @@ enum class WordClass : unsigned char {
   unit,        ///< code: its dimension; value: its factor
   magnitude,   ///< value: what it multiplies by
   number,      ///< code: n up to ninety, h hundred, p a power of thousand, / a part, a article, & and, o of
+  thousands,   ///< between thousands in digits
+  dots,        ///< behind a decimal that goes on
+  period,      ///< before digits that repeat
   shown,       ///< short words that are no product of letters
   leading,     ///< before a value, without effect on it
   verb,        ///< says that what follows is the value
@@ -135,7 +138,6 @@ enum class WordClass : unsigned char {
   operand,     ///< before a formula: it is a part of another
   choice,      ///< before the letter of a choice
   article,     ///< before a noun that is an answer
-  negation,    ///< commands that negate a text
   count_
 };
 
