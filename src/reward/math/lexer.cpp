@@ -251,34 +251,30 @@ class Lexer {
 
   void read_wrapped(char wrapper, std::size_t command) {
     const auto end = open_brace();
-    if (!end) {
-      if (wrapper == 'n' && is_letter(peek()))
-        return push(T::symbol, 0, text_.substr(command, ++at_ - command));  // \mathbb R
-      return wrapper == 'r' || wrapper == 'p' || wrapper == 'd' ? void() : fail("a command without its argument");
+    if (wrapper == 'n' && (end || is_letter(peek()))) {  // \mathbb{R}, \mathbb R
+      at_ = end.value_or(at_) + 1;
+      return push(T::symbol, 0, text_.substr(command, at_ - command));
     }
+    if (!end)
+      return wrapper == 'r' || wrapper == 'p' || wrapper == 'd' ? void() : fail("a command without its argument");
     const std::string_view content = text_.substr(at_, *end - at_);
-    const bool letters = std::all_of(content.begin(), content.end(), is_letter);
+    const bool letters = content.size() > 1 && std::ranges::all_of(content, is_letter);
     if (wrapper == 't' && content.find('=') != std::string_view::npos && !has_word(content)) {
       out_.source[*end] = ' ';  // \text{y = 2x + 3} is mathematics
     } else if (wrapper == 't') {
       text_ends_.push_back(*end);
-    } else if (wrapper == 'n') {
-      at_ = *end + 1;
-      push(T::symbol, 0, text_.substr(command, at_ - command));
-    } else if (wrapper == 'o') {
-      at_ = *end + 1;
-      const Meaning* meaning = words_.word(content);
-      push_meaning(meaning != nullptr ? *meaning : Meaning{T::function, 0, content});
     } else if (wrapper == 'c' || wrapper == 'd') {
       at_ = *end + 1;  // what it colors follows in braces of its own
-    } else if (wrapper == 'r' && letters && content.size() > 1) {
+    } else if (wrapper == 'o' || (wrapper == 'r' && letters)) {
       at_ = *end + 1;
-      const Meaning* meaning = after_value() && words_.unit(content).dimension != 0 ? nullptr : words_.word(content);
+      const bool unit = wrapper == 'r' && after_value() && words_.unit(content).dimension != 0;
+      const Meaning* meaning = unit ? nullptr : words_.word(content);
       if (meaning != nullptr) return push_meaning(*meaning);
-      push(T::word, 'r', content);
+      wrapper == 'o' ? push(T::function, 0, content) : push(T::word, 'r', content);
+    } else if (wrapper == 'r') {
+      upright_end_ = *end, out_.source[*end] = ' ', space_ = space_ || content.empty();
     } else {
-      if (wrapper == 'r') upright_end_ = *end, out_.source[*end] = ' ', space_ = space_ || content.empty();
-      else --at_;  // its braces are LaTeX's own
+      --at_;  // its braces are LaTeX's own
     }
   }
   bool has_word(std::string_view content) const noexcept {

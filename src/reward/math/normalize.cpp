@@ -59,11 +59,11 @@ std::string compatible(UChar32 c) {
   return out;
 }
 
-/// The number that a Roman or circled digit shows; empty for any other character.
-std::string shown_number(UChar32 c, int type) {
+/// What a character shows: a number of a Roman or circled digit, else NFKC.
+std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
-  const double value = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
-  return value >= 0 ? std::to_string(static_cast<long>(value)) : std::string();
+  const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
+  return number >= 0 ? std::to_string(static_cast<long>(number)) : compatible(c);
 }
 
 }  // namespace
@@ -75,32 +75,22 @@ std::string normalized(std::string_view text) {
   const auto size = static_cast<std::int32_t>(text.size());
   for (std::int32_t at = 0; at < size;) {
     const std::int32_t begin = at;
-    if (static_cast<unsigned char>(text[static_cast<std::size_t>(at)]) < 0x80) {
-      out += text[static_cast<std::size_t>(at++)];
-      last = nullptr;
-      continue;
-    }
     UChar32 c = 0;
     U8_NEXT(text.data(), at, size, c);
-    const auto symbol = symbols().find(c);
-    const int type = c < 0 ? 0 : u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
-    const auto* form =
-        std::find_if(std::begin(kForms), std::end(kForms), [type](const Spelling& f) { return f.type == type; });
-    const bool formed = symbol == symbols().end() && form != std::end(kForms);
-    if (symbol != symbols().end()) {
-      out += symbol->second;
-    } else if (c < 0) {
+    const Spelling* form = nullptr;
+    if (c < 0x80) {  // no UTF-8 where negative
       out += text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(at - begin));
-    } else if (std::string number = shown_number(c, type); !number.empty()) {
-      out += number;
-    } else if (formed && form == last && form->type != U_DT_FRACTION) {
-      out.insert(out.size() - 1, compatible(c));
+    } else if (const auto symbol = symbols().find(c); symbol != symbols().end()) {
+      out += symbol->second;
     } else {
-      if (formed) out += form->before;
-      out += compatible(c);
-      if (formed) out += form->behind;
+      const int type = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
+      form = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
+      if (form == std::end(kForms)) form = nullptr;
+      if (form != nullptr && form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
+      else if (form != nullptr) out.append(form->before).append(shown(c, type)).append(form->behind);
+      else out += shown(c, type);
     }
-    last = formed ? form : nullptr;
+    last = form;
   }
   return out;
 }

@@ -104,7 +104,6 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 /// 2,74 is 2.74 where it stands alone and the other side is a decimal; 1,250 is a thousand.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
-  if (comma == std::string_view::npos || text.find(',', comma + 1) != std::string_view::npos) return false;
   std::size_t places = 0;
   while (comma + 1 + places < text.size() && is_digit(text[comma + 1 + places])) ++places;
   const bool grouped = places == 3 && digit < comma && text[digit] != '0';
@@ -155,7 +154,8 @@ Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(te
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
     Tree& tree = reads_.emplace_back(Read{parse(text_, comma, vocabulary), std::nullopt}).tree;
     if (tree.root >= 0) reads_.back().answer = lower(tree, vocabulary, default_rules());
-    if (!tree.tokens.ambiguous_comma) break;
+    const bool several = text_.find(',') != text_.rfind(',');  // no decimal comma then
+    if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;
   }
 }
 
