@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/threads.h"
+#include "base/process.h"
 #include "learner/libraries.h"
 
 namespace qrl::app {
@@ -60,6 +60,7 @@ void open_standard_streams() {
 }  // namespace
 
 int run_program(const Program& program, int argc, char** argv) {
+  base::skip_library_destructors();
   open_standard_streams();
   CLI::App command_line(program.what, program.name);
   Action action;

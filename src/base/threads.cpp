@@ -2,10 +2,8 @@
 
 #include <omp.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <vector>
 
@@ -76,21 +74,6 @@ ThreadsInScope::~ThreadsInScope() {
   if (omp_before_ == 0) return;
   t_num_threads = before_;
   omp_set_num_threads(omp_before_);
-}
-
-void shorten_spins(int, char** argv, char** environment) {
-  std::size_t count = 0;
-  for (; environment[count] != nullptr; ++count) {
-    for (const char* name : {"GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="})
-      if (std::strncmp(environment[count], name, std::strlen(name)) == 0) return;
-  }
-  static char spins[] = "GOMP_SPINCOUNT=2000";
-  auto** extended = static_cast<char**>(__builtin_alloca((count + 2) * sizeof(char*)));
-  std::memcpy(extended, environment, count * sizeof(char*));
-  extended[count] = spins;
-  extended[count + 1] = nullptr;
-  execve("/proc/self/exe", argv, extended);
-  // Without /proc the program runs on as it is: right, only slower beside other work.
 }
 
 void parallel(int count, const std::function<void(Team&)>& body) {

@@ -49,13 +49,6 @@ class Team {
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
-/// libgomp's threads spin for milliseconds between parallel regions by default, which on a machine with other work
-/// costs up to twenty times the work itself (small models have thousands of regions a second). Its initializer reads
-/// the spin count from the environment: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, this executes the program
-/// again with a short one (tens of microseconds). Returns when it is set. A program names it in its .preinit_array, so
-/// that it is called before the initializers of any library: LibTorch's take 0.2 s.
-void shorten_spins(int argc, char** argv, char** environment);
-
 /// Runs `body` on `num_threads` threads (0: num_threads()) and returns when all have ended. Calls do not nest: inside
 /// a body it runs on the calling thread alone. The first exception (lowest rank) is rethrown after all have ended; a
 /// body that throws while others wait at a barrier would hang them, so bodies check their inputs before the first one.

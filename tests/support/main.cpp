@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/process.h"
 #include "support/catch.h"
 
 namespace qrl::test {
@@ -39,6 +40,7 @@ TempDir::~TempDir() {
 }  // namespace qrl::test
 
 int main(int argc, char** argv) {
+  qrl::base::skip_library_destructors();
   const int result = Catch::Session().run(argc, argv);
   // Catch returns how many assertions failed, and four of them would look like a skip.
   if (result != 0) return 1;

@@ -1,0 +1,41 @@
+#include "base/process.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+
+namespace qrl::base {
+
+void shorten_spins(int, char** argv, char** environment) {
+  std::size_t count = 0;
+  for (; environment[count] != nullptr; ++count) {
+    for (const char* name : {"GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="})
+      if (std::strncmp(environment[count], name, std::strlen(name)) == 0) return;
+  }
+  static char spins[] = "GOMP_SPINCOUNT=2000";
+  auto** extended = static_cast<char**>(__builtin_alloca((count + 2) * sizeof(char*)));
+  std::memcpy(extended, environment, count * sizeof(char*));
+  extended[count] = spins;
+  extended[count + 1] = nullptr;
+  execve("/proc/self/exe", argv, extended);
+  // Without /proc the program runs on as it is: right, only slower beside other work.
+}
+
+void skip_library_destructors() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  // Functions that exit calls are called in the reverse order of their registration, those of libraries last.
+  on_exit(
+      [](int exit_code, void*) {
+        std::cout.flush();
+        std::clog.flush();
+        std::fflush(nullptr);
+        _exit(exit_code);
+      },
+      nullptr);
+#endif
+}
+
+}  // namespace qrl::base
