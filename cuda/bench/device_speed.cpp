@@ -20,7 +20,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr int kRounds = 5, kFewestCalls = 20;
+constexpr int kDeviceRounds = 5, kFewestDeviceCalls = 20;
 
 // Any that differ.
 constexpr std::uint64_t kKvSeed = 3, kQuerySeed = 4;
@@ -29,7 +29,7 @@ constexpr std::uint64_t kKvSeed = 3, kQuerySeed = 4;
 template <class Call>
 double best_s(std::int64_t count, const Stream& stream, Call call) {
   double best = 0;
-  for (int round = -1; round < kRounds; ++round) {  // one to warm up
+  for (int round = -1; round < kDeviceRounds; ++round) {  // one to warm up
     const double start_s = base::now_s();
     for (std::int64_t i = 0; i < count; ++i) call(i);
     stream.wait();
@@ -62,7 +62,7 @@ void measure_memory(const Memory& pool, std::int64_t half, const Stream& stream,
   speed.read_bytes_per_s = read_speed(pool, stream);
 }
 
-Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
+Memory float_memory(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
 /// What follows the pool's first `num_bytes` becomes copies of them.
 void repeat(const Memory& pool, std::int64_t num_bytes, const Stream& stream) {
@@ -165,11 +165,12 @@ GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
   GemmSpeeds speeds;
   measure_memory(pool, half, stream, speeds);
   for (const std::int64_t num_rows : task.num_rows) {
-    speeds.gemm_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
-      const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
-                           at.num_scales > 0 ? w_scales.as<float>() : nullptr};
-      gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
-    }));
+    speeds.gemm_s.push_back(
+        best_s(std::max<std::int64_t>(num_matrices, kFewestDeviceCalls), stream, [&](std::int64_t i) {
+          const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
+                               at.num_scales > 0 ? w_scales.as<float>() : nullptr};
+          gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
+        }));
     const std::int64_t x_bytes = at.width * (what.activations == quant::Element::bf16 ? 2 : 1);
     speeds.num_bytes.push_back(at.num_bytes() + at.num_scales * at.rows * 4 + num_rows * (x_bytes + at.rows * 2));
   }
@@ -195,11 +196,11 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const Memory slot_scales = scales(num_slots), head_scales = scales(task.num_kv_heads);
   const std::int64_t max_partials =
       num_attention_partials(task.num_heads, task.head_dim, task.num_sequences, task.num_positions);
-  const Memory stats = floats(max_partials * task.num_heads * 2),
-               contexts = floats(max_partials * task.num_heads * task.head_dim);
+  const Memory stats = float_memory(max_partials * task.num_heads * 2),
+               contexts = float_memory(max_partials * task.num_heads * task.head_dim);
   const std::int64_t row_size = task.num_heads * task.head_dim;
   const Memory q = normal_floats(task.num_sequences * row_size, 1, kQuerySeed, stream);
-  const Memory context = floats(task.num_sequences * row_size);
+  const Memory context = float_memory(task.num_sequences * row_size);
   std::vector<Rows> sets;
   for (std::int64_t i = 0; i < num_sets; ++i) sets.emplace_back(task, i * num_pages, max_partials, peers, stream);
   auto* keys = pool.as<std::uint8_t>();
@@ -214,7 +215,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
                       head_scales.as<float>()};
   AttentionSpeed speed;
   measure_memory(pool, half, stream, speed);
-  speed.attention_s = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
+  speed.attention_s = best_s(std::max<std::int64_t>(num_sets, kFewestDeviceCalls), stream, [&](std::int64_t i) {
     const Rows& rows = sets[static_cast<std::size_t>(i % num_sets)];
     attention({q.as<float>(), task.num_heads, rows.where(), pages, rows.work(), stats.as<float>(), contexts.as<float>(),
                context.as<float>()},
@@ -224,7 +225,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const Memory q_bf16(static_cast<std::size_t>(2 * num_values)), context_bf16(static_cast<std::size_t>(2 * num_values));
   fill_normal({quant::Element::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
   for (std::size_t p = 0; p < peers.size(); ++p) {
-    const double seconds = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
+    const double seconds = best_s(std::max<std::int64_t>(num_sets, kFewestDeviceCalls), stream, [&](std::int64_t i) {
       peers[p].kernel->run(sets[static_cast<std::size_t>(i % num_sets)].peer_plans[p], q_bf16.as<std::uint16_t>(),
                            pages, context_bf16.as<std::uint16_t>(), stream);
     });

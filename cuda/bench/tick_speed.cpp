@@ -16,7 +16,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr int kRounds = 3, kTicksPerRound = 6;
+constexpr int kTickRounds = 3, kTicksPerRound = 6;
 constexpr std::uint64_t kMasterSeed = 1;
 
 /// Keys have norms of √head_dim behind their norm; values some units.
@@ -132,7 +132,7 @@ class Sequences {
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = sampled_before(static_cast<std::int32_t>(i));
     tick();  // recorded
     TickSpeed speed{batch, context_};
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kTickRounds; ++round) {
       const double waited_before_s = engine.stats().waited_s, start_s = base::now_s();
       for (int i = 0; i < kTicksPerRound; ++i) tick();
       const double tick_s = (base::now_s() - start_s) / kTicksPerRound;

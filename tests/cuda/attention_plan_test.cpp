@@ -16,7 +16,7 @@ using namespace qrl::cuda;
 
 constexpr std::int64_t kPlenty = 1'000'000;
 
-struct Tick {
+struct PlannedTick {
   std::vector<std::int32_t> positions, first_pages, page_ids;
   std::int64_t page_size = 16;
 
@@ -34,13 +34,14 @@ struct Tick {
   std::int32_t next_page = 100'000;
 };
 
-std::int64_t chunks_of(const Tick& tick, std::int32_t row) {
+std::int64_t chunks_of(const PlannedTick& tick, std::int32_t row) {
   return tick.positions[static_cast<std::size_t>(row)] / kAttentionChunk + 1;
 }
 
 /// "" when every row's chunks are covered once, from the right pages, results have places of their own, and the lists
 /// are no longer than what attention_room says of any plan.
-std::string fault(const Tick& tick, const AttentionShape& shape, const AttentionPlan& plan, std::int64_t max_partials) {
+std::string fault(const PlannedTick& tick, const AttentionShape& shape, const AttentionPlan& plan,
+                  std::int64_t max_partials) {
   const auto num_rows = static_cast<std::int64_t>(tick.positions.size());
   const AttentionRoom room =
       attention_room(shape, num_rows, 1 + *std::ranges::max_element(tick.positions), max_partials);
@@ -89,7 +90,7 @@ std::string fault(const Tick& tick, const AttentionShape& shape, const Attention
 }
 
 /// Sums of keys' and values' positions that blocks read.
-std::int64_t positions_read(const Tick& tick, const AttentionPlan& plan) {
+std::int64_t positions_read(const PlannedTick& tick, const AttentionPlan& plan) {
   std::int64_t sum = 0;
   for (const AttentionTile& tile : plan.tiles) {
     std::int64_t end = 0;
@@ -127,7 +128,7 @@ TEST_CASE("plans cover every row's chunks once, from its own pages") {
   for (int round = 0; round < 60; ++round) {
     const AttentionShape shapes[] = {{4, 4, 64}, {32, 8, 128}, {12, 1, 128}, {28, 4, 128}, {8, 1, 256}, {40, 1, 128}};
     const AttentionShape& shape = shapes[round % 6];
-    Tick tick;
+    PlannedTick tick;
     tick.page_size = 1 + static_cast<std::int64_t>(random.below(40));
     std::int32_t prompt = 0;
     for (int sequence = 0; sequence < 30; ++sequence) {
@@ -146,26 +147,26 @@ TEST_CASE("plans cover every row's chunks once, from its own pages") {
 
 TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, many are not") {
   AttentionPlanner planner({32, 8, 128}, kPlenty);
-  Tick brief;
+  PlannedTick brief;
   for (int i = 0; i < 20; ++i) brief.add(i % 2 == 0 ? 255 : 3, 1);
   brief.add(200, 50);
   CHECK(planner.plan(brief.rows()).split_rows.empty());
   CHECK(planner.plan(brief.rows()).tiles.size() == 20 + 7);  // 50 rows, eight of them with 4 query heads a tile
 
-  Tick lonely;
+  PlannedTick lonely;
   lonely.add(2047, 1);
   CHECK(planner.plan(lonely.rows()).tiles.size() == 8);
   lonely.positions[0] = 2048;
   lonely.page_ids.push_back(1);
   CHECK(planner.plan(lonely.rows()).tiles.size() == 9);
 
-  Tick many;
+  PlannedTick many;
   for (int i = 0; i < 264; ++i) many.add(2047, 1);
   CHECK(planner.plan(many.rows()).split_rows.empty());
   CHECK(planner.plan(many.rows()).tiles.front() == AttentionTile{0, 1, 0, 0, 8});
   // Without memory for it nothing is split; with a little the first rows are.
   AttentionPlanner none({32, 8, 128}, 0), little({32, 8, 128}, 20);
-  Tick few;
+  PlannedTick few;
   for (int i = 0; i < 4; ++i) few.add(2047, 1);
   CHECK(none.plan(few.rows()).tiles.size() == 4);
   CHECK(little.plan(few.rows()).split_rows == std::vector<std::int32_t>{0, 1});
@@ -174,12 +175,12 @@ TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, man
 TEST_CASE("plans: a prompt's rows and the samples of a group read common pages once") {
   const AttentionShape shape{32, 8, 128};
   AttentionPlanner planner(shape, kPlenty), apart(shape, 0);
-  Tick prompt;
+  PlannedTick prompt;
   prompt.add(0, 1024);
   CHECK(planner.plan(prompt.rows()).tiles.size() == 128);
   CHECK(positions_read(prompt, planner.plan(prompt.rows())) < 1024 * 1025 / 2 / 7);
 
-  Tick samples;
+  PlannedTick samples;
   for (int i = 0; i < 8; ++i) {
     samples.add(1200 + i, 1, 0, 1030 / 16);  // whole pages of a prompt of 1,030 tokens
     samples.add(700, 1);                     // others lie between them

@@ -32,20 +32,20 @@ Moments moments(const std::vector<float>& values) {
   return found;
 }
 
-std::size_t bytes_of(Element element) { return element == Element::f32 ? 4 : element == Element::bf16 ? 2 : 1; }
+std::size_t element_bytes(Element element) { return element == Element::f32 ? 4 : element == Element::bf16 ? 2 : 1; }
 
 /// The numbers that fill_normal leaves.
 std::vector<float> normal_numbers(Element element, float sigma, std::uint64_t seed, std::size_t count) {
-  const OnDevice<std::uint8_t> to(count * bytes_of(element));
+  const OnDevice<std::uint8_t> to(count * element_bytes(element));
   const target::Stream stream;
   target::fill_normal({element, sigma, seed, static_cast<std::int64_t>(count), to.data()}, stream);
   stream.wait();
   const std::vector<std::uint8_t> bytes = to.read();
   std::vector<float> numbers(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint8_t* at = bytes.data() + i * bytes_of(element);
+    const std::uint8_t* at = bytes.data() + i * element_bytes(element);
     std::uint32_t bits = 0;
-    std::memcpy(&bits, at, bytes_of(element));
+    std::memcpy(&bits, at, element_bytes(element));
     numbers[i] = element == Element::f32    ? float_of(bits)
                  : element == Element::bf16 ? float_of_bf16(static_cast<std::uint16_t>(bits))
                  : element == Element::int8 ? static_cast<float>(static_cast<std::int8_t>(*at))

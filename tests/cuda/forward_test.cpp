@@ -44,8 +44,8 @@ DecoderOptions bitwise_options(KvFormat kv_format) {
 }
 
 /// A snapshot, a decoder and its samples.
-struct Sampled {
-  Sampled(const model::ModelConfig& config_, Format format, const DecoderOptions& options_)
+struct SampledModel {
+  SampledModel(const model::ModelConfig& config_, Format format, const DecoderOptions& options_)
       : config(config_),
         options(options_),
         snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
@@ -73,8 +73,8 @@ struct Sampled {
 struct Scored {
   std::vector<float> stream, logprobs, entropies;
 };
-Scored score(model::DeviceWeights& weights, const Packed& packed, const model::ModelConfig& config, float temperature,
-             bool in_place) {
+Scored score_packed(model::DeviceWeights& weights, const Packed& packed, const model::ModelConfig& config,
+                    float temperature, bool in_place) {
   const std::size_t count = packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);
   std::vector<OnDevice<float>> streams;
   std::vector<float*> after_layer;
@@ -137,12 +137,12 @@ TEST_CASE("whole sequences have the bits of the ticks that sampled them, in ever
       INFO(quant::name(format) << ", " << quant::name(kv));
       const float temperature = kv == KvFormat::int8 ? 1.0F : 0.7F;
       model::ModelConfig config = decoder::test::tiny_config();
-      Sampled sampled(config, format, bitwise_options(kv));
+      SampledModel sampled(config, format, bitwise_options(kv));
       sampled.sample(temperature);
       CHECK(sampled.decoder.stats().shared_prompt_tokens > 0);
       CHECK(sampled.decoder.stats().preemptions > 0);
       CHECK(sampled.decoder.stats().decode_graph_ticks > 0);
-      const Scored scored = score(*sampled.decoder.device_weights(), sampled.packed, config, temperature, false);
+      const Scored scored = score_packed(*sampled.decoder.device_weights(), sampled.packed, config, temperature, false);
       REQUIRE(scored.logprobs.size() > 60);
       CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
       for (const float entropy : scored.entropies) CHECK((entropy > 0 && entropy <= std::log(67.0F) + 1e-5F));
@@ -152,9 +152,9 @@ TEST_CASE("whole sequences have the bits of the ticks that sampled them, in ever
       whole.max_num_seqs = 100;
       whole.kv_pages = 2000;
       whole.page_size = 5;
-      Sampled other(config, format, whole);
+      SampledModel other(config, format, whole);
       other.decoder.device_weights()->bring(*other.snapshot);
-      const Scored again = score(*other.decoder.device_weights(), sampled.packed, config, temperature, true);
+      const Scored again = score_packed(*other.decoder.device_weights(), sampled.packed, config, temperature, true);
       CHECK(again.stream == scored.stream);
       CHECK(num_different(again.logprobs, sampled.packed.sampled) == 0);
       CHECK(again.entropies == scored.entropies);
@@ -172,9 +172,9 @@ TEST_CASE("a vocabulary of several tiles scores the bits of its samples") {
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
   config.vocab_size = 8192 + 300;  // so large that logits are recomputed for sampling
-  Sampled sampled(config, Format::int8, bitwise_options(KvFormat::int8));
+  SampledModel sampled(config, Format::int8, bitwise_options(KvFormat::int8));
   sampled.sample(1.0F, 2);
-  const Scored scored = score(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
+  const Scored scored = score_packed(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
   REQUIRE(scored.logprobs.size() > 12);
   CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
 }
@@ -190,7 +190,7 @@ TEST_CASE("sequences of several chunks of attention have the bits of the ticks t
     options.page_size = 16;
     options.kv_pages = 80;
     options.max_num_batched_tokens = 90;
-    Sampled sampled(config, Format::int8, options);
+    SampledModel sampled(config, Format::int8, options);
     const std::vector<types::TokenId> prompt = random_tokens(252, 9);
     types::SampleRequest request;
     request.prompt_tokens = prompt;
@@ -200,7 +200,7 @@ TEST_CASE("sequences of several chunks of attention have the bits of the ticks t
     params.stop_tokens = {};
     const auto samples = sampled.decoder.complete(std::span(&request, 1), params, {1, 0});
     sampled.packed.add_group(prompt, samples);
-    const Scored scored = score(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
+    const Scored scored = score_packed(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
     CHECK(scored.logprobs.size() == 36);
     CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
   }
@@ -209,7 +209,7 @@ TEST_CASE("sequences of several chunks of attention have the bits of the ticks t
 TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses what does not fit") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
-  Sampled sampled(config, Format::int8, bitwise_options(KvFormat::int8));
+  SampledModel sampled(config, Format::int8, bitwise_options(KvFormat::int8));
   sampled.sample(1.0F, 3);
   model::DeviceWeights& weights = *sampled.decoder.device_weights();
   const std::size_t count = sampled.packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);

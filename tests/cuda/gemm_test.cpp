@@ -10,7 +10,7 @@ using namespace qrl;
 using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 
-constexpr Shape kShapes[] = {{1, 7, 3}, {5, 96, 130}, {33, 257, 64}, {70, 384, 65}};
+constexpr Shape kGemmShapes[] = {{1, 7, 3}, {5, 96, 130}, {33, 257, 64}, {70, 384, 65}};
 
 /// y [rows, out] of the CPU, which reads the same quantized values.
 std::vector<float> on_cpu(const std::vector<float>& x, const ops::PackedLinear& w, std::int64_t rows) {
@@ -72,7 +72,7 @@ TEST_CASE("GEMMs are the CPU's in every format: fp32 to 2e-5 of the largest, int
   const target::Stream stream;
   const std::unique_ptr<target::Gemms> chosen = target::make_gemms(*device);
   for (const Format format : kWeightFormats) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kGemmShapes) {
       const ops::PackedLinear w = packed(format, shape);
       const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 41);
       const std::vector<float> want = on_cpu(x, w, shape.rows);

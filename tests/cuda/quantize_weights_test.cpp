@@ -14,10 +14,10 @@ using namespace qrl::cuda::test;
 using quant::Format;
 
 /// Rows of two tensors that make one matrix, which share a panel and, if they were one tensor, would share a block.
-struct Shape {
+struct WeightShape {
   std::int64_t first_rows, second_rows, in;
 };
-constexpr Shape kShapes[] = {{1, 2, 7}, {3, 130, 96}, {140, 33, 257}, {64, 1, 384}};
+constexpr WeightShape kShapes[] = {{1, 2, 7}, {3, 130, 96}, {140, 33, 257}, {64, 1, 384}};
 
 /// Ordinary rows; and, where there are as many: zeros of both signs, subnormals, very large values, halves of steps.
 std::vector<float> odd_weights(std::int64_t rows, std::int64_t in, std::uint64_t index) {
@@ -35,7 +35,7 @@ std::vector<float> odd_weights(std::int64_t rows, std::int64_t in, std::uint64_t
   return values;
 }
 
-std::vector<std::uint8_t> bytes_of(const void* there, std::int64_t num_bytes, const target::Stream& stream) {
+std::vector<std::uint8_t> read_bytes(const void* there, std::int64_t num_bytes, const target::Stream& stream) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(num_bytes));
   target::copy_to_host(bytes.data(), there, bytes.size(), stream);
   stream.wait();
@@ -69,7 +69,7 @@ struct Made {
 };
 
 /// Both tensors by the CPU and uploaded, and made on the device.
-void compare(Format format, const Shape& shape, bool factored, const target::Stream& stream) {
+void compare(Format format, const WeightShape& shape, bool factored, const target::Stream& stream) {
   const std::int64_t out = shape.first_rows + shape.second_rows;
   const std::vector<float> first = odd_weights(shape.first_rows, shape.in, 3);
   const std::vector<float> second = odd_weights(shape.second_rows, shape.in, 4);
@@ -95,10 +95,10 @@ void compare(Format format, const Shape& shape, bool factored, const target::Str
     CHECK(got.quantize_rows(first_there.data(), shape.first_rows, 0, factors_or_none, scales, stream));
     CHECK(got.quantize_rows(second_there.data(), shape.second_rows, shape.first_rows, factors_or_none,
                             has_row_scales ? scales + shape.first_rows : nullptr, stream));
-    CHECK((bytes_of(got.quantized.data(), got.at.num_bytes(), stream) ==
-           bytes_of(want.quantized.data(), got.at.num_bytes(), stream)));
+    CHECK((read_bytes(got.quantized.data(), got.at.num_bytes(), stream) ==
+           read_bytes(want.quantized.data(), got.at.num_bytes(), stream)));
     const std::int64_t scale_bytes = got.at.num_scales * got.at.rows * 4;
-    CHECK((bytes_of(got.scales.data(), scale_bytes, stream) == bytes_of(want.scales.data(), scale_bytes, stream)));
+    CHECK((read_bytes(got.scales.data(), scale_bytes, stream) == read_bytes(want.scales.data(), scale_bytes, stream)));
   });
 
   // And back.
@@ -124,7 +124,7 @@ TEST_CASE(
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : kWeightFormats) {
-    for (const Shape& shape : kShapes) {
+    for (const WeightShape& shape : kShapes) {
       INFO(quant::name(format) << " [" << shape.first_rows << " + " << shape.second_rows << ", " << shape.in << "]");
       compare(format, shape, false, stream);
     }
@@ -135,7 +135,7 @@ TEST_CASE("a profile's factors and scales quantize on the device as on the CPU")
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : {Format::int8, Format::bf16}) {
-    for (const Shape& shape : kShapes) {
+    for (const WeightShape& shape : kShapes) {
       INFO(quant::name(format) << " [" << shape.first_rows << " + " << shape.second_rows << ", " << shape.in << "]");
       compare(format, shape, true, stream);
     }

@@ -12,14 +12,15 @@ using namespace qrl;
 using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 
-struct Sampled {
+struct SampledRows {
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<float> scored, entropies;  // of those tokens; not of greedy ones, nor of a row without
 };
 
 /// The scores that score_tokens gives sampled tokens.
-void score(Sampled& sampled, const target::SummarizedRows& rows, const float* weighted, const target::Stream& stream) {
+void score(SampledRows& sampled, const target::SummarizedRows& rows, const float* weighted,
+           const target::Stream& stream) {
   std::vector<std::int32_t> targets = sampled.tokens;
   for (std::int32_t& token : targets) token = std::max(token, 0);
   const OnDevice<std::int32_t> targets_there(targets);
@@ -32,8 +33,8 @@ void score(Sampled& sampled, const target::SummarizedRows& rows, const float* we
 }
 
 /// Samples from rows of logits, each at its temperature; they are given `tile` tokens at a time.
-Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
-                     const std::vector<float>& temperatures, std::int64_t tile) {
+SampledRows sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
+                         const std::vector<float>& temperatures, std::int64_t tile) {
   const target::Stream stream;
   const auto num_rows = static_cast<std::int64_t>(uniforms.size());
   const std::int64_t num_blocks = ceil_div(vocab_size, target::kSampleBlock);
@@ -54,13 +55,13 @@ Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, 
                                     there.data(),  vocab_size,  nullptr,      nullptr,    0};
   target::sample_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
-  Sampled sampled{tokens.read(), logprobs.read(), {}, {}};
+  SampledRows sampled{tokens.read(), logprobs.read(), {}, {}};
   if (std::ranges::find(temperatures, 0.0F) == temperatures.end()) score(sampled, rows, weighted.data(), stream);
   return sampled;
 }
 
-Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
-                     float temperature, std::int64_t tile) {
+SampledRows sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
+                         float temperature, std::int64_t tile) {
   return sample_there(logits, vocab_size, uniforms, std::vector<float>(uniforms.size(), temperature), tile);
 }
 
@@ -77,7 +78,7 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
     const std::vector<float> logits = normal_values(kRows * vocab_size, 3, static_cast<std::uint64_t>(vocab_size));
     for (const float temperature : {0.0F, 0.6F, 1.0F, 2.5F}) {
       in_both_orders([&] {
-        const Sampled sampled = sample_there(logits, vocab_size, uniforms, temperature, 512);
+        const SampledRows sampled = sample_there(logits, vocab_size, uniforms, temperature, 512);
         for (std::size_t row = 0; row < uniforms.size(); ++row) {
           const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
           const ops::SampleParams params{temperature, 1, -1};
@@ -107,9 +108,9 @@ TEST_CASE("a row's temperature is its own: each samples what it samples among ro
     temperatures.push_back(std::vector<float>{0.0F, 0.6F, 1.0F, 2.5F}[row % 4]);
   }
   in_both_orders([&] {
-    const Sampled mixed = sample_there(logits, kVocab, uniforms, temperatures, 512);
+    const SampledRows mixed = sample_there(logits, kVocab, uniforms, temperatures, 512);
     for (std::size_t row = 0; row < kRows; ++row) {
-      const Sampled alike = sample_there(logits, kVocab, uniforms, temperatures[row], 512);
+      const SampledRows alike = sample_there(logits, kVocab, uniforms, temperatures[row], 512);
       CHECK(mixed.tokens[row] == alike.tokens[row]);
       CHECK(mixed.logprobs[row] == alike.logprobs[row]);
     }
@@ -129,7 +130,7 @@ TEST_CASE("excluded tokens are never sampled, broken rows are marked") {
   at(1, 6) = 0;
   at(2, 7) = std::numeric_limits<float>::infinity();  // row 3: nothing at all
   for (const float temperature : {0.0F, 1.0F}) {
-    const Sampled sampled = sample_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
+    const SampledRows sampled = sample_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
     CHECK(sampled.tokens == std::vector<std::int32_t>{300, -1, -1, -1});
     CHECK(sampled.logprobs[0] == 0);
     if (temperature == 0) continue;
@@ -150,7 +151,7 @@ TEST_CASE(
     logits[1] = -std::numeric_limits<float>::infinity();
     for (const float temperature : {0.6F, 1.0F, 2.5F}) {
       in_both_orders([&] {
-        const Sampled sampled = sample_there(logits, vocab_size, uniforms, temperature, 512);
+        const SampledRows sampled = sample_there(logits, vocab_size, uniforms, temperature, 512);
         CHECK(sampled.scored == sampled.logprobs);
         for (std::size_t row = 0; row < uniforms.size(); ++row) {
           const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
@@ -175,7 +176,7 @@ TEST_CASE("of a vocabulary of more blocks than threads the block is found that t
   const std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1, 0.25, 0.5, 0.75, 0.999};
   for (const float temperature : {0.0F, 1.0F}) {
     in_both_orders([&] {
-      const Sampled sampled = sample_there(logits, kVocab, uniforms, temperature, 100 * target::kSampleBlock);
+      const SampledRows sampled = sample_there(logits, kVocab, uniforms, temperature, 100 * target::kSampleBlock);
       int num_same = 0;
       for (std::size_t row = 0; row < uniforms.size(); ++row) {
         const float* of_row = logits.data() + static_cast<std::int64_t>(row) * kVocab;
@@ -253,9 +254,9 @@ TEST_CASE("recomputed logits give the same tokens") {
         nullptr,       0,           rows_there.data(), weights_there.data(), kWidth};
     target::sample_tokens({summarized, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
     stream.wait();
-    const Sampled want = sample_there(logits, kVocab, uniforms, temperature, kVocab);
+    const SampledRows want = sample_there(logits, kVocab, uniforms, temperature, kVocab);
     if (!greedy) {
-      Sampled sampled{tokens.read(), logprobs.read(), {}, {}};
+      SampledRows sampled{tokens.read(), logprobs.read(), {}, {}};
       score(sampled, summarized, weighted.data(), stream);
       CHECK(sampled.scored == sampled.logprobs);
     }

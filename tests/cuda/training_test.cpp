@@ -19,13 +19,14 @@ constexpr double kF32Error = 1e-6, kBf16Error = 0x1p-8;  ///< relative: of the l
 double error_of(bool is_f32) { return is_f32 ? kF32Error : kBf16Error; }
 
 /// Rows on the device, `gap` numbers apart, which belong to nobody and must stay as they are.
-class Rows {
+class GapRows {
  public:
-  Rows(std::int64_t num_rows, std::int64_t width, std::int64_t gap, bool is_f32, const std::vector<float>& dense)
+  GapRows(std::int64_t num_rows, std::int64_t width, std::int64_t gap, bool is_f32, const std::vector<float>& dense)
       : num_rows_(num_rows), width_(width), stride_(width + gap), is_f32_(is_f32), bytes_(bytes_of(dense)) {}
   /// Yet to be written.
-  Rows(std::int64_t num_rows, std::int64_t width, std::int64_t gap, bool is_f32)
-      : Rows(num_rows, width, gap, is_f32, std::vector<float>(static_cast<std::size_t>(num_rows * width), kNobodys)) {}
+  GapRows(std::int64_t num_rows, std::int64_t width, std::int64_t gap, bool is_f32)
+      : GapRows(num_rows, width, gap, is_f32,
+                std::vector<float>(static_cast<std::size_t>(num_rows * width), kNobodys)) {}
   ReadRows read() const { return {bytes_.data(), stride_, is_f32_}; }
   WrittenRows written() const { return {bytes_.data(), stride_, is_f32_}; }
   /// As the kernels see them, rounded where they are bf16; dense.
@@ -151,11 +152,11 @@ AddedNormOutputs run_add_norm(const TrainingKernels& kernels, const NormShape& s
                               const Layout& layout) {
   const std::int64_t rows = shape.num_rows, width = shape.width;
   const auto there = [&](bool is_f32, const std::vector<float>& dense) {
-    return Rows(rows, width, layout.gap, is_f32, dense);
+    return GapRows(rows, width, layout.gap, is_f32, dense);
   };
-  const Rows x = there(true, in.x), branch = there(layout.in_f32, in.branch), d_out = there(layout.out_f32, in.d_out),
-             d_sum = there(true, in.d_sum);
-  const Rows sum(rows, width, layout.gap, true), out(rows, width, layout.gap, layout.out_f32),
+  const GapRows x = there(true, in.x), branch = there(layout.in_f32, in.branch),
+                d_out = there(layout.out_f32, in.d_out), d_sum = there(true, in.d_sum);
+  const GapRows sum(rows, width, layout.gap, true), out(rows, width, layout.gap, layout.out_f32),
       d_x(rows, width, layout.gap, true), d_branch(rows, width, layout.gap, layout.in_f32);
   const OnDevice<float> bias(in.bias), gain(in.gain), inverse_rms(static_cast<std::size_t>(rows));
   const std::vector<float> ones(static_cast<std::size_t>(width), 1.0F);
@@ -183,7 +184,7 @@ struct HeadsShape {
 };
 /// Odd halves, halves that no eight divides though it divides rows, halves that are no power of two of eight, more
 /// heads than a block has threads for, more rows than one block takes, head widths at both ends.
-constexpr HeadsShape kShapes[] = {
+constexpr HeadsShape kHeadsShapes[] = {
     {1, 4, 2, 128, true, false},   {70, 3, 1, 16, true, true}, {33, 2, 2, 10, true, true},  {5, 6, 2, 80, false, true},
     {40, 33, 3, 64, true, true},   {3, 1, 1, 2, false, false}, {2, 2, 1, 512, false, true}, {2, 2, 1, 258, true, true},
     {64, 12, 2, 128, true, false}, {5, 2, 1, 24, true, true}};
@@ -278,10 +279,10 @@ HeadsOutputs run_heads(const TrainingKernels& kernels, const HeadsShape& shape, 
   transform.k_gain = shape.has_norms ? k_gain.data() : nullptr;
   transform.norm_eps = 1e-6F;
   transform.angles = angles.data();
-  const Rows heads(rows, shape.columns(), layout.gap, layout.in_f32, in.heads);
-  const Rows d_q(rows, queries, 0, layout.out_f32, in.d_q), d_k(rows, keys, layout.gap, layout.out_f32, in.d_k),
+  const GapRows heads(rows, shape.columns(), layout.gap, layout.in_f32, in.heads);
+  const GapRows d_q(rows, queries, 0, layout.out_f32, in.d_q), d_k(rows, keys, layout.gap, layout.out_f32, in.d_k),
       d_v(rows, keys, 0, layout.out_f32, in.d_v);
-  const Rows q(rows, queries, 0, layout.out_f32), k(rows, keys, layout.gap, layout.out_f32),
+  const GapRows q(rows, queries, 0, layout.out_f32), k(rows, keys, layout.gap, layout.out_f32),
       v(rows, keys, 0, layout.out_f32), d_qkv(rows, shape.columns(), 0, layout.in_f32);
   // Gradients are added to.
   const auto ones = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count), 1.0F); };
@@ -359,11 +360,11 @@ TEST_CASE("training's SwiGLU and its gradient are those in fp64, whatever lies b
         std::vector<float> values = normal_values(num_rows * 2 * width, 4, static_cast<std::uint64_t>(width));
         values[0] = 200;  // sigmoids of 1 and of nearly 0
         if (width > 1) values[1] = -80;
-        const Rows gate_up(num_rows, 2 * width, layout.gap, layout.in_f32, values);
-        const Rows d_out(num_rows, width, layout.gap, layout.out_f32, normal_values(num_rows * width, 1, 10));
+        const GapRows gate_up(num_rows, 2 * width, layout.gap, layout.in_f32, values);
+        const GapRows d_out(num_rows, width, layout.gap, layout.out_f32, normal_values(num_rows * width, 1, 10));
         const Swiglu want = swiglu_in_f64(gate_up.values(), d_out.values(), num_rows, width);
         in_both_orders([&] {
-          const Rows out(num_rows, width, layout.gap, layout.out_f32),
+          const GapRows out(num_rows, width, layout.gap, layout.out_f32),
               d_gate_up(num_rows, 2 * width, layout.gap, layout.in_f32);
           const target::Stream stream;
           kernels->swiglu({gate_up.read(), out.written(), num_rows, width}, {stream.handle()});
@@ -420,7 +421,7 @@ TEST_CASE("training's sums of stream and branch, their norms and all gradients a
 TEST_CASE("training's q, k, v and all gradients through bias, norms and rotation are those in fp64") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
-  for (const HeadsShape& shape : kShapes) {
+  for (const HeadsShape& shape : kHeadsShapes) {
     for (const Layout& layout : kLayouts) {
       INFO(shape.num_rows << " rows of " << shape.num_heads << " + 2 · " << shape.num_kv_heads << " heads of "
                           << shape.head_dim << ", gap " << layout.gap << ", fp32 " << layout.in_f32 << layout.out_f32);
@@ -474,7 +475,7 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
             const OnDevice<float> logits_there(logits), log_probs(targets.size()), entropies(targets.size());
             const OnDevice<RowSums> sums(targets.size());
             const OnDevice<float> scratch = score_scratch(*kernels, num_rows, vocab_size);
-            const Rows quantized(num_rows, vocab_size, 0, false);
+            const GapRows quantized(num_rows, vocab_size, 0, false);
             const ScoreTask task{logits_there.data(), num_rows,         vocab_size,  targets_there.data(), temperature,
                                  log_probs.data(),    entropies.data(), sums.data(), scratch.data()};
             const target::Stream stream;

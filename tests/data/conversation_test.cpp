@@ -55,7 +55,7 @@ std::string text_of(const std::vector<RenderedPart>& parts) {
   return text;
 }
 
-std::vector<Json> golden_rows() {
+std::vector<Json> golden_conversations() {
   std::ifstream in(qrl::test::shipped_data() / "golden" / "conversations.jsonl");
   std::vector<Json> rows;
   for (std::string line; std::getline(in, line);) rows.push_back(Json::parse(line));
@@ -71,7 +71,7 @@ Conversation parsed(const std::string& messages, const std::string& tools = "nul
 TEST_CASE("tokens and masks of conversations are transformers' with TRL's training templates") {
   std::map<std::string, Tokenizer> tokenizers;
   std::map<std::string, int> num_of_family;
-  for (const Json& row : golden_rows()) {
+  for (const Json& row : golden_conversations()) {
     const std::string family = row["family"], name = row["tokenizer"];
     const Tokenizer& tokenizer = tokenizers.try_emplace(name, tokenizer_of(name)).first->second;
     INFO(family << " " << row["messages"].dump());
@@ -98,7 +98,7 @@ TEST_CASE("tokens and masks of conversations are transformers' with TRL's traini
 }
 
 TEST_CASE("a prompt of several turns is what the published templates write") {
-  for (const Json& row : golden_rows()) {
+  for (const Json& row : golden_conversations()) {
     INFO(row["family"] << " " << row["messages"].dump());
     Conversation prompt = read_conversation(row["messages"], row["tools"], "messages", "golden");
     prompt.messages.pop_back();

@@ -4,14 +4,14 @@
 
 #include "support/catch.h"
 
-using json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using qrl::data::jinja::Template;
 using qrl::data::jinja::Unsupported;
 
 namespace {
 
 /// What a template writes; the reason where it is refused.
-std::pair<std::string, bool> render(const std::string& text, const json& variables) {
+std::pair<std::string, bool> render(const std::string& text, const OrderedJson& variables) {
   try {
     return {Template(text).render(variables), true};
   } catch (const Unsupported& error) {
@@ -23,10 +23,10 @@ std::pair<std::string, bool> render(const std::string& text, const json& variabl
 
 TEST_CASE("Jinja: what is run writes what transformers' Jinja writes") {
   std::ifstream in(qrl::test::shipped_data() / "golden" / "jinja.jsonl");
-  json variables;
+  OrderedJson variables;
   int num_run = 0, num_refused = 0;
   for (std::string line; std::getline(in, line);) {
-    const json row = json::parse(line);
+    const OrderedJson row = OrderedJson::parse(line);
     if (row.contains("variables")) variables = row["variables"];
     if (!row.contains("template")) continue;
     const auto [text, is_run] = render(row["template"], variables);
@@ -56,9 +56,9 @@ TEST_CASE("Jinja: time, memory and depth have bounds") {
         std::string("{{ 999999999 * 999999999 * 999999999 }}"),
         "{% set a = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}" + repeated("{% set a = a.replace('a', a) %}", 20)}) {
     INFO(text.substr(0, 100));
-    CHECK_FALSE(render(text, json::object()).second);
+    CHECK_FALSE(render(text, OrderedJson::object()).second);
   }
-  CHECK(render(repeated("{{ 1 }}", 1000), json::object()).second);
+  CHECK(render(repeated("{{ 1 }}", 1000), OrderedJson::object()).second);
 }
 
 TEST_CASE("Jinja: literals are those that something is compared with") {

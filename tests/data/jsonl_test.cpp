@@ -19,7 +19,7 @@ std::vector<PromptRow> read_text(const std::string& text) {
   return parse_jsonl(in, "rows.jsonl", "rows");
 }
 
-std::string refusal(const std::string& text) {
+std::string line_refusal(const std::string& text) {
   return qrl::test::refusal_of([&] { read_text(text); });
 }
 
@@ -73,9 +73,9 @@ TEST_CASE("golds keep their value in shortest form") {
   CHECK(gold(R"({"target": 36, "numbers": [3, 7]})") == R"({"numbers":[3,7],"target":36})");
   CHECK(gold(R"([1, "a"])") == R"([1,"a"])");
   for (const char* lossy : {"18446744073709551616", "1e22", "-1e16"}) {
-    CHECK(says(refusal(R"({"prompt":"x","answer":)"s + lossy + "}"), "write it in quotes"));
+    CHECK(says(line_refusal(R"({"prompt":"x","answer":)"s + lossy + "}"), "write it in quotes"));
   }
-  CHECK(says(refusal(R"({"prompt":"x","answer":1e999})"), ":1"));
+  CHECK(says(line_refusal(R"({"prompt":"x","answer":1e999})"), ":1"));
 }
 
 TEST_CASE("faulty rows are refused with file and line") {
@@ -121,18 +121,18 @@ TEST_CASE("faulty rows are refused with file and line") {
   };
   for (const auto& [row, reason] : faults) {
     INFO(row.substr(0, 80));
-    const std::string message = refusal(kRow + "\n" + row + "\n");
+    const std::string message = line_refusal(kRow + "\n" + row + "\n");
     CHECK(says(message, "rows.jsonl:2: "));
     CHECK(says(message, reason));
     CHECK(message.size() < 600);
   }
-  CHECK(says(refusal(kRow + "\n"
-                            R"({"question":"1+1?","ans)"),
+  CHECK(says(line_refusal(kRow + "\n"
+                                 R"({"question":"1+1?","ans)"),
              "rows.jsonl:2"));
 }
 
 TEST_CASE("a parser's place is the byte of the line: the line is the file's") {
-  const std::string message = refusal(kRow + "\n" + R"({"prompt":"x" "answer":1})" + "\n");
+  const std::string message = line_refusal(kRow + "\n" + R"({"prompt":"x" "answer":1})" + "\n");
   CHECK(says(message, "rows.jsonl:2: expected JSON, got a syntax error near byte 22: "));
   CHECK(message.find("line 1") == std::string::npos);
 }
@@ -154,10 +154,10 @@ TEST_CASE("what people take for JSONL is refused by what it is") {
   };
   for (const auto& [text, reason] : files) {
     INFO(text);
-    CHECK(says(refusal(text), reason));
+    CHECK(says(line_refusal(text), reason));
   }
-  CHECK(says(refusal("\"a, b\"\n"), "a JSON object"));
-  CHECK(says(refusal(kRow + "\nnull, null\n"), "rows.jsonl:2: expected JSON"));
+  CHECK(says(line_refusal("\"a, b\"\n"), "a JSON object"));
+  CHECK(says(line_refusal(kRow + "\nnull, null\n"), "rows.jsonl:2: expected JSON"));
   CHECK(read_text(kRow + " \r \r\n").size() == 1);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
   };
   for (const auto& [bytes, name] : files) {
     INFO(name);
-    CHECK(says(refusal(bytes), name));
+    CHECK(says(line_refusal(bytes), name));
   }
   const qrl::test::TempDir dir;
   CHECK(says(refusal_of([&] { read_jsonl(dir / "none.jsonl"); }), "no such file"));

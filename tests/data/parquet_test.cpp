@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path golden(const std::string& name) { return qrl::test::shipped_data() / "golden" / "parquet" / name; }
+fs::path golden_parquet(const std::string& name) { return qrl::test::shipped_data() / "golden" / "parquet" / name; }
 
 std::vector<nlohmann::ordered_json> rows_of(const fs::path& file) {
   std::vector<nlohmann::ordered_json> rows;
@@ -29,15 +29,15 @@ std::vector<nlohmann::ordered_json> rows_of(const fs::path& file) {
 
 TEST_CASE("rows of a parquet file are the rows of the same table as JSON lines") {
   if (!can_read_parquet()) return qrl::test::skip("no Arrow here: scripts/setup --parquet");
-  const auto rows = rows_of(golden("types.parquet"));
-  CHECK(rows == rows_of(golden("types.jsonl")));
+  const auto rows = rows_of(golden_parquet("types.parquet"));
+  CHECK(rows == rows_of(golden_parquet("types.jsonl")));
   // Equal as JSON, and in the same order of members.
   std::string order;
   for (const auto& [name, value] : rows.at(0).items()) order += name + " ";
   CHECK(order == "text small big unsigned single number flag word messages lists nested ");
-  const auto prompts = read_prompt_file(golden("countdown.parquet"), {});
+  const auto prompts = read_prompt_file(golden_parquet("countdown.parquet"), {});
   REQUIRE(prompts.size() == 12);
-  CHECK(prompts[0].prompt == read_prompt_file(golden("countdown.jsonl"), {})[0].prompt);
+  CHECK(prompts[0].prompt == read_prompt_file(golden_parquet("countdown.jsonl"), {})[0].prompt);
 }
 
 TEST_CASE("a parquet file that is none, or of types that JSON has not, has one clear error") {
@@ -49,12 +49,12 @@ TEST_CASE("a parquet file that is none, or of types that JSON has not, has one c
     return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   }
   CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }), "text.parquet: expected a parquet file, got"));
-  CHECK(says(refusal_of([&] { rows_of(golden("dates.parquet")); }),
+  CHECK(says(refusal_of([&] { rows_of(golden_parquet("dates.parquet")); }),
              "dates.parquet:1: expected a row that JSON can hold, got \"a column of the type date32[day]\""));
   CHECK(says(refusal_of([&] { rows_of(dir / "none.parquet"); }), "expected a parquet file, got no such file"));
-  fs::copy_file(golden("countdown.parquet"), dir / "half.parquet");
+  fs::copy_file(golden_parquet("countdown.parquet"), dir / "half.parquet");
   fs::resize_file(dir / "half.parquet", 2000);
   CHECK(says(refusal_of([&] { rows_of(dir / "half.parquet"); }), "half.parquet: expected a parquet file, got"));
-  fs::copy_file(golden("countdown.parquet"), dir / "named.jsonl");
+  fs::copy_file(golden_parquet("countdown.parquet"), dir / "named.jsonl");
   CHECK(says(refusal_of([&] { rows_of(dir / "named.jsonl"); }), "parquet: name it .parquet"));
 }

@@ -19,7 +19,7 @@ namespace {
 std::optional<PromptRow> read(const std::string& row, const DataRecipe& recipe = {}) {
   return RowReader(recipe).read(json::parse(row), "f:1", "f");
 }
-std::string refusal(const std::string& row, const DataRecipe& recipe = {}) {
+std::string row_refusal(const std::string& row, const DataRecipe& recipe = {}) {
   return refusal_of([&] { read(row, recipe); });
 }
 DataRecipe filtered(std::vector<std::string> conditions) {
@@ -66,7 +66,7 @@ TEST_CASE("a row of veRL: messages, nested gold, its own source") {
   CHECK(row->ground_truth == "2");
   CHECK(row->data_source == "openai/gsm8k");
   const auto gold = [](const char* messages) {
-    return refusal(R"({"answer":"1","prompt":)" + std::string(messages) + "}");
+    return row_refusal(R"({"answer":"1","prompt":)" + std::string(messages) + "}");
   };
   CHECK(gold(R"([{"role":"user","content":"x"}])") == "accepted");
   CHECK(says(gold("[]"), "an empty list"));
@@ -96,8 +96,9 @@ TEST_CASE("keys of the recipe name fields and paths, and the usual names lose th
   CHECK(read_row->prompt == "p");
   CHECK(read_row->ground_truth == "7");
   CHECK(read_row->data_source == "algebra");
-  CHECK(says(refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", recipe), "a field `meta.answer.value`"));
-  CHECK(says(refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", recipe), "a field `subject`"));
+  CHECK(
+      says(row_refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", recipe), "a field `meta.answer.value`"));
+  CHECK(says(row_refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", recipe), "a field `subject`"));
 
   // Files of different makes: each row has one of several.
   DataRecipe both;
@@ -105,13 +106,13 @@ TEST_CASE("keys of the recipe name fields and paths, and the usual names lose th
   both.ground_truth_key = "answer,meta.gold";
   CHECK(read(R"({"question":"p","answer":"1"})", both)->prompt == "p");
   CHECK(read(R"({"problem":"q","meta":{"gold":"2"}})", both)->ground_truth == "2");
-  CHECK(says(refusal(R"({"question":"p","problem":"q","answer":"1"})", both), "both `question` and `problem`"));
-  CHECK(says(refusal(R"({"prompt":"p","answer":"1"})", both), "several with commas, where files differ"));
+  CHECK(says(row_refusal(R"({"question":"p","problem":"q","answer":"1"})", both), "both `question` and `problem`"));
+  CHECK(says(row_refusal(R"({"prompt":"p","answer":"1"})", both), "several with commas, where files differ"));
   both.prompt_key = "question,,problem";
   CHECK(says(refusal_of([&] { RowReader reader(both); }), "data.prompt_key: expected names of fields between commas"));
   CHECK(read(R"({"prompt":"p","answer":"1","a.b":"x"})", filtered({"a.b == x"})));  // a name with a dot in it
-  CHECK(says(refusal(R"({"question":"p","answer":"1","reward_model":{"ground_truth":"2"}})"), "both `answer` and"));
-  CHECK(says(refusal(R"({"question":"p"})"), "set data.ground_truth_key"));
+  CHECK(says(row_refusal(R"({"question":"p","answer":"1","reward_model":{"ground_truth":"2"}})"), "both `answer` and"));
+  CHECK(says(row_refusal(R"({"question":"p"})"), "set data.ground_truth_key"));
 }
 
 TEST_CASE("filters keep rows that meet every condition") {
@@ -129,16 +130,16 @@ TEST_CASE("filters keep rows that meet every condition") {
     CHECK_FALSE(kept(fails));
   }
   CHECK_FALSE(read(row, filtered({"level == 4", "kind == Algebra"})));
-  CHECK(says(refusal(row, filtered({"missing == 1"})), "a field `missing` (data.filter)"));
+  CHECK(says(row_refusal(row, filtered({"missing == 1"})), "a field `missing` (data.filter)"));
   DataRecipe both = filtered({"level == 99"});  // of training files
   both.val_filter = {"level == 4"};
   CHECK_FALSE(RowReader(both).read(json::parse(row), "f:1", "f"));
   CHECK(RowReader(both, qrl::tasks::Split::held_out).read(json::parse(row), "f:1", "f"));
-  CHECK(says(refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
+  CHECK(says(row_refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
   for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >", "kind == 'A", "kind == '",
                           "kind == 'A'B", "kind == 'A\"", "level > '3'"}) {
     INFO(bad);
-    CHECK(says(refusal(row, filtered({bad})), "data.filter: expected"));
+    CHECK(says(row_refusal(row, filtered({bad})), "data.filter: expected"));
   }
 }
 
@@ -193,7 +194,7 @@ TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
 
 TEST_CASE("a data source is a name, not something that can write to a terminal") {
   const std::string row = R"({"prompt": "a", "ground_truth": "b", "data_source": "x\nheld-out countdown mean@8: 1"})";
-  CHECK(says(refusal(row), "a data source without control characters"));
+  CHECK(says(row_refusal(row), "a data source without control characters"));
   CHECK(says(refusal_of([] {
                (void)RowReader().read(json{{"prompt", "a"}, {"ground_truth", "b"}}, "f:1", "f\x1b[31m");
              }),

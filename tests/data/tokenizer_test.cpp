@@ -18,9 +18,9 @@ using Ids = std::vector<qrl::types::TokenId>;
 
 namespace {
 
-std::filesystem::path golden_dir() { return qrl::test::shipped_data() / "golden" / "tokenizer"; }
+std::filesystem::path small_golden_dir() { return qrl::test::shipped_data() / "golden" / "tokenizer"; }
 
-json golden_file() { return json::parse(qrl::test::read_file(golden_dir() / "tokenizer.json")); }
+json golden_file() { return json::parse(qrl::test::read_file(small_golden_dir() / "tokenizer.json")); }
 
 std::string refusal(const std::string& text, const std::string& eos = "<|endoftext|>") {
   return refusal_of([&] { Tokenizer::parse(text, eos, "tokenizer.json"); });
@@ -37,10 +37,10 @@ std::string random_bytes(qrl::base::RandomStream& random, std::size_t max_size) 
 
 TEST_CASE("texts get the ids that transformers gives them") {
   const Tokenizer made = Tokenizer::byte_level();
-  const Tokenizer loaded = Tokenizer::load(golden_dir());  // as transformers saved it
+  const Tokenizer loaded = Tokenizer::load(small_golden_dir());  // as transformers saved it
   CHECK(loaded.eos() == 256);
   CHECK(loaded.vocab_size() == 259);
-  std::ifstream cases(golden_dir() / "cases.jsonl");
+  std::ifstream cases(small_golden_dir() / "cases.jsonl");
   int num_cases = 0, num_with_tokens = 0;
   for (std::string line; std::getline(cases, line); ++num_cases) {
     const json row = json::parse(line);

@@ -12,9 +12,6 @@ namespace qrl::decoder::test {
 
 namespace {
 
-using Sequences = std::vector<std::vector<types::TokenId>>;
-const Sequences kPrompts = {{5, 4, 3, 2, 1, 60, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, {66, 1, 30}};
-
 double squared_distance(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);

@@ -16,6 +16,10 @@ namespace qrl::decoder::test {
 /// Qwen3 (qk-norm), Qwen2 (bias) or Llama (bias on o too); no size a multiple of a vector.
 model::ModelConfig tiny_config(model::Family family = model::Family::qwen3);
 
+using Sequences = std::vector<std::vector<types::TokenId>>;
+/// Of its vocabulary.
+inline const Sequences kPrompts = {{5, 4, 3, 2, 1, 60, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, {66, 1, 30}};
+
 /// init_weights, with linears and embeddings ten times as large, so that logits are far from uniform.
 model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed = 1);
 

@@ -13,10 +13,6 @@ namespace qrl::decoder::test {
 
 namespace {
 
-using Sequences = std::vector<std::vector<types::TokenId>>;
-
-const Sequences kPrompts = {{5, 4, 3, 2, 1, 60, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, {66, 1, 30}};
-
 /// |values| of one layer and head over all prompts, by reading the pages.
 std::vector<float> sizes_of(const model::Snapshot& snapshot, std::int64_t layer, std::int64_t head, bool keys) {
   const auto& config = snapshot.config();

@@ -12,7 +12,7 @@ using namespace qrl::decoder;
 using types::TokenId;
 
 /// Sequences that have cached some of their prompt and compute num_rows more.
-class Sequences {
+class PlannedSequences {
  public:
   void add(std::int64_t num_cached, std::int64_t num_rows) {
     const auto token = static_cast<TokenId>(groups_.size());
@@ -36,7 +36,7 @@ class Sequences {
 }  // namespace
 
 TEST_CASE("rows of the chosen sequences lie end to end, each with its own token, position and pages") {
-  Sequences sequences;
+  PlannedSequences sequences;
   sequences.add(3, 2);
   sequences.add(0, 1);
   sequences.chosen()[0]->copy = {7, 8, 2};
@@ -55,7 +55,7 @@ TEST_CASE("rows of the chosen sequences lie end to end, each with its own token,
 }
 
 TEST_CASE("a row that does not reach the newest token samples nothing") {
-  Sequences sequences;
+  PlannedSequences sequences;
   sequences.add(0, 8);
   sequences.chosen()[0]->num_rows = 5;
   Plan plan(decoder::test::tiny_config());
@@ -65,12 +65,12 @@ TEST_CASE("a row that does not reach the newest token samples nothing") {
 }
 
 TEST_CASE("many even sequences are shared out to threads, few or uneven ones are for all threads together") {
-  const auto parts_of = [](const Sequences& sequences, int num_threads) {
+  const auto parts_of = [](const PlannedSequences& sequences, int num_threads) {
     Plan plan(decoder::test::tiny_config());
     plan.build(sequences.chosen(), num_threads);
     return plan.parts;
   };
-  Sequences even;
+  PlannedSequences even;
   for (int i = 0; i < 60; ++i) even.add(100, 1);
   REQUIRE(parts_of(even, 2).size() == 2);
   CHECK(parts_of(even, 2)[0].rows.size() == 30);
@@ -80,13 +80,13 @@ TEST_CASE("many even sequences are shared out to threads, few or uneven ones are
   CHECK(parts_of(even, 1).size() == 1);
   CHECK(parts_of(even, 16).size() == 1);  // not 4 rows each
 
-  Sequences uneven;
+  PlannedSequences uneven;
   uneven.add(0, 200);
   for (int i = 0; i < 20; ++i) uneven.add(100, 1);
   CHECK(parts_of(uneven, 2).size() == 1);
 
   // Positions count too: 10 long sequences cost what many short ones do.
-  Sequences long_and_short;
+  PlannedSequences long_and_short;
   for (int i = 0; i < 10; ++i) long_and_short.add(4000, 1);
   for (int i = 0; i < 100; ++i) long_and_short.add(1, 1);
   REQUIRE(parts_of(long_and_short, 2).size() == 2);
@@ -94,7 +94,7 @@ TEST_CASE("many even sequences are shared out to threads, few or uneven ones are
 }
 
 TEST_CASE("with weights that stay cached every part is one thread's, however few rows there are") {
-  Sequences one, three;
+  PlannedSequences one, three;
   one.add(5, 1);
   for (int i = 0; i < 3; ++i) three.add(5, 1);
   Plan plan(decoder::test::tiny_config());

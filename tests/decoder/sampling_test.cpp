@@ -15,15 +15,15 @@ using namespace qrl::decoder;
 using namespace qrl::decoder::test;
 using types::TokenId;
 
-constexpr std::size_t kVocab = 67;
+constexpr std::size_t kVocabSize = 67;
 
 /// Softmax after temperature, top-k, then top-p of the renormalized rest, in fp64.
 std::vector<double> distribution(const double* logits, const types::SamplingParams& params) {
-  std::vector<std::size_t> order(kVocab);
+  std::vector<std::size_t> order(kVocabSize);
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
   if (params.top_k > 0) order.resize(static_cast<std::size_t>(params.top_k));
-  std::vector<double> kept(kVocab, 0.0);
+  std::vector<double> kept(kVocabSize, 0.0);
   double total = 0;
   for (const std::size_t token : order) {
     total += kept[token] = std::exp((logits[token] - logits[order.front()]) / static_cast<double>(params.temperature));
@@ -88,17 +88,17 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
         std::vector<TokenId> tokens = prompt;
         tokens.insert(tokens.end(), drawn.begin(), drawn.end());
         const auto all = reference_logits(*snapshot, tokens);
-        logits.assign(all.end() - static_cast<std::ptrdiff_t>(kVocab), all.end());
+        logits.assign(all.end() - static_cast<std::ptrdiff_t>(kVocabSize), all.end());
       }
       return distribution(logits.data(), params);
     };
     const std::vector<double> first = distribution_after({});
-    std::vector<std::size_t> first_counts(kVocab);
+    std::vector<std::size_t> first_counts(kVocabSize);
     std::map<TokenId, std::vector<std::size_t>> second_counts;
     for (const types::Completion& completion : completions) {
       ++first_counts[static_cast<std::size_t>(completion.tokens[0])];
       auto& counts = second_counts[completion.tokens[0]];
-      counts.resize(kVocab);
+      counts.resize(kVocabSize);
       ++counts[static_cast<std::size_t>(completion.tokens[1])];
     }
     CHECK(chi_squared_z(first_counts, first) < 4);

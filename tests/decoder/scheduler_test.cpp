@@ -64,8 +64,8 @@ struct Case {
   std::size_t num_ticks_ahead = 0;                // under way when the next is chosen
 };
 
-Request request_of(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int32_t num_samples,
-                   std::int32_t max_new_tokens) {
+Request scheduled(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int32_t num_samples,
+                  std::int32_t max_new_tokens) {
   Request request;
   request.prompt_id = prompt_id;
   request.prompt_tokens = std::move(prompt);
@@ -102,7 +102,7 @@ Case random_case(base::RandomStream& random) {
     for (std::int64_t t = 0; t < prompt_tokens; ++t) prompt.push_back(static_cast<TokenId>(random.below(3)));
     const auto num_samples = static_cast<std::int32_t>(random.between(1, 5));
     const auto max_new_tokens = static_cast<std::int32_t>(random.between(1, 25));
-    c.requests.push_back(request_of(static_cast<std::uint64_t>(i), std::move(prompt), num_samples, max_new_tokens));
+    c.requests.push_back(scheduled(static_cast<std::uint64_t>(i), std::move(prompt), num_samples, max_new_tokens));
     c.requests.back().first_sample = static_cast<std::int32_t>(random.below(3));
     auto& lengths = c.lengths.emplace_back();
     for (std::int32_t s = 0; s < num_samples; ++s) {
@@ -123,7 +123,7 @@ Case random_case(base::RandomStream& random) {
   return c;
 }
 
-struct Outcome {
+struct CaseOutcome {
   DecoderStats stats;
   std::int64_t copied_slots = 0;
   std::int64_t num_parts = 0;
@@ -138,8 +138,8 @@ struct StartedTick {
 };
 
 /// Runs a case to its end and checks everything that must hold in each tick.
-Outcome run(const Case& c, base::RandomStream& random) {
-  Outcome outcome;
+CaseOutcome run(const Case& c, base::RandomStream& random) {
+  CaseOutcome outcome;
   PagePool pool(c.options.kv_pages);
   Scheduler scheduler(c.options, pool, outcome.stats);
   Plan plan(any_config());
@@ -274,7 +274,7 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
     CAPTURE(i);
     base::RandomStream random(7, base::RandomPurpose::test, i);
     const Case c = random_case(random);
-    const Outcome outcome = run(c, random);
+    const CaseOutcome outcome = run(c, random);
     preemptions += outcome.stats.preemptions;
     shared += outcome.stats.shared_prompt_tokens;
     copied += outcome.copied_slots;
@@ -302,11 +302,11 @@ TEST_CASE("a group computes its prompt once") {
     Case c;
     c.options = {
         .max_num_seqs = 64, .max_num_batched_tokens = 64, .page_size = 8, .kv_pages = 100, .max_model_len = 64};
-    c.requests.push_back(request_of(0, std::vector<TokenId>(static_cast<std::size_t>(prompt_tokens), 1), 5, 5));
+    c.requests.push_back(scheduled(0, std::vector<TokenId>(static_cast<std::size_t>(prompt_tokens), 1), 5, 5));
     c.lengths = {{3, 1, 4, 1, 5}};
     c.ticks_before = {0};
     base::RandomStream random(1, base::RandomPurpose::test, 0);
-    const Outcome outcome = run(c, random);
+    const CaseOutcome outcome = run(c, random);
     CHECK(outcome.stats.shared_prompt_tokens == 4 * (prompt_tokens - 1));
     CHECK(outcome.copied_slots == 4 * ((prompt_tokens - 1) % 8));
     CHECK(outcome.stats.preemptions == 0);
@@ -319,8 +319,8 @@ TEST_CASE("decoding sequences come before prompts, and prompts fill what is left
   PagePool pool(100);
   DecoderStats stats;
   Scheduler scheduler(c.options, pool, stats);
-  scheduler.submit(0, request_of(0, std::vector<TokenId>(3, 1), 1, 5));
-  scheduler.submit(1, request_of(1, std::vector<TokenId>(25, 2), 1, 5));
+  scheduler.submit(0, scheduled(0, std::vector<TokenId>(3, 1), 1, 5));
+  scheduler.submit(1, scheduled(1, std::vector<TokenId>(25, 2), 1, 5));
   std::vector<std::vector<std::int64_t>> rows;  // a tick's rows of each sequence
   for (int tick = 0; tick < 4; ++tick) {
     auto& tick_rows = rows.emplace_back(2);

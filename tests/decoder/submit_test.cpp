@@ -84,7 +84,7 @@ std::vector<Completion> alone(const model::Snapshot& snapshot, const Request& re
   return std::move(finished.front().completions);
 }
 
-bool same_bits(const Completion& a, const Completion& b) {
+bool same_completion(const Completion& a, const Completion& b) {
   return a.tokens == b.tokens && a.stop == b.stop && a.versions == b.versions &&
          std::ranges::equal(a.sampler_logprobs, b.sampler_logprobs, [](float x, float y) {
            return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
@@ -136,7 +136,7 @@ TEST_CASE("a request's bits are its own, whatever is submitted beside it and whe
           const std::size_t i = submitted.at(each.id);
           CAPTURE(i);
           REQUIRE(each.completions.size() == want[i].size());
-          for (std::size_t s = 0; s < want[i].size(); ++s) CHECK(same_bits(each.completions[s], want[i][s]));
+          for (std::size_t s = 0; s < want[i].size(); ++s) CHECK(same_completion(each.completions[s], want[i][s]));
         }
         if (few_pages && ticks_between < 4) CHECK(decoder.stats().preemptions > 0);
       }
@@ -244,7 +244,7 @@ TEST_CASE("requests that cannot be sampled are refused when they are submitted, 
   decoder.release_kv();
   const std::vector<FinishedRequest> finished = decoder.take_finished();
   REQUIRE(finished.size() == 1);
-  for (std::size_t s = 0; s < want.size(); ++s) CHECK(same_bits(finished[0].completions[s], want[s]));
+  for (std::size_t s = 0; s < want.size(); ++s) CHECK(same_completion(finished[0].completions[s], want[s]));
 
   DecoderOptions without_text = options_of_tests();
   without_text.bytes_of = nullptr;
@@ -302,8 +302,8 @@ TEST_CASE("complete leaves the requests of others to take_finished") {
   CHECK(finished[0].id == id);
   REQUIRE(completions.size() == 2);
   for (std::size_t s = 0; s < 2; ++s) {
-    CHECK(same_bits(completions[s], want[s]));
-    CHECK(same_bits(finished[0].completions[s], want[s]));
+    CHECK(same_completion(completions[s], want[s]));
+    CHECK(same_completion(finished[0].completions[s], want[s]));
   }
 }
 

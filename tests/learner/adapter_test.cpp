@@ -10,7 +10,6 @@
 
 using namespace qrl;
 using config::LearnerForward;
-using learner::Learner;
 using learner::TensorList;
 using torch::Tensor;
 
@@ -206,7 +205,7 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
   options.lora_initial = test::random_adapters();
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);
-  Learner learner(config, weights, options, *world);
+  learner::Learner learner(config, weights, options, *world);
   const types::MicroBatch batch = two_sequences(config);
   const types::GlobalCounts counts = test::count({batch});
   const learner::LossOptions sft{.kind = learner::LossKind::sft};
@@ -247,18 +246,18 @@ TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base"
   for (const Case& one : kCases) {
     CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
     learner::LearnerOptions options = options_of(one);
-    Learner plain(config, weights, options, *world);
+    learner::Learner plain(config, weights, options, *world);
     model::Snapshot without(config, one.format);
     plain.publish(without, 0);
     options.lora = lora_of(5);
-    Learner adapted(config, weights, options, *world);
+    learner::Learner adapted(config, weights, options, *world);
     model::Snapshot with(config, formats_of(one.format, options.lora));
     adapted.publish(with, 0);
     CHECK(adapted.score(batch, {1.0F}).logprobs == plain.score(batch, {1.0F}).logprobs);
     CHECK(decoder::forced_logits(with, tokens) == decoder::forced_logits(without, tokens));
 
     options.lora_initial = test::random_adapters();
-    Learner changed(config, weights, options, *world);
+    learner::Learner changed(config, weights, options, *world);
     changed.publish(with, 1);  // the base is written anew: another learner's
     CHECK(changed.score(batch, {1.0F}).logprobs != plain.score(batch, {1.0F}).logprobs);
     CHECK(decoder::forced_logits(with, tokens) != decoder::forced_logits(without, tokens));
@@ -280,7 +279,7 @@ TEST_CASE("a sampler's int8 lm_head changes no bit of a learner that has its own
           learner::LearnerOptions options = options_of({forward, quant::Format::int8});
           options.lora = rank > 0 ? lora_of(rank) : model::LoraConfig();
           options.numerics.own_lm_head = is_int8;
-          Learner learner(config, weights, options, *world);
+          learner::Learner learner(config, weights, options, *world);
           model::SnapshotFormats formats = formats_of(quant::Format::int8, options.lora);
           formats.int8_lm_head = is_int8;
           model::Snapshot snapshot(config, formats);
@@ -315,7 +314,7 @@ TEST_CASE("updates change adapters alone, whatever the base, and publishing copi
       base_was_read = true;
       model::WeightSource(weights).read(spec, to);
     });
-    Learner learner(config, counted, options, *world);
+    learner::Learner learner(config, counted, options, *world);
     CHECK(learner.state().masters().size() == static_cast<std::size_t>(2 * 3 * config.num_hidden_layers));
     model::Snapshot snapshot(config, formats_of(one.format, options.lora));
     learner.publish(snapshot, 0);
@@ -351,7 +350,7 @@ TEST_CASE("gains are trained with train_norms, and the sampler has them") {
   learner::LearnerOptions options = options_of({LearnerForward::low_bit, quant::Format::int8});
   options.lora = lora_of(2);
   options.lora.train_norms = true;
-  Learner learner(config, weights, options, *world);
+  learner::Learner learner(config, weights, options, *world);
   model::Snapshot snapshot(config, formats_of(quant::Format::int8, options.lora));
   learner.publish(snapshot, 0);
   const std::vector<float> before = learner.score(batch, {1.0F}).logprobs;
@@ -378,7 +377,7 @@ TEST_CASE("the reference of a KL term is the base with the adapters that trainin
       learner::LearnerOptions options = options_of(one);
       options.lora = lora_of(4);
       if (!is_new) options.lora_initial = test::random_adapters();
-      Learner learner(config, weights, options, *world);
+      learner::Learner learner(config, weights, options, *world);
       learner.keep_reference(options.lora_initial);
       model::Snapshot snapshot(config, formats_of(one.format, options.lora));
       learner.publish(snapshot, 0);
@@ -399,7 +398,7 @@ TEST_CASE("merged weights are what the sampler gets from a snapshot without adap
   learner::LearnerOptions options = options_of({LearnerForward::bf16, quant::Format::f32}, config::ComputeDType::f32);
   options.lora = lora_of(4);
   options.lora_initial = test::random_adapters();
-  Learner learner(config, weights, options, *world);
+  learner::Learner learner(config, weights, options, *world);
   model::Snapshot merged(config, quant::Format::f32), beside(config, formats_of(quant::Format::f32, options.lora));
   learner.publish(beside, 0);
   learner.publish(merged, 0);

@@ -33,43 +33,43 @@ model::LoraConfig some_lora(bool train_norms = false) {
   return lora;
 }
 
-model::SnapshotFormats formats_of(Format format, const model::LoraConfig& lora) {
+model::SnapshotFormats device_formats(Format format, const model::LoraConfig& lora) {
   model::SnapshotFormats formats(format);
   formats.lora = lora;
   return formats;
 }
 
-LearnerOptions options_of(LearnerForward forward, ComputeDType compute = ComputeDType::bf16) {
+LearnerOptions adapter_options(LearnerForward forward, ComputeDType compute = ComputeDType::bf16) {
   LearnerOptions options = test::device_options(compute);
   options.numerics.forward = forward;
   options.numerics.kv_format = quant::KvFormat::f32;
   return options;
 }
 
-const types::MicroBatch& some_batch() {
+const types::MicroBatch& adapter_batch() {
   static const types::MicroBatch batch =
       test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 14, 37)});
   return batch;
 }
 
 void take_step(learner::Learner& learner) {
-  learner.accumulate(some_batch(), test::count({some_batch()}), {.kind = learner::LossKind::sft}, {1.0F});
+  learner.accumulate(adapter_batch(), test::count({adapter_batch()}), {.kind = learner::LossKind::sft}, {1.0F});
   REQUIRE(learner.update().finite);
 }
 
-struct Outcome {
+struct AdapterOutcome {
   std::vector<float> logprobs;
   Named gradients;
 };
-Outcome outcome_of(learner::Learner& learner) {
-  Outcome outcome{learner.score(some_batch(), {1.0F}).logprobs, {}};
-  learner.accumulate(some_batch(), test::count({some_batch()}), {.kind = learner::LossKind::sft}, {1.0F});
+AdapterOutcome adapter_outcome(learner::Learner& learner) {
+  AdapterOutcome outcome{learner.score(adapter_batch(), {1.0F}).logprobs, {}};
+  learner.accumulate(adapter_batch(), test::count({adapter_batch()}), {.kind = learner::LossKind::sft}, {1.0F});
   outcome.gradients = test::copy(learner.state().gradients());
   return outcome;
 }
 
 /// {log-probs, all gradients together}: how far one is from another.
-std::array<double, 2> apart(const Outcome& a, const Outcome& b) {
+std::array<double, 2> adapters_apart(const AdapterOutcome& a, const AdapterOutcome& b) {
   const auto joined = [](const Named& named) {
     std::vector<float> all;
     for (const auto& [name, values] : named) all.insert(all.end(), values.begin(), values.end());
@@ -80,40 +80,40 @@ std::array<double, 2> apart(const Outcome& a, const Outcome& b) {
           test::relative_difference(joined(a.gradients), joined(b.gradients), worst)};
 }
 
-Outcome outcome_there(const model::ModelConfig& config, const LearnerOptions& options, Format format,
-                      Products products) {
+AdapterOutcome adapter_outcome_there(const model::ModelConfig& config, const LearnerOptions& options, Format format,
+                                     Products products) {
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);  // the base is read when it is published
   Learner learner(config, weights, options, *world);
-  DeviceSampler sampler(config, formats_of(format, options.lora), products);
+  DeviceSampler sampler(config, device_formats(format, options.lora), products);
   sampler.publish(learner, 0);
-  return outcome_of(learner);
+  return adapter_outcome(learner);
 }
 
-Outcome outcome_on_cpu(const model::ModelConfig& config, LearnerOptions options, Format format) {
+AdapterOutcome adapter_outcome_on_cpu(const model::ModelConfig& config, LearnerOptions options, Format format) {
   options.torch_ops = false;
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);  // the base is read when it is published
   Learner learner(config, weights, options, *world);
-  model::Snapshot snapshot(config, formats_of(format, options.lora));
+  model::Snapshot snapshot(config, device_formats(format, options.lora));
   learner.publish(snapshot, 0);
-  return outcome_of(learner);
+  return adapter_outcome(learner);
 }
 
-double relative(const Tensor& got, const Tensor& want) {
+double device_relative(const Tensor& got, const Tensor& want) {
   return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
 }
 
-struct Case {
+struct DeviceCase {
   LearnerForward forward;
   Format format;
 };
-constexpr Case kCases[] = {{LearnerForward::bf16, Format::int8},
-                           {LearnerForward::fake_quant, Format::int8},
-                           {LearnerForward::low_bit, Format::bf16},
-                           {LearnerForward::low_bit, Format::int8},
-                           {LearnerForward::low_bit, Format::fp8_block128},
-                           {LearnerForward::low_bit, Format::int4}};
+constexpr DeviceCase kDeviceCases[] = {{LearnerForward::bf16, Format::int8},
+                                       {LearnerForward::fake_quant, Format::int8},
+                                       {LearnerForward::low_bit, Format::bf16},
+                                       {LearnerForward::low_bit, Format::int8},
+                                       {LearnerForward::low_bit, Format::fp8_block128},
+                                       {LearnerForward::low_bit, Format::int4}};
 
 }  // namespace
 
@@ -152,33 +152,33 @@ TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the 
     CAPTURE(compute == torch::kFloat32);
     // In bf16 dY and U are rounded, too, each by at most 2⁻⁹ of its size.
     const double bound = compute == torch::kFloat32 ? 2e-6 : 4 * 0x1p-9;
-    CHECK(relative(got.detach(), sum64.detach()) < 2e-6);
+    CHECK(device_relative(got.detach(), sum64.detach()) < 2e-6);
     CHECK(torch::equal(y.grad(), d_y));
-    CHECK(relative(x.grad(), x64.grad()) < bound);
+    CHECK(device_relative(x.grad(), x64.grad()) < bound);
     for (std::size_t i = 0; i < 2; ++i) {
       const Tensor d_a = linear.adapter.a.gradient.narrow(0, static_cast<std::int64_t>(i) * kRank, kRank);
-      CHECK(relative(d_a, a64[i].grad()) < bound);
-      CHECK(relative(linear.adapter.parts[i].b.gradient, b64[i].grad()) < bound);
+      CHECK(device_relative(d_a, a64[i].grad()) < bound);
+      CHECK(device_relative(linear.adapter.parts[i].b.gradient, b64[i].grad()) < bound);
     }
   }
 }
 
 TEST_CASE("a learner with adapters on a device has the CPU's scores and gradients, whatever the base") {
   int number = 0;
-  for (const Case& one : kCases) {
+  for (const DeviceCase& one : kDeviceCases) {
     ++number;
     CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
     model::ModelConfig config = test::tiny_config(number % 2 == 0, number % 2 == 1, number % 3 == 0);
     config.o_bias = number % 4 == 1;
-    LearnerOptions options = options_of(one.forward, ComputeDType::f32);
+    LearnerOptions options = adapter_options(one.forward, ComputeDType::f32);
     options.lora = some_lora(number % 2 == 0);
     options.lora_initial = test::random_adapters();
-    const Outcome want = outcome_on_cpu(config, options, one.format);
+    const AdapterOutcome want = adapter_outcome_on_cpu(config, options, one.format);
     LearnerOptions plain = options;
     plain.numerics.forward = LearnerForward::bf16;
-    const auto format_error = apart(outcome_on_cpu(config, plain, one.format), want);
+    const auto format_error = adapters_apart(adapter_outcome_on_cpu(config, plain, one.format), want);
     const auto there = [&](const LearnerOptions& how, Products products) {
-      return apart(outcome_there(config, how, one.format, products), want);
+      return adapters_apart(adapter_outcome_there(config, how, one.format, products), want);
     };
     const auto got = there(options, Products::f32);
     LearnerOptions narrow = options;
@@ -198,14 +198,14 @@ TEST_CASE("a learner with adapters on a device has the CPU's scores and gradient
 
 TEST_CASE("new adapters change no bit of a device's log-probs, whatever the base") {
   const model::ModelConfig config = test::tiny_config();
-  for (const Case& one : kCases) {
+  for (const DeviceCase& one : kDeviceCases) {
     CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
-    LearnerOptions options = options_of(one.forward);
-    const Outcome plain = outcome_there(config, options, one.format, Products::rounded);
+    LearnerOptions options = adapter_options(one.forward);
+    const AdapterOutcome plain = adapter_outcome_there(config, options, one.format, Products::rounded);
     options.lora = some_lora();
-    CHECK(outcome_there(config, options, one.format, Products::rounded).logprobs == plain.logprobs);
+    CHECK(adapter_outcome_there(config, options, one.format, Products::rounded).logprobs == plain.logprobs);
     options.lora_initial = test::random_adapters();
-    CHECK(outcome_there(config, options, one.format, Products::rounded).logprobs != plain.logprobs);
+    CHECK(adapter_outcome_there(config, options, one.format, Products::rounded).logprobs != plain.logprobs);
   }
 }
 
@@ -213,9 +213,9 @@ TEST_CASE("steps on a device change adapters alone, and a publish brings them to
   const model::ModelConfig config = test::tiny_config(true, false, false);
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();
-  for (const Case& one : kCases) {
+  for (const DeviceCase& one : kDeviceCases) {
     CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
-    LearnerOptions options = options_of(one.forward);
+    LearnerOptions options = adapter_options(one.forward);
     options.optim.lr = 0.02;
     options.lora = some_lora(one.format == Format::int8);
     options.lora_initial = test::random_adapters();
@@ -226,24 +226,24 @@ TEST_CASE("steps on a device change adapters alone, and a publish brings them to
     });
     Learner learner(config, counted, options, *world);
     learner.keep_reference(options.lora_initial);
-    DeviceSampler sampler(config, formats_of(one.format, options.lora), Products::rounded);
+    DeviceSampler sampler(config, device_formats(one.format, options.lora), Products::rounded);
     sampler.publish(learner, 0);
     const auto drawn = sampler.draw();
     const std::int64_t base_number = sampler.snapshot.base_number();
-    const std::vector<float> start = learner.score_reference(some_batch(), {1.0F}).logprobs;
-    CHECK(start == learner.score(some_batch(), {1.0F}).logprobs);
+    const std::vector<float> start = learner.score_reference(adapter_batch(), {1.0F}).logprobs;
+    CHECK(start == learner.score(adapter_batch(), {1.0F}).logprobs);
     base_was_read = false;
     take_step(learner);
     sampler.publish(learner, 1);
     CHECK_FALSE(base_was_read);
     CHECK(sampler.snapshot.base_number() == base_number);
     CHECK_THROWS_WITH(sampler.snapshot.layer(0), Catch::Matchers::Contains("on a device alone"));
-    CHECK(learner.score_reference(some_batch(), {1.0F}).logprobs == start);
-    const std::vector<float> after = learner.score(some_batch(), {1.0F}).logprobs;
+    CHECK(learner.score_reference(adapter_batch(), {1.0F}).logprobs == start);
+    const std::vector<float> after = learner.score(adapter_batch(), {1.0F}).logprobs;
     CHECK(after != start);
 
     // Another decoder has the same through the host.
-    DeviceSampler other(config, formats_of(one.format, options.lora), Products::rounded);
+    DeviceSampler other(config, device_formats(one.format, options.lora), Products::rounded);
     other.publish(learner, 1);
     const auto got = sampler.draw(), want = other.draw();
     REQUIRE(got.size() == want.size());
@@ -254,7 +254,7 @@ TEST_CASE("steps on a device change adapters alone, and a publish brings them to
       moved = moved || got[i].sampler_logprobs != drawn[i].sampler_logprobs;
     }
     CHECK(moved);
-    CHECK(learner.score(some_batch(), {1.0F}).logprobs == after);
+    CHECK(learner.score(adapter_batch(), {1.0F}).logprobs == after);
   }
 }
 

@@ -22,14 +22,14 @@ using test::Products;
 
 namespace {
 
-struct Case {
+struct BitwiseCase {
   Format weights;
   KvFormat kv;
   float temperature;
   bool qk_norm, qkv_bias, o_bias;
   std::int64_t rank = 0;  ///< of adapters
 };
-constexpr Case kCases[] = {
+constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, true, false, false},
     {Format::int8, KvFormat::bf16, 0.8F, false, true, true},
     {Format::bf16, KvFormat::bf16, 1.0F, true, false, false},
@@ -63,11 +63,11 @@ decoder::DecoderOptions sampler_options(KvFormat kv) {
 }
 
 /// What one draw gives a learner: packed, a group's prompt once.
-struct Work {
+struct BitwiseWork {
   std::vector<types::MicroBatch> batches;
   types::GlobalCounts counts;
 };
-Work draw(decoder::Decoder& decoder, float temperature, std::uint32_t round) {
+BitwiseWork draw(decoder::Decoder& decoder, float temperature, std::uint32_t round) {
   std::vector<std::vector<types::TokenId>> prompts;
   for (const std::int64_t length : {1, 6, 9, 21})
     prompts.push_back(test::random_sequence(8 * round + prompts.size(), length, 0, 37).tokens);
@@ -80,7 +80,7 @@ Work draw(decoder::Decoder& decoder, float temperature, std::uint32_t round) {
   std::vector<rollout::PackItem> items;
   for (std::size_t i = 0; i < drawn.size(); ++i)
     items.push_back({prompts[i / 4], drawn[i].tokens, drawn[i].sampler_logprobs, i % 2 == 0 ? 1.0F : -1.0F});
-  Work work;
+  BitwiseWork work;
   work.batches = rollout::pack(items, 120);
   work.counts = rollout::count(work.batches);
   return work;
@@ -93,7 +93,7 @@ learner::LossOptions sampled_loss() {
 }
 
 /// Draws, scores, learns and publishes, round after round; how many log-probs were compared.
-std::int64_t check_bitwise(const Case& one, base::Device device, std::uint32_t num_rounds = 2) {
+std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uint32_t num_rounds = 2) {
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
@@ -109,7 +109,7 @@ std::int64_t check_bitwise(const Case& one, base::Device device, std::uint32_t n
   std::int64_t compared = 0, differ = 0;
   for (std::uint32_t round = 0; round < num_rounds; ++round) {
     sampler.publish(learner, round);
-    const Work work = draw(sampler.decoder, one.temperature, round);
+    const BitwiseWork work = draw(sampler.decoder, one.temperature, round);
     REQUIRE(work.batches.size() > 1);
     for (const types::MicroBatch& batch : work.batches) {
       const learner::TokenScores scores = learner.score(batch, {one.temperature});
@@ -138,8 +138,8 @@ std::int64_t check_bitwise(const Case& one, base::Device device, std::uint32_t n
 TEST_CASE("bitwise on a device: not one log-prob differs by a bit from the sampler's, whatever the schedule") {
   const bool all_rounds = std::getenv("QRL_LONG_TESTS") != nullptr;
   std::int64_t compared = 0;
-  for (const Case& one : kCases)
-    compared += check_bitwise(one, base::Device::cpu, all_rounds || &one == kCases ? 2 : 1);
+  for (const BitwiseCase& one : kBitwiseCases)
+    compared += check_bitwise(one, base::Device::cpu, all_rounds || &one == kBitwiseCases ? 2 : 1);
   CHECK(compared > 1'200);
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("bitwise on a GPU: not one log-prob differs by a bit from the sampler'
   } catch (const base::Error& error) {
     return test::skip(error.what());
   }
-  for (const Case& one : kCases) check_bitwise(one, base::Device::cuda);
+  for (const BitwiseCase& one : kBitwiseCases) check_bitwise(one, base::Device::cuda);
 }
 
 TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a bit away from the sampler's") {
@@ -162,7 +162,7 @@ TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a b
   Learner learner(config, test::tiny_weights(config), bitwise_options(KvFormat::int8), *world);
   DeviceSampler sampler(config, Format::int8, sampler_options(KvFormat::int8), Products::rounded, base::Device::cpu);
   sampler.publish(learner, 0);
-  Work work = draw(sampler.decoder, 1.0F, 0);
+  BitwiseWork work = draw(sampler.decoder, 1.0F, 0);
   types::MicroBatch& batch = work.batches.front();
   std::size_t counted = 0;
   while (batch.loss_mask[counted] == 0) ++counted;

@@ -29,17 +29,17 @@ const cuda::TrainingKernels& emulated() {
   return *kernels;
 }
 
-struct Family {
+struct KernelFamily {
   const char* name;
   model::ModelConfig config;
 };
 
 /// With and without biases, norms of q and k, tied tables; widths that can be read 16 bytes at a time, and odd ones.
-std::vector<Family> families() {
-  std::vector<Family> all = {{"qwen3, tied", test::tiny_config(true, false, true)},
-                             {"qwen2, untied", test::tiny_config(false, true, false)},
-                             {"llama, tied", test::tiny_config(false, false, true)},
-                             {"qwen3, biased, untied", test::tiny_config(true, true, false)}};
+std::vector<KernelFamily> kernel_families() {
+  std::vector<KernelFamily> all = {{"qwen3, tied", test::tiny_config(true, false, true)},
+                                   {"qwen2, untied", test::tiny_config(false, true, false)},
+                                   {"llama, tied", test::tiny_config(false, false, true)},
+                                   {"qwen3, biased, untied", test::tiny_config(true, true, false)}};
   for (std::size_t i = 0; i < 2; ++i) {
     model::ModelConfig& config = all[i].config;
     config.head_dim = 16;
@@ -51,7 +51,7 @@ std::vector<Family> families() {
 }
 
 /// Two samples on one prompt, and another sequence.
-MicroBatch some_batch() {
+MicroBatch kernel_batch() {
   std::vector<test::Sequence> sequences;
   for (std::uint64_t i = 0; i < 2; ++i) {
     sequences.push_back(test::random_sequence(i, 9, 14 + 3 * static_cast<std::int64_t>(i), 37));
@@ -60,31 +60,32 @@ MicroBatch some_batch() {
   return test::pack_shared(sequences);
 }
 
-LossOptions grpo(double entropy_coef) {
+LossOptions kernel_grpo(double entropy_coef) {
   LossOptions loss = test::policy_options();
   loss.algorithm.kl_loss_coef = 0.05;
   loss.algorithm.entropy_coef = entropy_coef;
   return loss;
 }
 
-struct Outcome {
+struct KernelOutcome {
   std::vector<float> logprobs, entropy;
   Named gradients, masters;
 };
-struct Work {
+struct KernelWork {
   const char* name;
   LossOptions loss;
   ops::SampleParams drawn;
 };
 
-Outcome outcome_of(const model::ModelConfig& config, LearnerOptions options, const Work& work, bool by_kernels) {
+KernelOutcome kernel_outcome(const model::ModelConfig& config, LearnerOptions options, const KernelWork& work,
+                             bool by_kernels) {
   options.kernels = by_kernels ? &emulated() : nullptr;
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, quant::Format::int8);
   learner.publish(snapshot, 0);
-  const MicroBatch batch = some_batch();
-  Outcome outcome;
+  const MicroBatch batch = kernel_batch();
+  KernelOutcome outcome;
   learner::TokenScores scores = learner.score(batch, work.drawn);
   outcome.logprobs = std::move(scores.logprobs);
   outcome.entropy = std::move(scores.entropy);
@@ -96,7 +97,7 @@ Outcome outcome_of(const model::ModelConfig& config, LearnerOptions options, con
 }
 
 /// Log-probs, entropies and, tensor by tensor, gradients.
-std::array<double, 3> apart(const Outcome& got, const Outcome& want, std::string& worst) {
+std::array<double, 3> kernels_apart(const KernelOutcome& got, const KernelOutcome& want, std::string& worst) {
   const auto of = [&worst](const std::vector<float>& a, const std::vector<float>& b) {
     return test::relative_difference({{"all", a}}, {{"all", b}}, worst);
   };
@@ -104,20 +105,20 @@ std::array<double, 3> apart(const Outcome& got, const Outcome& want, std::string
   return {logprobs, entropy, test::relative_difference(got.gradients, want.gradients, worst)};
 }
 
-LearnerOptions options_of(ComputeDType compute) {
+LearnerOptions kernel_options(ComputeDType compute) {
   LearnerOptions options = test::device_options(compute);
   options.numerics.kv_format = quant::KvFormat::bf16;
   options.logprob_chunk_tokens = 11;
   return options;
 }
 
-std::vector<Work> works() {
+std::vector<KernelWork> works() {
   LossOptions sft;
   sft.kind = LossKind::sft;
   return {{"supervised", sft, {1.0F}},
-          {"with entropies", grpo(0.01), {0.7F}},
-          {"top-k and top-p", grpo(0.01), {0.7F, 0.8F, 9}},
-          {"without entropies", grpo(0), {1.3F}}};
+          {"with entropies", kernel_grpo(0.01), {0.7F}},
+          {"top-k and top-p", kernel_grpo(0.01), {0.7F, 0.8F, 9}},
+          {"without entropies", kernel_grpo(0), {1.3F}}};
 }
 
 }  // namespace
@@ -125,26 +126,27 @@ std::vector<Work> works() {
 TEST_CASE("a learner with the device's kernels has the scores and gradients of LibTorch's operations") {
   // Every family and every loss; with --long every pair of them.
   const bool all_pairs = std::getenv("QRL_LONG_TESTS") != nullptr;
-  const std::vector<Family> all = families();
+  const std::vector<KernelFamily> all = kernel_families();
   for (std::size_t f = 0; f < all.size(); ++f) {
-    const Family& family = all[f];
+    const KernelFamily& family = all[f];
     for (std::size_t w = 0; w < works().size(); ++w) {
       if (!all_pairs && f != 0 && f != w) continue;
-      const Work work = works()[w];
+      const KernelWork work = works()[w];
       CAPTURE(family.name, work.name);
       const auto run = [&](ComputeDType compute, bool by_kernels) {
-        return outcome_of(family.config, options_of(compute), work, by_kernels);
+        return kernel_outcome(family.config, kernel_options(compute), work, by_kernels);
       };
       std::string worst;
-      const Outcome exact = run(ComputeDType::f32, false);
-      const auto of_kernels = apart(run(ComputeDType::f32, true), exact, worst);
+      const KernelOutcome exact = run(ComputeDType::f32, false);
+      const auto of_kernels = kernels_apart(run(ComputeDType::f32, true), exact, worst);
       CAPTURE(of_kernels[0], of_kernels[1], of_kernels[2], worst);
       CHECK(of_kernels[0] <= 2e-6);
       CHECK(of_kernels[1] <= 2e-6);
       CHECK(of_kernels[2] <= 2e-5);  // a bias of k's: its gradient all but cancels
       // In bf16 a number near a tie goes the other way now and then: by much less than bf16 is from fp32.
-      const Outcome rounded = run(ComputeDType::bf16, false);
-      const auto of_bf16 = apart(rounded, exact, worst), in_bf16 = apart(run(ComputeDType::bf16, true), rounded, worst);
+      const KernelOutcome rounded = run(ComputeDType::bf16, false);
+      const auto of_bf16 = kernels_apart(rounded, exact, worst),
+                 in_bf16 = kernels_apart(run(ComputeDType::bf16, true), rounded, worst);
       for (std::size_t i = 0; i < in_bf16.size(); ++i) {
         CAPTURE(i, in_bf16[i], of_bf16[i]);
         CHECK(in_bf16[i] <= 0.5 * of_bf16[i]);
@@ -155,45 +157,45 @@ TEST_CASE("a learner with the device's kernels has the scores and gradients of L
 }
 
 TEST_CASE("the device's kernels give the same bits again, checkpointed or not") {
-  const Family family = families()[3];
-  const Work work = works()[1];
-  LearnerOptions options = options_of(ComputeDType::bf16);
-  const Outcome once = outcome_of(family.config, options, work, true);
-  CHECK((outcome_of(family.config, options, work, true).masters == once.masters));
+  const KernelFamily family = kernel_families()[3];
+  const KernelWork work = works()[1];
+  LearnerOptions options = kernel_options(ComputeDType::bf16);
+  const KernelOutcome once = kernel_outcome(family.config, options, work, true);
+  CHECK((kernel_outcome(family.config, options, work, true).masters == once.masters));
   options.activation_checkpointing = true;
-  CHECK((outcome_of(family.config, options, work, true).masters == once.masters));
+  CHECK((kernel_outcome(family.config, options, work, true).masters == once.masters));
   // They are the learner's kernels, not LibTorch's operations, whose last bits differ.
-  CHECK((outcome_of(family.config, options, work, false).masters != once.masters));
+  CHECK((kernel_outcome(family.config, options, work, false).masters != once.masters));
 }
 
 TEST_CASE("the device's kernels between fake-quantized products, and with lm_head in fp32") {
-  for (const Family& family : {families()[0], families()[3]}) {
+  for (const KernelFamily& family : {kernel_families()[0], kernel_families()[3]}) {
     CAPTURE(family.name);
-    LearnerOptions options = options_of(ComputeDType::f32);
+    LearnerOptions options = kernel_options(ComputeDType::f32);
     options.numerics.forward = LearnerForward::fake_quant;
     std::string worst;
-    const Work work = works()[1];
-    const auto apart_in_f32 =
-        apart(outcome_of(family.config, options, work, true), outcome_of(family.config, options, work, false), worst);
+    const KernelWork work = works()[1];
+    const auto apart_in_f32 = kernels_apart(kernel_outcome(family.config, options, work, true),
+                                            kernel_outcome(family.config, options, work, false), worst);
     // An activation near a tie takes the next code in one of them.
     for (const double difference : apart_in_f32) CHECK(difference <= 2e-2);
     options.numerics.compute = ComputeDType::bf16;
     options.numerics.forward = LearnerForward::bf16;
     options.numerics.f32_lm_head = true;
-    for (const double difference :
-         apart(outcome_of(family.config, options, work, true), outcome_of(family.config, options, work, false), worst))
+    for (const double difference : kernels_apart(kernel_outcome(family.config, options, work, true),
+                                                 kernel_outcome(family.config, options, work, false), worst))
       CHECK(difference <= 3e-2);
   }
 }
 
 TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradients they have without") {
-  const model::ModelConfig config = families()[0].config;
+  const model::ModelConfig config = kernel_families()[0].config;
   LossOptions sft;
   sft.kind = LossKind::sft;
   for (const bool bitwise : {false, true}) {
     CAPTURE(bitwise);
     const auto run = [&](bool by_kernels) {
-      LearnerOptions options = options_of(ComputeDType::f32);
+      LearnerOptions options = kernel_options(ComputeDType::f32);
       options.numerics.forward = LearnerForward::low_bit;
       options.numerics.bitwise = bitwise;
       options.kernels = by_kernels ? &emulated() : nullptr;
@@ -203,14 +205,14 @@ TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradi
       how.row_only_sums = bitwise;
       test::DeviceSampler sampler(config, quant::Format::int8, how, test::Products::f32, base::Device::cpu);
       sampler.publish(learner, 0);
-      const MicroBatch batch = some_batch();
-      Outcome outcome;
+      const MicroBatch batch = kernel_batch();
+      KernelOutcome outcome;
       outcome.logprobs = learner.score(batch, {1.0F}).logprobs;
       learner.accumulate(batch, test::count({batch}), sft, {1.0F});
       outcome.gradients = test::copy(learner.state().gradients());
       return outcome;
     };
-    const Outcome got = run(true), want = run(false);
+    const KernelOutcome got = run(true), want = run(false);
     std::string worst;
     if (bitwise) CHECK(got.logprobs == want.logprobs);  // the decoder's
     CHECK(test::relative_difference({{"all", got.logprobs}}, {{"all", want.logprobs}}, worst) <= 2e-2);

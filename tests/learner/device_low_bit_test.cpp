@@ -25,7 +25,7 @@ using torch::Tensor;
 
 namespace {
 
-double relative(const Tensor& got, const Tensor& want) {
+double low_bit_relative(const Tensor& got, const Tensor& want) {
   const Tensor exact = want.to(torch::kFloat64);
   return ((got.to(torch::kFloat64) - exact).norm() / exact.norm()).item<double>();
 }
@@ -202,18 +202,18 @@ void compare_layers(base::Device device) {
       const Gradients want = on_cpu(d_y, LearnerBackward::model_dtype);
       // The same codes: what is left are fp32 sums of at most 280 products, in another order; int8's are exact.
       const Gradients got = there(exact, torch::kFloat32);
-      CHECK(relative(got.y, want.y) < (format == Format::int8 ? 1e-7 : 2e-6));
-      CHECK(relative(got.d_x, want.d_x) < 2e-6);
-      CHECK(relative(got.d_w, want.d_w) < 2e-6);
+      CHECK(low_bit_relative(got.y, want.y) < (format == Format::int8 ? 1e-7 : 2e-6));
+      CHECK(low_bit_relative(got.d_x, want.d_x) < 2e-6);
+      CHECK(low_bit_relative(got.d_w, want.d_w) < 2e-6);
       // As the decoder rounds them, and nothing else. (A library of a GPU's may add up in another order.)
       const Gradients in_use = there(rounded, torch::kBFloat16);
       CHECK(in_use.y.scalar_type() == torch::kBFloat16);
-      CHECK(relative(in_use.y, want.y) < 4e-3);
+      CHECK(low_bit_relative(in_use.y, want.y) < 4e-3);
       if (device == base::Device::cpu) CHECK(torch::equal(in_use.y, got.y.to(torch::kBFloat16)));
       CHECK(torch::equal(there(rounded, torch::kFloat32).y, in_use.y.to(torch::kFloat32)));
-      CHECK(relative(in_use.d_x, want.d_x) < 6e-3);  // operands rounded to bf16, sums fp32
-      CHECK(relative(in_use.d_w, want.d_w) < 6e-3);
-      CHECK(relative(in_use.d_x, want.d_x) > 1e-4);
+      CHECK(low_bit_relative(in_use.d_x, want.d_x) < 6e-3);  // operands rounded to bf16, sums fp32
+      CHECK(low_bit_relative(in_use.d_w, want.d_w) < 6e-3);
+      CHECK(low_bit_relative(in_use.d_x, want.d_x) > 1e-4);
       if (format == Format::fp8_block128) {
         // fp32 out of the same codes, except for gradients at a tie whose scale LibTorch has rounded otherwise; then,
         // from gradients that arrive as bf16, operands rounded to it.
@@ -221,12 +221,12 @@ void compare_layers(base::Device device) {
         const Gradients want_fp8 = on_cpu(d_y, fp8), got_fp8 = there(exact, torch::kFloat32, fp8),
                         in_use_fp8 = there(rounded, torch::kBFloat16, fp8);
         const Gradients want_in_use = on_cpu(d_y.to(torch::kBFloat16).to(torch::kFloat32), fp8);
-        CHECK(relative(got_fp8.d_x, want_fp8.d_x) < 1e-3);
-        CHECK(relative(got_fp8.d_w, want_fp8.d_w) < 1e-3);
-        CHECK(relative(in_use_fp8.d_x, want_in_use.d_x) < 6e-3);
-        CHECK(relative(in_use_fp8.d_w, want_in_use.d_w) < 6e-3);
-        CHECK(relative(want_fp8.d_x, want.d_x) > 1.5e-2);
-        CHECK(relative(want_fp8.d_w, want.d_w) > 1.5e-2);
+        CHECK(low_bit_relative(got_fp8.d_x, want_fp8.d_x) < 1e-3);
+        CHECK(low_bit_relative(got_fp8.d_w, want_fp8.d_w) < 1e-3);
+        CHECK(low_bit_relative(in_use_fp8.d_x, want_in_use.d_x) < 6e-3);
+        CHECK(low_bit_relative(in_use_fp8.d_w, want_in_use.d_w) < 6e-3);
+        CHECK(low_bit_relative(want_fp8.d_x, want.d_x) > 1.5e-2);
+        CHECK(low_bit_relative(want_fp8.d_w, want.d_w) > 1.5e-2);
       }
       // No gradient wanted, the same product.
       const torch::NoGradGuard no_grad;
@@ -310,8 +310,8 @@ TEST_CASE("an fp8 backward pass on a device takes runs of tokens as they come, m
   const Gradients want = gradients_of(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
     return learner::quantized_linear(rows, weight, {&packed, true, torch::kFloat32, fp8});
   });
-  CHECK(relative(got.d_x, want.d_x) < 1e-3);
-  CHECK(relative(got.d_w, want.d_w) < 1e-3);
+  CHECK(low_bit_relative(got.d_x, want.d_x) < 1e-3);
+  CHECK(low_bit_relative(got.d_w, want.d_w) < 1e-3);
 }
 
 TEST_CASE("an fp8 backward pass moves the gradients of a learner on a device as far as the CPU's") {

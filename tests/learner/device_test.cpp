@@ -48,14 +48,14 @@ std::vector<Family> families() {
   return all;
 }
 
-LossOptions grpo() {
+LossOptions device_grpo() {
   LossOptions loss = test::policy_options();
   loss.algorithm.kl_loss_coef = 0.05;
   loss.algorithm.entropy_coef = 0.01;
   return loss;
 }
 
-std::vector<test::Sequence> some_sequences() {
+std::vector<test::Sequence> device_sequences() {
   std::vector<test::Sequence> sequences;
   for (const auto& [prompt, response] : std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}})
     sequences.push_back(test::random_sequence(sequences.size(), prompt, response, 40));
@@ -77,20 +77,21 @@ std::vector<MicroBatch> shared_prefixes() {
 }
 
 /// What one learner makes of these batches: gradients of them all, then the masters and moments after `num_updates`.
-struct Outcome {
+struct DeviceOutcome {
   std::vector<float> logprobs, entropy;
   Named gradients, masters, moments;
   std::map<std::string, double> metrics;
 };
 
-Outcome train(const model::ModelConfig& config, const LearnerOptions& options, const std::vector<MicroBatch>& batches,
-              const LossOptions& loss, const ops::SampleParams& drawn, int num_updates = 1,
-              const model::SnapshotFormats& formats = quant::Format::bf16) {
+DeviceOutcome train_device(const model::ModelConfig& config, const LearnerOptions& options,
+                           const std::vector<MicroBatch>& batches, const LossOptions& loss,
+                           const ops::SampleParams& drawn, int num_updates = 1,
+                           const model::SnapshotFormats& formats = quant::Format::bf16) {
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, formats);
   learner.publish(snapshot, 0);
-  Outcome outcome;
+  DeviceOutcome outcome;
   for (const MicroBatch& batch : batches) {
     const learner::TokenScores scores = learner.score(batch, drawn);
     outcome.logprobs.insert(outcome.logprobs.end(), scores.logprobs.begin(), scores.logprobs.end());
@@ -118,7 +119,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return most;
 }
 
-void check_same(const Outcome& got, const Outcome& want, double bound) {
+void check_same_training(const DeviceOutcome& got, const DeviceOutcome& want, double bound) {
   CHECK(largest_difference(got.logprobs, want.logprobs) <= bound);
   CHECK(largest_difference(got.entropy, want.entropy) <= bound);
   std::string worst;
@@ -132,20 +133,20 @@ void check_same(const Outcome& got, const Outcome& want, double bound) {
   }
 }
 
-std::vector<float> joined(const Named& named) {
+std::vector<float> joined_batches(const Named& named) {
   std::vector<float> all;
   for (const auto& [name, values] : named) all.insert(all.end(), values.begin(), values.end());
   return all;
 }
 
 /// How far a bf16 outcome is from the fp32 one, all values together: log-probs, entropies, gradients.
-std::array<double, 3> roundings(const Outcome& outcome, const Outcome& exact) {
+std::array<double, 3> roundings(const DeviceOutcome& outcome, const DeviceOutcome& exact) {
   std::string worst;
   const auto apart = [&worst](const std::vector<float>& values, const std::vector<float>& wanted) {
     return test::relative_difference({{"all", values}}, {{"all", wanted}}, worst);
   };
   return {apart(outcome.logprobs, exact.logprobs), apart(outcome.entropy, exact.entropy),
-          apart(joined(outcome.gradients), joined(exact.gradients))};
+          apart(joined_batches(outcome.gradients), joined_batches(exact.gradients))};
 }
 
 /// Whether the library's operations and those of src/ops are the same in fp32, where only orders of sums differ, and in
@@ -165,18 +166,19 @@ void compare_with_own(const LearnerOptions& how) {
   };
   LossOptions sft;
   sft.kind = LossKind::sft;
-  const std::vector<Work> works = {{"packed", {test::pack(some_sequences())}, grpo(), {1.0F}},
-                                   {"top-k and top-p", {test::pack(some_sequences())}, grpo(), {0.7F, 0.8F, 9}},
-                                   {"supervised", {test::pack(some_sequences())}, sft, {1.0F}},
-                                   {"prefixes", shared_prefixes(), grpo(), {1.0F}}};
+  const std::vector<Work> works = {
+      {"packed", {test::pack(device_sequences())}, device_grpo(), {1.0F}},
+      {"top-k and top-p", {test::pack(device_sequences())}, device_grpo(), {0.7F, 0.8F, 9}},
+      {"supervised", {test::pack(device_sequences())}, sft, {1.0F}},
+      {"prefixes", shared_prefixes(), device_grpo(), {1.0F}}};
   for (const Family& family : families()) {
     for (const Work& work : works) {
       CAPTURE(family.name, work.name);
       const auto run = [&](const LearnerOptions& options) {
-        return train(family.config, options, work.batches, work.loss, work.drawn);
+        return train_device(family.config, options, work.batches, work.loss, work.drawn);
       };
-      const Outcome exact = run(test::options());
-      check_same(run(there(ComputeDType::f32)), exact, 2e-5);
+      const DeviceOutcome exact = run(test::options());
+      check_same_training(run(there(ComputeDType::f32)), exact, 2e-5);
       const auto own = roundings(run(test::options(ComputeDType::bf16)), exact);
       const auto theirs = roundings(run(there(ComputeDType::bf16)), exact);
       // Not the gradients of a clipped loss: a ratio near the bound changes sides by a rounding.
@@ -207,7 +209,7 @@ void compare_fake_quant(const LearnerOptions& how) {
       there.device = how.device;
       there.torch_ops = how.torch_ops;
       const auto run = [&](const LearnerOptions& options) {
-        return train(family.config, options, shared_prefixes(), sft, {1.0F}, 1, formats);
+        return train_device(family.config, options, shared_prefixes(), sft, {1.0F}, 1, formats);
       };
       // An activation near a tie takes the next code in one of them; without the rounding it would be 1 or more.
       const auto apart = roundings(run(there), run(own));
@@ -244,21 +246,22 @@ void check_invariants(const LearnerOptions& how) {
   const std::vector<MicroBatch> batches = shared_prefixes();
   LearnerOptions options = how;
   options.numerics.compute = ComputeDType::bf16;
-  const Outcome once = train(config, options, batches, grpo(), {1.0F}, 3);
-  const Outcome again = train(config, options, batches, grpo(), {1.0F}, 3);
+  const DeviceOutcome once = train_device(config, options, batches, device_grpo(), {1.0F}, 3);
+  const DeviceOutcome again = train_device(config, options, batches, device_grpo(), {1.0F}, 3);
   CHECK((once.masters == again.masters));
   CHECK((once.moments == again.moments));
   options.activation_checkpointing = true;
-  CHECK((train(config, options, batches, grpo(), {1.0F}, 3).masters == once.masters));
+  CHECK((train_device(config, options, batches, device_grpo(), {1.0F}, 3).masters == once.masters));
   options.activation_checkpointing = false;
   options.numerics.f32_lm_head = true;
-  const Outcome f32_head = train(config, options, batches, grpo(), {1.0F});
+  const DeviceOutcome f32_head = train_device(config, options, batches, device_grpo(), {1.0F});
   const double apart = largest_difference(f32_head.logprobs, once.logprobs);
   CHECK(apart > 0);
   CHECK(apart <= 2e-2);
   options.numerics.f32_lm_head = false;
   options.logprob_chunk_tokens = 5;
-  CHECK(largest_difference(train(config, options, batches, grpo(), {1.0F}).logprobs, once.logprobs) <= 1e-5);
+  CHECK(largest_difference(train_device(config, options, batches, device_grpo(), {1.0F}).logprobs, once.logprobs) <=
+        1e-5);
 }
 
 /// Optimizers against those of src/ops, from gradients that differ in their last bits: fp32 masters.
@@ -274,9 +277,9 @@ void compare_optimizers(const LearnerOptions& how) {
     there.device = how.device;
     there.torch_ops = how.torch_ops;
     const model::ModelConfig config = families()[2].config;
-    const std::vector<MicroBatch> batches = {test::pack(some_sequences())};
-    const Outcome got = train(config, there, batches, grpo(), {1.0F}, 4);
-    const Outcome want = train(config, own, batches, grpo(), {1.0F}, 4);
+    const std::vector<MicroBatch> batches = {test::pack(device_sequences())};
+    const DeviceOutcome got = train_device(config, there, batches, device_grpo(), {1.0F}, 4);
+    const DeviceOutcome want = train_device(config, own, batches, device_grpo(), {1.0F}, 4);
     std::string worst;
     // AdamW's first steps go by the sign of a gradient, so that a tiny one may turn around; Muon rounds to bf16.
     CHECK(test::relative_difference(got.masters, want.masters, worst) <= 2e-4);
@@ -338,7 +341,7 @@ void check_state(const LearnerOptions& how) {
     const auto world = dist::make_solo();
     const std::vector<MicroBatch> batches = shared_prefixes();
     const auto step = [&](Learner& learner) {
-      for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), grpo(), {1.0F});
+      for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), device_grpo(), {1.0F});
       REQUIRE(learner.update().finite);
     };
     Learner whole(config, test::tiny_weights(config), options, *world);
@@ -391,7 +394,7 @@ void check_ranks(const LearnerOptions& how) {
       const auto rank = static_cast<std::size_t>(world.rank());
       for (int step = 0; step < 3; ++step) {
         for (auto i = rank; i < batches.size(); i += static_cast<std::size_t>(num_ranks))
-          learner.accumulate(batches[i], test::count(batches), grpo(), {1.0F});
+          learner.accumulate(batches[i], test::count(batches), device_grpo(), {1.0F});
         const learner::UpdateReport report = learner.update();
         CHECK(report.finite);
         norms[rank] = report.metrics.at("actor/grad_norm");
@@ -420,11 +423,11 @@ void check_guards(const LearnerOptions& how) {
   model::Weights weights = test::tiny_weights(config);
   Learner learner(config, weights, how, *world);
   const Named before = test::copy(learner.state().masters());
-  MicroBatch batch = test::pack(some_sequences());
+  MicroBatch batch = test::pack(device_sequences());
   const types::GlobalCounts counts = test::count({batch});
   MicroBatch broken = batch;
   broken.advantages.assign(broken.advantages.size(), NAN);
-  learner.accumulate(broken, counts, grpo(), {1.0F});
+  learner.accumulate(broken, counts, device_grpo(), {1.0F});
   learner::UpdateReport report = learner.update();
   CHECK(report.non_finite == "loss");
   CHECK((test::copy(learner.state().masters()) == before));
@@ -483,7 +486,7 @@ TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's
     const auto world = dist::make_solo();
     Learner learner(config, test::tiny_weights(config), options, *world);
     const MicroBatch batch = test::pack({test::random_sequence(1, 3, 1500, 40)});
-    learner.accumulate(batch, test::count({batch}), grpo(), {1.0F});
+    learner.accumulate(batch, test::count({batch}), device_grpo(), {1.0F});
     return learner::kept_tensor_memory_bytes();  // nearly the most that was in use at once
   };
   const std::size_t all = kept_bytes(false), checkpointed = kept_bytes(true);

@@ -16,13 +16,13 @@ using test::Named;
 
 namespace {
 
-struct Way {
+struct SumsWay {
   std::string name;
   LearnerOptions options;
 };
 
-std::vector<Way> ways() {
-  std::vector<Way> all;
+std::vector<SumsWay> sums_ways() {
+  std::vector<SumsWay> all;
   const auto add = [&](const std::string& name) -> LearnerOptions& {
     all.push_back({name, test::options(config::ComputeDType::bf16)});
     return all.back().options;
@@ -49,14 +49,14 @@ std::vector<std::vector<types::MicroBatch>> shares(int num_ranks) {
 }
 
 /// What every rank has after two updates.
-struct Outcome {
+struct SumsOutcome {
   std::vector<Named> masters;
   std::vector<double> norms;
 };
 
 /// early(rank): whether that rank says which micro-batch is its last.
 template <class Early>
-Outcome train(const Way& way, bool sharded, int num_ranks, const Early& early) {
+SumsOutcome train_way(const SumsWay& way, bool sharded, int num_ranks, const Early& early) {
   const model::ModelConfig config = test::tiny_config();
   const std::vector<std::vector<types::MicroBatch>> batches = shares(num_ranks);
   std::vector<types::MicroBatch> all;
@@ -64,7 +64,7 @@ Outcome train(const Way& way, bool sharded, int num_ranks, const Early& early) {
   const types::GlobalCounts counts = test::count(all);
   LearnerOptions options = way.options;
   options.shard_optimizer = sharded;
-  Outcome outcome;
+  SumsOutcome outcome;
   outcome.masters.resize(batches.size());
   outcome.norms.resize(batches.size());
   test::Ranks(num_ranks).run([&](dist::Collectives& world) {
@@ -87,12 +87,12 @@ Outcome train(const Way& way, bool sharded, int num_ranks, const Early& early) {
 }  // namespace
 
 TEST_CASE("sums over ranks that begin in the backward pass leave the bits of those that begin after it") {
-  for (const Way& way : ways()) {
+  for (const SumsWay& way : sums_ways()) {
     for (const bool sharded : {false, true}) {
       CAPTURE(way.name, sharded);
-      const Outcome after = train(way, sharded, 3, [](int) { return false; });
+      const SumsOutcome after = train_way(way, sharded, 3, [](int) { return false; });
       for (const auto& early : {+[](int) { return true; }, +[](int rank) { return rank == 1; }}) {
-        const Outcome during = train(way, sharded, 3, early);
+        const SumsOutcome during = train_way(way, sharded, 3, early);
         CHECK(during.masters == after.masters);
         CHECK(during.norms == after.norms);
       }
@@ -101,20 +101,20 @@ TEST_CASE("sums over ranks that begin in the backward pass leave the bits of tho
 }
 
 TEST_CASE("checkpointing changes no bit of what training makes, on any rank") {
-  for (Way way : ways()) {
+  for (SumsWay way : sums_ways()) {
     CAPTURE(way.name);
     const auto early = [](int) { return true; };
     way.options.activation_checkpointing = false;
-    const Outcome kept = train(way, false, 2, early);
+    const SumsOutcome kept = train_way(way, false, 2, early);
     way.options.activation_checkpointing = true;
-    const Outcome again = train(way, false, 2, early);
+    const SumsOutcome again = train_way(way, false, 2, early);
     CHECK(again.masters == kept.masters);
     CHECK(again.norms == kept.norms);
   }
 }
 
 TEST_CASE("a layer's gradients are summed when the last backward pass is done, all others' at the update") {
-  for (const Way& way : ways()) {
+  for (const SumsWay& way : sums_ways()) {
     CAPTURE(way.name);
     const auto of_two = [&](bool is_last) {
       const model::ModelConfig config = test::tiny_config();

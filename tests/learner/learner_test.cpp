@@ -16,7 +16,6 @@
 
 namespace qrl {
 
-using learner::Learner;
 using learner::LossKind;
 using learner::LossOptions;
 using test::Named;
@@ -50,7 +49,7 @@ struct Run {
   }
   std::unique_ptr<dist::Collectives> world = dist::make_solo();
   model::ModelConfig config;
-  Learner learner;
+  learner::Learner learner;
   LossOptions loss;
 };
 
@@ -281,7 +280,7 @@ TEST_CASE("two ranks update as one process does") {
   pair.run([&](dist::Collectives& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     const model::ModelConfig config = test::tiny_config();
-    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    learner::Learner learner(config, test::tiny_weights(config), test::options(), world);
     for (const MicroBatch& batch : shares[rank]) learner.accumulate(batch, counts, grpo(), {1.0F});
     reports[rank] = learner.update();
     masters[rank] = test::copy(learner.state().masters());
@@ -301,7 +300,7 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
   test::Ranks pair(2);
   pair.run([&](dist::Collectives& world) {
     const model::ModelConfig config = test::tiny_config();
-    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    learner::Learner learner(config, test::tiny_weights(config), test::options(), world);
     const MicroBatch batch = test::pack(some_sequences());
     learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     learner.update();
@@ -329,9 +328,9 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
 
 TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weights nor sampler") {
   // A site: where a NaN gets in, given a batch, a learner, and a random number.
-  using Site = std::function<void(MicroBatch&, Learner&, std::uint64_t)>;
+  using Site = std::function<void(MicroBatch&, learner::Learner&, std::uint64_t)>;
   const auto of_targets = [](std::vector<float> MicroBatch::*values) -> Site {
-    return [values](MicroBatch& batch, Learner&, std::uint64_t at) {
+    return [values](MicroBatch& batch, learner::Learner&, std::uint64_t at) {
       std::vector<std::size_t> counted;
       for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
         if (batch.loss_mask[t] != 0) counted.push_back(t);
@@ -341,7 +340,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
   };
   const auto of_tensors = [](model::WeightViews (learner::LearnerState::*tensors)() const,
                              const std::string& kind) -> Site {
-    return [=](MicroBatch&, Learner& learner, std::uint64_t at) {
+    return [=](MicroBatch&, learner::Learner& learner, std::uint64_t at) {
       std::vector<base::View> views;
       for (const auto& [name, view] : (learner.state().*tensors)()) {
         if (name.starts_with(kind)) views.push_back(view);

@@ -13,7 +13,6 @@
 
 namespace qrl {
 
-using learner::Learner;
 using test::Named;
 
 namespace {
@@ -35,20 +34,20 @@ learner::LearnerOptions muon() {
   return options;
 }
 
-std::vector<test::Sequence> some_sequences() {
+std::vector<test::Sequence> muon_sequences() {
   std::vector<test::Sequence> sequences;
   for (std::uint64_t i = 0; i < 6; ++i) sequences.push_back(test::random_sequence(i, 3, 8, 37));
   return sequences;
 }
 
 /// Masters after three updates, on this many ranks with the sequences dealt out to them.
-std::vector<Named> train(int num_ranks, const learner::LearnerOptions& options) {
+std::vector<Named> train_muon(int num_ranks, const learner::LearnerOptions& options) {
   std::vector<Named> masters(static_cast<std::size_t>(num_ranks));
-  const std::vector<test::Sequence> s = some_sequences();
+  const std::vector<test::Sequence> s = muon_sequences();
   const types::GlobalCounts counts = test::count({test::pack(s)});
   test::Ranks(num_ranks).run([&](dist::Collectives& world) {
     const model::ModelConfig config = test::tiny_config();
-    Learner learner(config, test::tiny_weights(config), options, world);
+    learner::Learner learner(config, test::tiny_weights(config), options, world);
     for (int step = 0; step < 3; ++step) {
       for (auto i = static_cast<std::size_t>(world.rank()); i < s.size(); i += static_cast<std::size_t>(num_ranks))
         learner.accumulate(test::pack({s[i]}), counts, test::policy_options(), {1.0F});
@@ -112,8 +111,8 @@ TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW'
   const auto one_update = [](const learner::LearnerOptions& options) {
     const auto world = dist::make_solo();
     const model::ModelConfig config = test::tiny_config(true, false, false);
-    Learner learner(config, test::tiny_weights(config), options, *world);
-    const types::MicroBatch batch = test::pack(some_sequences());
+    learner::Learner learner(config, test::tiny_weights(config), options, *world);
+    const types::MicroBatch batch = test::pack(muon_sequences());
     learner.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F});
     learner.update();
     return std::pair{test::copy(learner.state().masters()), test::copy(learner.state().moments())};
@@ -135,9 +134,9 @@ TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW'
 }
 
 TEST_CASE("Muon ends with the same bits on every rank") {
-  const std::vector<Named> alone = train(1, muon());
+  const std::vector<Named> alone = train_muon(1, muon());
   for (const int num_ranks : {2, 3}) {
-    const std::vector<Named> ranks = train(num_ranks, muon());
+    const std::vector<Named> ranks = train_muon(num_ranks, muon());
     for (const Named& masters : ranks) CHECK((masters == ranks[0]));
     std::string worst;
     // Gradients are summed in another order, and bf16 carries a last bit on.
@@ -171,14 +170,14 @@ TEST_CASE("Muon's step has the same bits for any number of threads") {
 TEST_CASE("a restored Muon goes on with the same bits") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_config();
-  Learner learner(config, test::tiny_weights(config), muon(), *world);
-  const types::MicroBatch batch = test::pack(some_sequences());
-  const auto step = [&](Learner& one) {
+  learner::Learner learner(config, test::tiny_weights(config), muon(), *world);
+  const types::MicroBatch batch = test::pack(muon_sequences());
+  const auto step = [&](learner::Learner& one) {
     one.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F});
     one.update();
   };
   step(learner);
-  Learner other(config, test::tiny_weights(config), muon(), *world);
+  learner::Learner other(config, test::tiny_weights(config), muon(), *world);
   test::restore(other, test::copy(learner.state().masters()), test::copy(learner.state().moments()),
                 learner.num_updates());
   for (int i = 0; i < 2; ++i) {

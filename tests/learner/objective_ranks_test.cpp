@@ -9,7 +9,6 @@
 
 namespace qrl {
 
-using learner::Learner;
 using learner::LossOptions;
 using test::Named;
 using types::MicroBatch;
@@ -17,13 +16,13 @@ using types::MicroBatch;
 namespace {
 
 /// A loss, a correction, and what else makes them act on random log-probs.
-struct Way {
+struct RanksWay {
   std::string name;
   LossOptions loss;
 };
 
-std::vector<Way> ways() {
-  std::vector<Way> all;
+std::vector<RanksWay> ranks_ways() {
+  std::vector<RanksWay> all;
   const auto add = [&](const std::string& name, const std::string& loss, const std::string& correction) {
     all.push_back({name, test::policy_options(loss, correction)});
     all.back().loss.max_response_length = 20;
@@ -56,7 +55,7 @@ std::vector<Way> ways() {
   return all;
 }
 
-std::vector<test::Sequence> some_sequences() {
+std::vector<test::Sequence> ranks_sequences() {
   std::vector<test::Sequence> sequences;
   for (const auto& [prompt, response] :
        std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}, {3, 5}, {2, 9}, {2, 6}}) {
@@ -84,7 +83,7 @@ std::vector<Result> update(std::vector<std::vector<MicroBatch>> by_rank, LossOpt
   test::Ranks(static_cast<int>(by_rank.size())).run([&](dist::Collectives& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     const model::ModelConfig config = test::tiny_config();
-    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    learner::Learner learner(config, test::tiny_weights(config), test::options(), world);
     LossOptions mine = loss;
     const learner::Metrics signals = learner::prepare_mini_batch(learner::pointers_to(by_rank[rank]), mine, world);
     for (const MicroBatch& batch : by_rank[rank]) learner.accumulate(batch, counts, mine, {1.0F});
@@ -109,13 +108,13 @@ Named sum(const std::vector<Result>& results) {
 }  // namespace
 
 TEST_CASE("neither micro-batches, packing nor ranks change a loss's gradient or statistics") {
-  const std::vector<test::Sequence> s = some_sequences();
+  const std::vector<test::Sequence> s = ranks_sequences();
   const std::vector<std::vector<std::vector<MicroBatch>>> divisions = {
       {{test::pack({s[7], s[0]}), test::pack({s[6], s[1], s[4]}), test::pack({s[5], s[3], s[2]})}},
       {{test::pack({s[0], s[1]}), test::pack({s[2]})}, {test::pack({s[3], s[4], s[5], s[6], s[7]})}},
       {{test::pack({s[0], s[3]})}, {test::pack({s[2], s[4], s[1]})}, {test::pack({s[5]}), test::pack({s[6], s[7]})}},
       {{test::pack(s)}, {}, {}}};
-  for (const Way& way : ways()) {
+  for (const RanksWay& way : ranks_ways()) {
     const Result whole = update({{test::pack(s)}}, way.loss).front();
     CHECK(whole.metrics.at("actor/grad_norm") > 1e-4);
     for (const auto& division : divisions) {
@@ -135,9 +134,9 @@ TEST_CASE("neither micro-batches, packing nor ranks change a loss's gradient or 
 }
 
 TEST_CASE("each loss and correction adds the metrics that speak of it") {
-  const std::vector<test::Sequence> s = some_sequences();
+  const std::vector<test::Sequence> s = ranks_sequences();
   const auto metrics_of = [&](const std::string& name) {
-    for (const Way& way : ways()) {
+    for (const RanksWay& way : ranks_ways()) {
       if (way.name == name) return update({{test::pack(s)}}, way.loss).front().metrics;
     }
     FAIL(name);
@@ -189,8 +188,8 @@ TEST_CASE("each loss and correction adds the metrics that speak of it") {
 TEST_CASE("a loss that was not resolved is refused") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_config();
-  Learner learner(config, test::tiny_weights(config), test::options(), *world);
-  const MicroBatch batch = test::pack(some_sequences());
+  learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);
+  const MicroBatch batch = test::pack(ranks_sequences());
   CHECK_THROWS_WITH(learner.accumulate(batch, test::count({batch}), learner::LossOptions(), {1.0F}),
                     Catch::Contains("a loss and a correction"));
 }

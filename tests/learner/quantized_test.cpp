@@ -11,7 +11,6 @@
 
 using namespace qrl;
 using config::LearnerBackward;
-using learner::Learner;
 using learner::LossKind;
 using torch::Tensor;
 
@@ -51,7 +50,7 @@ Tensor rounded_rows(const Tensor& rows, quant::Format format) {
   return rounded.to(torch::kFloat64);
 }
 
-double relative(const Tensor& got, const Tensor& want) {
+double quantized_relative(const Tensor& got, const Tensor& want) {
   return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
 }
 
@@ -65,7 +64,7 @@ test::Named gradients(quant::Format format, config::LearnerForward forward, bool
   options.activation_checkpointing = checkpointing;
   options.numerics.backward = backward;
   const auto world = dist::make_solo();
-  Learner learner(config, test::tiny_weights(config), options, *world);
+  learner::Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, format);
   learner.publish(snapshot, 3);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)});
@@ -73,7 +72,7 @@ test::Named gradients(quant::Format format, config::LearnerForward forward, bool
   return test::copy(learner.state().gradients());
 }
 
-double difference(const test::Named& a, const test::Named& b) {
+double gradient_difference(const test::Named& a, const test::Named& b) {
   std::string worst;
   const double most = test::relative_difference(a, b, worst);
   UNSCOPED_INFO("largest difference in " << worst);
@@ -99,9 +98,9 @@ TEST_CASE("a quantized linear layer and its straight-through gradients are those
       Tensor want = torch::mm(x_hat, w_hat.t());
       if (real_product) want = want + torch::arange(kOut, torch::kFloat64) * 0.01;
       // One bound for all: the operands are the same numbers, what is left are fp32 sums of at most 257 products.
-      CHECK(relative(y.detach(), want) < 2e-6);
-      CHECK(relative(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
-      CHECK(relative(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
+      CHECK(quantized_relative(y.detach(), want) < 2e-6);
+      CHECK(quantized_relative(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
+      CHECK(quantized_relative(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
     }
   }
 }
@@ -118,14 +117,14 @@ TEST_CASE("an int8 backward pass is that of gradients encoded a token and an out
   const Tensor for_x = rounded_rows(problem.d_y * w_scales.t(), format);
   const Tensor for_w = rounded_rows((problem.d_y * x_scales).t().contiguous(), format);
   // A ratio at a tie may round either way in fp32: one code in thousands.
-  CHECK(relative(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
-  CHECK(relative(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
+  CHECK(quantized_relative(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
+  CHECK(quantized_relative(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
   // What the encoding costs: a half of 1/127 of the largest value of a row, spread evenly.
   const Tensor d_y = problem.d_y.to(torch::kFloat64);
-  const double for_x_error = relative(x.grad(), torch::mm(d_y, w_hat));
+  const double for_x_error = quantized_relative(x.grad(), torch::mm(d_y, w_hat));
   CHECK(for_x_error > 1e-3);
   CHECK(for_x_error < 2e-2);
-  CHECK(relative(gradient - 1, torch::mm(d_y.t(), x_hat)) < 2e-2);
+  CHECK(quantized_relative(gradient - 1, torch::mm(d_y.t(), x_hat)) < 2e-2);
 }
 
 namespace {
@@ -184,13 +183,13 @@ TEST_CASE("an fp8 backward pass is that of the reference codec's numbers, summed
     const Tensor x_columns = rounded_rows(x_hat.to(torch::kFloat32).t().contiguous(), format);
     const Tensor d_y_columns = rounded_rows(d_y.t().contiguous(), format);
     // The same codes: what is left are scales' products and fp32 sums of at most 331 numbers.
-    CHECK(relative(got.d_x, torch::mm(joined(d_y_rows, 1), joined(w_hat, 0))) < 2e-6);
-    CHECK(relative(got.d_w, torch::mm(d_y_columns, x_columns.t())) < 2e-6);
+    CHECK(quantized_relative(got.d_x, torch::mm(joined(d_y_rows, 1), joined(w_hat, 0))) < 2e-6);
+    CHECK(quantized_relative(got.d_w, torch::mm(d_y_columns, x_columns.t())) < 2e-6);
     // What the encoding costs, beside exact gradients of the same forward pass: half of 2⁻³ at most, spread evenly. One
     // token's columns are scales alone.
     const Tensor exact = d_y.to(torch::kFloat64);
-    const double d_x_error = relative(got.d_x, torch::mm(exact, joined(w_hat, 0)));
-    const double d_w_error = relative(got.d_w, torch::mm(exact.t(), x_hat));
+    const double d_x_error = quantized_relative(got.d_x, torch::mm(exact, joined(w_hat, 0)));
+    const double d_w_error = quantized_relative(got.d_w, torch::mm(exact.t(), x_hat));
     CHECK(d_x_error > 1e-2);
     CHECK(d_x_error < 6e-2);
     CHECK((tokens == 1 ? d_w_error < 1e-6 : d_w_error > 1e-2));
@@ -275,27 +274,29 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   const test::Named plain = gradients(quant::Format::int8, LearnerForward::bf16);
   const test::Named fake = gradients(quant::Format::int8, LearnerForward::fake_quant);
   const test::Named real = gradients(quant::Format::int8, LearnerForward::low_bit);
-  CHECK(difference(real, fake) < 2e-5);
-  CHECK(difference(fake, plain) > 1e-3);
-  CHECK(difference(gradients(quant::Format::int8, LearnerForward::low_bit, true), real) <= 1e-6);
+  CHECK(gradient_difference(real, fake) < 2e-5);
+  CHECK(gradient_difference(fake, plain) > 1e-3);
+  CHECK(gradient_difference(gradients(quant::Format::int8, LearnerForward::low_bit, true), real) <= 1e-6);
   const test::Named int8 = gradients(quant::Format::int8, LearnerForward::low_bit, false, LearnerBackward::int8);
-  CHECK(difference(int8, real) > 1e-3);
-  CHECK(difference(int8, real) < 5e-2);
-  CHECK(difference(gradients(quant::Format::int8, LearnerForward::low_bit, true, LearnerBackward::int8), int8) <= 1e-6);
+  CHECK(gradient_difference(int8, real) > 1e-3);
+  CHECK(gradient_difference(int8, real) < 5e-2);
+  CHECK(gradient_difference(gradients(quant::Format::int8, LearnerForward::low_bit, true, LearnerBackward::int8),
+                            int8) <= 1e-6);
   // Rows in e4m3 miss some 2.6 % of their length, and an input's gradient has been through four layers of them.
   const auto blocks = quant::Format::fp8_block128;
   const test::Named in_blocks = gradients(blocks, LearnerForward::low_bit);
   const test::Named fp8 = gradients(blocks, LearnerForward::low_bit, false, LearnerBackward::fp8_e4m3);
-  CHECK(difference(fp8, in_blocks) > 1e-2);
-  CHECK(difference(fp8, in_blocks) < 0.15);
-  CHECK(difference(gradients(blocks, LearnerForward::low_bit, true, LearnerBackward::fp8_e4m3), fp8) <= 1e-6);
-  CHECK(difference(gradients(quant::Format::fp8_channel, LearnerForward::low_bit, false, LearnerBackward::fp8_e4m3),
-                   gradients(quant::Format::fp8_channel, LearnerForward::low_bit)) == 0);  // no layer in blocks
+  CHECK(gradient_difference(fp8, in_blocks) > 1e-2);
+  CHECK(gradient_difference(fp8, in_blocks) < 0.15);
+  CHECK(gradient_difference(gradients(blocks, LearnerForward::low_bit, true, LearnerBackward::fp8_e4m3), fp8) <= 1e-6);
+  CHECK(gradient_difference(
+            gradients(quant::Format::fp8_channel, LearnerForward::low_bit, false, LearnerBackward::fp8_e4m3),
+            gradients(quant::Format::fp8_channel, LearnerForward::low_bit)) == 0);  // no layer in blocks
   // With an fp32 snapshot nothing is rounded: the gradients are the masters' own.
-  CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
-  CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, LearnerBackward::int8), plain) <
-        1e-5);  // no int8 layer
-  CHECK(difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
+  CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
+  CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, LearnerBackward::int8),
+                            plain) < 1e-5);  // no int8 layer
+  CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
 }
 
 TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from the sampler's") {
@@ -304,7 +305,7 @@ TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from
   options.numerics.forward = config::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   const auto world = dist::make_solo();
-  Learner learner(config, test::tiny_weights(config), options, *world);
+  learner::Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, quant::Format::int8);
   learner.publish(snapshot, 0);
   types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)}, false);
@@ -334,7 +335,7 @@ TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or 
   learner::LearnerOptions options = test::options();
   options.numerics.forward = config::LearnerForward::low_bit;
   const auto world = dist::make_solo();
-  Learner learner(config, test::tiny_weights(config), options, *world);
+  learner::Learner learner(config, test::tiny_weights(config), options, *world);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37)});
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
   model::Snapshot snapshot(config, quant::Format::int8);
@@ -357,7 +358,7 @@ TEST_CASE(
   options.numerics.forward = config::LearnerForward::low_bit;
   const auto world = dist::make_solo();
   const auto scores = [&](float scale, model::Snapshot& snapshot) {
-    Learner learner(config, test::tiny_weights(config), options, *world);
+    learner::Learner learner(config, test::tiny_weights(config), options, *world);
     if (scale != 1) learner.apply_uaq(scale);
     CHECK(learner.num_updates() == 0);
     learner.publish(snapshot, 0);

@@ -42,7 +42,7 @@ types::MicroBatch micro_batch(const nlohmann::json& golden, std::size_t first, s
 }
 
 /// All tokens of the file, π_θ being π_old: no clip has anything to leave out.
-learner::ObjectiveTokens tokens_of(const nlohmann::json& golden) {
+learner::ObjectiveTokens selected_tokens(const nlohmann::json& golden) {
   const auto read = [&](const char* name) {
     return torch::tensor(golden[name].get<std::vector<double>>(), torch::kFloat64);
   };
@@ -68,7 +68,7 @@ TEST_CASE("tokens of the highest entropy, Clip-Cov's tokens and the mean weight 
   const auto cut = golden["in_first"].get<std::size_t>();
   const std::vector<types::MicroBatch> batches = {micro_batch(golden, 0, cut),
                                                   micro_batch(golden, cut, golden["lengths"].size())};
-  const learner::ObjectiveTokens tokens = tokens_of(golden);
+  const learner::ObjectiveTokens tokens = selected_tokens(golden);
   const torch::Tensor clipped = torch::zeros({tokens.sequences.num_tokens()}, torch::kBool);
   const auto world = dist::make_solo();
   for (const auto& item : golden["cases"]) {

@@ -12,24 +12,23 @@
 
 namespace qrl {
 
-using learner::Learner;
 using test::Named;
 
 namespace {
 
-struct Way {
+struct ShardWay {
   std::string name;
   learner::LearnerOptions options;
   bool tied = true;
   bool qkv_bias = false;  ///< and on o, without norms of q and k
 };
 
-std::vector<Way> ways() {
+std::vector<ShardWay> shard_ways() {
   using config::ComputeDType;
   using config::LearnerForward;
-  std::vector<Way> all;
-  const auto add = [&](const std::string& name, ComputeDType compute) -> Way& {
-    Way& way = all.emplace_back();
+  std::vector<ShardWay> all;
+  const auto add = [&](const std::string& name, ComputeDType compute) -> ShardWay& {
+    ShardWay& way = all.emplace_back();
     way.name = name;
     way.options = test::options(compute);
     way.options.optim.weight_decay = 0.1;
@@ -43,7 +42,7 @@ std::vector<Way> ways() {
   add("muon", ComputeDType::bf16).options.optim.name = config::OptimName::muon;
   add("fake_quant", ComputeDType::bf16).options.numerics.forward = LearnerForward::fake_quant;
   add("low_bit", ComputeDType::bf16).options.numerics.forward = LearnerForward::low_bit;
-  Way& bitwise = add("bitwise, untied", ComputeDType::bf16);
+  ShardWay& bitwise = add("bitwise, untied", ComputeDType::bf16);
   bitwise.options.numerics.forward = LearnerForward::low_bit;
   bitwise.options.numerics.bitwise = true;
   bitwise.tied = false;
@@ -51,7 +50,7 @@ std::vector<Way> ways() {
 }
 
 /// What one rank has seen.
-struct Seen {
+struct ShardSeen {
   Named masters, moments;                   ///< what it keeps itself at the end
   Named all_masters;                        ///< through the source
   std::vector<learner::Metrics> metrics;    ///< of every update
@@ -59,15 +58,15 @@ struct Seen {
   std::vector<std::vector<float>> decoded;  ///< what a snapshot holds of two matrices
 };
 
-std::vector<test::Sequence> some_sequences() {
+std::vector<test::Sequence> shard_sequences() {
   std::vector<test::Sequence> sequences;
   for (std::uint64_t i = 0; i < 7; ++i)
     sequences.push_back(test::random_sequence(i, 3, 4 + static_cast<std::int64_t>(i), 37));
   return sequences;
 }
 
-void accumulate(Learner& learner, const dist::Collectives& world) {
-  const std::vector<test::Sequence> s = some_sequences();
+void accumulate(learner::Learner& learner, const dist::Collectives& world) {
+  const std::vector<test::Sequence> s = shard_sequences();
   const types::GlobalCounts counts = test::count({test::pack(s)});
   for (auto i = static_cast<std::size_t>(world.rank()); i < s.size(); i += static_cast<std::size_t>(world.size()))
     learner.accumulate(test::pack({s[i]}), counts, test::policy_options(), {1.0F});
@@ -79,7 +78,7 @@ std::vector<float> decoded(const ops::PackedLinear& packed) {
   return values;
 }
 
-Named read_all(const Learner& learner, const model::ModelConfig& config) {
+Named read_all(const learner::Learner& learner, const model::ModelConfig& config) {
   Named all;
   for (const auto& [name, buffer] : model::read_weights(config, learner.state().all_masters()))
     all[name] = test::copy(buffer.view());
@@ -88,20 +87,20 @@ Named read_all(const Learner& learner, const model::ModelConfig& config) {
 
 /// After `body(learner, snapshot, world, seen)` on each rank.
 template <class Body>
-std::vector<Seen> on_ranks(int num_ranks, const Way& way, bool sharded, const Body& body) {
+std::vector<ShardSeen> on_ranks(int num_ranks, const ShardWay& way, bool sharded, const Body& body) {
   model::ModelConfig config = test::tiny_config(!way.qkv_bias, way.qkv_bias, way.tied);
   config.o_bias = way.qkv_bias;
   learner::LearnerOptions options = way.options;
   options.shard_optimizer = sharded;
-  std::vector<Seen> seen(static_cast<std::size_t>(num_ranks));
+  std::vector<ShardSeen> seen(static_cast<std::size_t>(num_ranks));
   test::Ranks(num_ranks).run([&](dist::Collectives& world) {
-    Learner learner(config, test::tiny_weights(config), options, world);
+    learner::Learner learner(config, test::tiny_weights(config), options, world);
     model::Snapshot snapshot(config, quant::Format::int8);
-    Seen& mine = seen[static_cast<std::size_t>(world.rank())];
+    ShardSeen& mine = seen[static_cast<std::size_t>(world.rank())];
     body(learner, snapshot, world, mine);
     learner.publish(snapshot, 99);
     mine.decoded = {decoded(snapshot.layer(1).qkv), decoded(snapshot.lm_head())};
-    mine.scores = learner.score(test::pack(some_sequences()), {1.0F}).logprobs;
+    mine.scores = learner.score(test::pack(shard_sequences()), {1.0F}).logprobs;
     mine.masters = test::copy(learner.state().masters());
     mine.moments = test::copy(learner.state().moments());
     mine.all_masters = read_all(learner, config);
@@ -109,7 +108,8 @@ std::vector<Seen> on_ranks(int num_ranks, const Way& way, bool sharded, const Bo
   return seen;
 }
 
-void train(Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen, int first, int last) {
+void train(learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen, int first,
+           int last) {
   for (int step = first; step < last; ++step) {
     learner.publish(snapshot, step);
     accumulate(learner, world);
@@ -117,17 +117,17 @@ void train(Learner& learner, model::Snapshot& snapshot, dist::Collectives& world
   }
 }
 
-std::vector<Seen> trained(int num_ranks, const Way& way, bool sharded) {
+std::vector<ShardSeen> trained(int num_ranks, const ShardWay& way, bool sharded) {
   return on_ranks(num_ranks, way, sharded,
-                  [](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
+                  [](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
                     train(learner, snapshot, world, seen, 0, 3);
                   });
 }
 
 /// What the ranks keep between them; each name is of one rank alone.
-Named together(const std::vector<Seen>& seen, Named Seen::*part) {
+Named together(const std::vector<ShardSeen>& seen, Named ShardSeen::*part) {
   Named all;
-  for (const Seen& rank : seen) {
+  for (const ShardSeen& rank : seen) {
     for (const auto& [name, values] : rank.*part) {
       INFO(name);
       CHECK(all.emplace(name, values).second);
@@ -136,10 +136,10 @@ Named together(const std::vector<Seen>& seen, Named Seen::*part) {
   return all;
 }
 
-void check_same(const std::vector<Seen>& sharded, const std::vector<Seen>& plain) {
+void check_same(const std::vector<ShardSeen>& sharded, const std::vector<ShardSeen>& plain) {
   // In brackets: nobody reads a thousand numbers.
-  CHECK((together(sharded, &Seen::masters) == plain[0].masters));
-  CHECK((together(sharded, &Seen::moments) == plain[0].moments));
+  CHECK((together(sharded, &ShardSeen::masters) == plain[0].masters));
+  CHECK((together(sharded, &ShardSeen::moments) == plain[0].moments));
   for (std::size_t rank = 0; rank < sharded.size(); ++rank) {
     CHECK((sharded[rank].all_masters == plain[0].masters));
     CHECK(sharded[rank].metrics == plain[rank].metrics);
@@ -151,7 +151,7 @@ void check_same(const std::vector<Seen>& sharded, const std::vector<Seen>& plain
 }  // namespace
 
 TEST_CASE("ranks that share masters and moments out train with the bits of ranks that hold them all") {
-  for (const Way& way : ways()) {
+  for (const ShardWay& way : shard_ways()) {
     for (const int num_ranks : {1, 2, 3}) {
       CAPTURE(way.name, num_ranks);
       check_same(trained(num_ranks, way, true), trained(num_ranks, way, false));
@@ -161,13 +161,14 @@ TEST_CASE("ranks that share masters and moments out train with the bits of ranks
 
 TEST_CASE("more ranks than tensors: some keep nothing, and all train") {
   const int num_ranks = 30;
-  const std::vector<Seen> sharded = trained(num_ranks, ways()[1], true);
-  CHECK(std::ranges::any_of(sharded, [](const Seen& rank) { return rank.masters.empty(); }));
-  check_same(sharded, trained(num_ranks, ways()[1], false));
+  const std::vector<ShardSeen> sharded = trained(num_ranks, shard_ways()[1], true);
+  CHECK(std::ranges::any_of(sharded, [](const ShardSeen& rank) { return rank.masters.empty(); }));
+  check_same(sharded, trained(num_ranks, shard_ways()[1], false));
 }
 
 TEST_CASE("a tensor that is not finite on one rank stops the update on all and is named") {
-  for (const Seen& rank : on_ranks(3, ways()[1], true, [](Learner&learner, auto&, dist::Collectives&world, Seen&seen) {
+  for (const ShardSeen& rank :
+       on_ranks(3, shard_ways()[1], true, [](learner::Learner&learner, auto&, dist::Collectives&world, ShardSeen&seen) {
          accumulate(learner, world);
          if (world.rank() == 1)
            learner.state().gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
@@ -183,17 +184,18 @@ TEST_CASE("a tensor that is not finite on one rank stops the update on all and i
 
 TEST_CASE("what one number of ranks kept, another goes on from, with the same bits") {
   for (const std::size_t idx : {std::size_t{1}, std::size_t{5}}) {
-    const Way way = ways()[idx];
+    const ShardWay way = shard_ways()[idx];
     CAPTURE(way.name);
-    const std::vector<Seen> before = trained(2, way, true);
-    const Named masters = together(before, &Seen::masters), moments = together(before, &Seen::moments);
+    const std::vector<ShardSeen> before = trained(2, way, true);
+    const Named masters = together(before, &ShardSeen::masters), moments = together(before, &ShardSeen::moments);
     const auto go_on = [&](bool sharded) {
-      return on_ranks(3, way, sharded,
-                      [&](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
-                        accumulate(learner, world);  // left over: restore must clear it
-                        test::restore(learner, masters, moments, 3);
-                        train(learner, snapshot, world, seen, 3, 5);
-                      });
+      return on_ranks(
+          3, way, sharded,
+          [&](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
+            accumulate(learner, world);  // left over: restore must clear it
+            test::restore(learner, masters, moments, 3);
+            train(learner, snapshot, world, seen, 3, 5);
+          });
     };
     check_same(go_on(true), go_on(false));
   }
@@ -201,13 +203,14 @@ TEST_CASE("what one number of ranks kept, another goes on from, with the same bi
 
 TEST_CASE("update-aware scaling and a new optimizer reach every rank's share") {
   const auto scaled = [&](bool sharded) {
-    return on_ranks(2, ways()[1], sharded,
-                    [](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
-                      train(learner, snapshot, world, seen, 0, 1);
-                      learner.apply_uaq(1.5F);
-                      learner.reset_optimizer(learner::LearnerOptions{}.optim, 0);
-                      train(learner, snapshot, world, seen, 1, 2);
-                    });
+    return on_ranks(
+        2, shard_ways()[1], sharded,
+        [](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
+          train(learner, snapshot, world, seen, 0, 1);
+          learner.apply_uaq(1.5F);
+          learner.reset_optimizer(learner::LearnerOptions{}.optim, 0);
+          train(learner, snapshot, world, seen, 1, 2);
+        });
   };
   check_same(scaled(true), scaled(false));
 }
@@ -219,7 +222,7 @@ TEST_CASE("a learner for scores alone is not divided") {
   options.shard_optimizer = true;
   bool sharded[2] = {true, true};
   test::Ranks(2).run([&](dist::Collectives& world) {
-    sharded[world.rank()] = Learner(config, test::tiny_weights(config), options, world).is_sharded();
+    sharded[world.rank()] = learner::Learner(config, test::tiny_weights(config), options, world).is_sharded();
   });
   CHECK_FALSE(sharded[0]);
   CHECK_FALSE(sharded[1]);

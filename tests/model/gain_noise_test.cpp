@@ -14,12 +14,12 @@ using namespace qrl::model;
 
 namespace {
 
-nlohmann::json golden() {
+nlohmann::json golden_noise() {
   std::ifstream file(test::shipped_data() / "golden" / "gain_noise.json");
   return nlohmann::json::parse(file);
 }
 
-ModelConfig small_config() {
+ModelConfig noise_config() {
   ModelConfig config;
   config.family = Family::qwen3;
   config.vocab_size = 71;
@@ -66,8 +66,8 @@ void check_noise(const Snapshot& snapshot, const std::vector<std::vector<float>>
 }  // namespace
 
 TEST_CASE("noise on gains is that of the golden numbers, and of the version last published alone") {
-  const nlohmann::json file = golden();
-  const ModelConfig config = small_config();
+  const nlohmann::json file = golden_noise();
+  const ModelConfig config = noise_config();
   const Weights weights = test::init_weights(config, 3);
   const double sigma = 0.05;
   const GainNoise noise{file["seed"].get<std::uint64_t>(), sigma};

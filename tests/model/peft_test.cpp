@@ -17,16 +17,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Golden {
+struct PeftGolden {
   const char* name;
   const char* base;
 };
-const Golden kGoldens[] = {{"peft_qwen2_r4", "hf_qwen2"},
-                           {"peft_qwen3_r16_rslora", "hf_qwen3"},
-                           {"peft_llama_r1", "hf_llama"},
-                           {"peft_qwen3_norms", "hf_qwen3"}};
+const PeftGolden kGoldens[] = {{"peft_qwen2_r4", "hf_qwen2"},
+                               {"peft_qwen3_r16_rslora", "hf_qwen3"},
+                               {"peft_llama_r1", "hf_llama"},
+                               {"peft_qwen3_norms", "hf_qwen3"}};
 
-fs::path golden(const std::string& name) { return test::shipped_data() / "golden" / name; }
+fs::path golden_folder(const std::string& name) { return test::shipped_data() / "golden" / name; }
 
 model::Weights read(const model::ModelConfig& config, const model::PeftAdapter& adapter) {
   return model::read_adapters(config, adapter.lora, adapter.adapters);
@@ -38,10 +38,10 @@ std::vector<float> values_of(const base::View& view) { return {view.as<float>(),
 struct Changed {
   explicit Changed(const std::function<void(nlohmann::json&)>& change,
                    const std::string& name = "peft_qwen3_r16_rslora") {
-    fs::copy(golden(name), dir.path());
-    auto json = nlohmann::json::parse(test::read_file(dir.path() / "adapter_config.json"));
-    change(json);
-    std::ofstream(dir.path() / "adapter_config.json") << json.dump();
+    fs::copy(golden_folder(name), dir.path());
+    auto settings = nlohmann::json::parse(test::read_file(dir.path() / "adapter_config.json"));
+    change(settings);
+    std::ofstream(dir.path() / "adapter_config.json") << settings.dump();
   }
   test::TempDir dir;
 };
@@ -49,12 +49,12 @@ struct Changed {
 }  // namespace
 
 TEST_CASE("a folder that PEFT wrote merges to the weights that PEFT merges it to") {
-  for (const Golden& one : kGoldens) {
+  for (const PeftGolden& one : kGoldens) {
     CAPTURE(one.name);
-    const model::HfModel base = model::open_hf(golden(one.base));
-    const model::PeftAdapter adapter = model::open_peft(golden(one.name), base.config);
+    const model::HfModel base = model::open_hf(golden_folder(one.base));
+    const model::PeftAdapter adapter = model::open_peft(golden_folder(one.name), base.config);
     const model::WeightSource merged = model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters);
-    const state::SafetensorsFile file(golden(one.name) / "golden.safetensors");
+    const state::SafetensorsFile file(golden_folder(one.name) / "golden.safetensors");
     int num_compared = 0;
     for (const model::WeightSpec& spec : model::weight_specs(base.config)) {
       if (!file.tensors().contains("merged." + spec.name)) continue;
@@ -69,10 +69,10 @@ TEST_CASE("a folder that PEFT wrote merges to the weights that PEFT merges it to
 }
 
 TEST_CASE("what is written is read back as it was, by the names that PEFT has") {
-  for (const Golden& one : kGoldens) {
+  for (const PeftGolden& one : kGoldens) {
     CAPTURE(one.name);
-    const model::HfModel base = model::open_hf(golden(one.base));
-    const model::PeftAdapter adapter = model::open_peft(golden(one.name), base.config);
+    const model::HfModel base = model::open_hf(golden_folder(one.base));
+    const model::PeftAdapter adapter = model::open_peft(golden_folder(one.name), base.config);
     const model::Weights weights = read(base.config, adapter);
     const test::TempDir dir;
     model::save_peft(dir.path(), base.config, adapter.lora, "some/base", model::views(weights));
@@ -80,7 +80,7 @@ TEST_CASE("what is written is read back as it was, by the names that PEFT has") 
     CHECK(again.lora == adapter.lora);
     CHECK(model::peft_base(dir.path()) == "some/base");
     const state::SafetensorsFile ours(dir.path() / "adapter_model.safetensors"),
-        theirs(golden(one.name) / "adapter_model.safetensors");
+        theirs(golden_folder(one.name) / "adapter_model.safetensors");
     std::vector<std::string> our_names, their_names;
     for (const auto& [name, entry] : ours.tensors()) our_names.push_back(name);
     for (const auto& [name, entry] : theirs.tensors()) their_names.push_back(name);
@@ -91,60 +91,67 @@ TEST_CASE("what is written is read back as it was, by the names that PEFT has") 
 }
 
 TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so") {
-  const model::ModelConfig config = model::open_hf(golden("hf_qwen3")).config;
-  using Json = nlohmann::json;
-  const std::pair<const char*, Json> faults[] = {{"peft_type", "IA3"},
-                                                 {"use_dora", true},
-                                                 {"bias", "all"},
-                                                 {"lora_bias", true},
-                                                 {"fan_in_fan_out", true},
-                                                 {"rank_pattern", {{"q_proj", 3}}},
-                                                 {"alpha_pattern", {{"q_proj", 3}}},
-                                                 {"modules_to_save", {"lm_head"}},
-                                                 {"target_parameters", {"x"}},
-                                                 {"trainable_token_indices", {1}},
-                                                 {"layer_replication", {{0, 1}}},
-                                                 {"alora_invocation_tokens", {1}},
-                                                 {"layers_to_transform", {0}},
-                                                 {"init_lora_weights", "pissa_niter_4"},
-                                                 {"init_lora_weights", "olora"},
-                                                 {"init_lora_weights", "eva"},
-                                                 {"target_modules", ".*_proj"},
-                                                 {"target_modules", Json::array()},
-                                                 {"r", 0},
-                                                 {"lora_alpha", 0},
-                                                 {"use_rslora", "yes"}};
+  const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
+  const std::pair<const char*, nlohmann::json> faults[] = {{"peft_type", "IA3"},
+                                                           {"use_dora", true},
+                                                           {"bias", "all"},
+                                                           {"lora_bias", true},
+                                                           {"fan_in_fan_out", true},
+                                                           {"rank_pattern", {{"q_proj", 3}}},
+                                                           {"alpha_pattern", {{"q_proj", 3}}},
+                                                           {"modules_to_save", {"lm_head"}},
+                                                           {"target_parameters", {"x"}},
+                                                           {"trainable_token_indices", {1}},
+                                                           {"layer_replication", {{0, 1}}},
+                                                           {"alora_invocation_tokens", {1}},
+                                                           {"layers_to_transform", {0}},
+                                                           {"init_lora_weights", "pissa_niter_4"},
+                                                           {"init_lora_weights", "olora"},
+                                                           {"init_lora_weights", "eva"},
+                                                           {"target_modules", ".*_proj"},
+                                                           {"target_modules", nlohmann::json::array()},
+                                                           {"r", 0},
+                                                           {"lora_alpha", 0},
+                                                           {"use_rslora", "yes"}};
   for (const auto& [key, value] : faults) {
     CAPTURE(key, value.dump());
-    const Changed folder([&, key = key, value = value](Json& json) { json[key] = value; });
+    const Changed folder([&, key = key, value = value](nlohmann::json& settings) { settings[key] = value; });
     const std::string refusal = test::refusal_of([&] { (void)model::open_peft(folder.dir.path(), config); });
     CHECK(test::says(refusal, std::string("adapter_config.json: ") + key));
   }
-  const Changed harmless([](Json& json) {
-    json["init_lora_weights"] = "gaussian";
-    json["lora_dropout"] = 0.05;
+  const Changed harmless([](nlohmann::json& settings) {
+    settings["init_lora_weights"] = "gaussian";
+    settings["lora_dropout"] = 0.05;
   });
   CHECK(model::open_peft(harmless.dir.path(), config).lora.rank == 16);
 }
 
 TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refused by its tensor") {
-  const model::ModelConfig config = model::open_hf(golden("hf_qwen3")).config;
-  using Json = nlohmann::json;
+  const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   const auto refusal_of = [&](const Changed& folder) {
     return test::refusal_of([&] { (void)read(config, model::open_peft(folder.dir.path(), config)); });
   };
-  CHECK(test::says(refusal_of(Changed([](Json& json) { json["r"] = 3; })), "lora_A.weight: expected [3, "));
-  CHECK(test::says(refusal_of(Changed([](Json& json) { json["r"] = 40; })), "lora.rank: expected at most 33"));
-  CHECK(test::says(refusal_of(Changed([](Json& json) { json["target_modules"] = {"q_proj"}; })),
+  CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["r"] = 3; })),
+                   "lora_A.weight: expected [3, "));
+  CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["r"] = 40; })),
+                   "lora.rank: expected at most 33"));
+  CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["target_modules"] = {"q_proj"}; })),
                    "in target_modules, got base_model.model.model.layers.0."));
-  const Changed more([](Json& json) { json["target_modules"] = {"q_proj", "k_proj", "v_proj"}; }, "peft_llama_r1");
-  CHECK(test::says(
-      test::refusal_of([&] { (void)model::open_peft(more.dir.path(), model::open_hf(golden("hf_llama")).config); }),
-      "expected tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight"));
-  CHECK(test::says(refusal_of(Changed([](Json& json) { json["target_modules"] = {"query"}; })), "lora.target_modules"));
-  CHECK(test::says(test::refusal_of([&] { (void)model::open_peft(golden("hf_qwen3"), config); }), "a PEFT folder"));
+  const Changed more(
+      [](nlohmann::json& settings) {
+        settings["target_modules"] = {"q_proj", "k_proj", "v_proj"};
+      },
+      "peft_llama_r1");
+  CHECK(test::says(test::refusal_of([&] {
+                     (void)model::open_peft(more.dir.path(), model::open_hf(golden_folder("hf_llama")).config);
+                   }),
+                   "expected tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight"));
+  CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["target_modules"] = {"query"}; })),
+                   "lora.target_modules"));
+  CHECK(test::says(test::refusal_of([&] { (void)model::open_peft(golden_folder("hf_qwen3"), config); }),
+                   "a PEFT folder"));
 
-  const model::PeftAdapter adapter = model::open_peft(golden("peft_qwen3_r16_rslora"), config);
+  const model::PeftAdapter adapter = model::open_peft(golden_folder("peft_qwen3_r16_rslora"), config);
   const model::Weights weights = read(config, adapter);
   weights.begin()->second.as<float>()[1] = std::numeric_limits<float>::quiet_NaN();
   const test::TempDir dir;
@@ -154,7 +161,7 @@ TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refus
 }
 
 TEST_CASE("new adapters are uniform within the root of their inputs, and depend on seed and tensor alone") {
-  const model::ModelConfig config = model::open_hf(golden("hf_qwen3")).config;
+  const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   model::LoraConfig lora;
   lora.rank = 16;
   const auto drawn = [&](std::uint64_t seed, const std::string& name) {

@@ -30,7 +30,7 @@ void write_bytes(const fs::path& file, const std::string& bytes) { std::ofstream
 
 /// The message of the refusal, or "" when `read` succeeds.
 template <class Read>
-std::string refusal(const Read& read) {
+std::string read_refusal(const Read& read) {
   try {
     read();
   } catch (const base::Error& error) {
@@ -41,7 +41,7 @@ std::string refusal(const Read& read) {
 }
 
 std::string load_refusal(const fs::path& dir) {
-  return refusal([&] { load_hf(dir); });
+  return read_refusal([&] { load_hf(dir); });
 }
 
 ModelConfig tiny_config() {
@@ -71,7 +71,7 @@ TEST_CASE("malformed indexes behave as their manifest declares") {
     ++seen;
     const std::string file = row["file"];
     INFO(file);
-    const bool accepted = refusal([&] { describe_index(*shared / "malformed" / file); }).empty();
+    const bool accepted = read_refusal([&] { describe_index(*shared / "malformed" / file); }).empty();
     if (row["expect"] == "accept") CHECK(accepted);
     if (row["expect"] == "reject") CHECK(!accepted);
   }
@@ -232,7 +232,7 @@ TEST_CASE("an index must describe its shards exactly") {
   const qrl::test::TempDir dir;
   const base::Buffer one(base::DType::f32, {1});
   const auto write_index = [&](const Json& map) { write_bytes(dir / "i.json", Json{{"weight_map", map}}.dump()); };
-  const auto index_refusal = [&] { return refusal([&] { read_index(dir / "i.json"); }); };
+  const auto index_refusal = [&] { return read_refusal([&] { read_index(dir / "i.json"); }); };
   state::write_safetensors(dir / "1.safetensors", {{"a", one.view()}, {"b", one.view()}}, {});
   state::write_safetensors(dir / "2.safetensors", {{"c", one.view()}}, {});
   write_index({{"a", "1.safetensors"}, {"b", "1.safetensors"}, {"c", "2.safetensors"}});

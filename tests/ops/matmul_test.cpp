@@ -67,8 +67,8 @@ struct Sizes {
 const std::vector<Sizes> kSizes{{1, 1, 1},    {7, 33, 3},    {6, 64, 32},     {13, 65, 257},
                                 {50, 17, 34}, {200, 130, 9}, {101, 96, 1601}, {5, 40, 3100}};
 
-struct Problem {
-  Problem(const Case& how_in, const Sizes& sizes_in)
+struct MatmulProblem {
+  MatmulProblem(const Case& how_in, const Sizes& sizes_in)
       : how(how_in),
         sizes(sizes_in),
         left(how.left_transposed ? sizes.depth : sizes.rows, how.left_transposed ? sizes.rows : sizes.depth,
@@ -102,7 +102,7 @@ struct Problem {
 
 /// Largest |got − want| over the bound of fp32 sums in any order, (depth + 2) · 2⁻²⁴ · Σ|terms|; and that what lies
 /// behind the rows is untouched.
-double worst(const Problem& p, double start) {
+double worst(const MatmulProblem& p, double start) {
   double most = 0;
   for (std::int64_t r = 0; r < p.sizes.rows; ++r) {
     for (std::int64_t c = 0; c < p.stride(); ++c) {
@@ -132,7 +132,7 @@ TEST_CASE("products are those of fp64, whatever lies how") {
     for (const Sizes& sizes : kSizes) {
       CAPTURE(static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed, how.right_bf16);
       CAPTURE(sizes.rows, sizes.columns, sizes.depth);
-      Problem written(how, sizes), added(how, sizes);
+      MatmulProblem written(how, sizes), added(how, sizes);
       ops::matmul(written.product(false));
       CHECK(worst(written, 0) <= 1);
       ops::matmul(added.product(true));
@@ -143,7 +143,7 @@ TEST_CASE("products are those of fp64, whatever lies how") {
 
 TEST_CASE("a bf16 result is the fp32 one rounded once") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  Problem problem({MatmulType::bf16, false, true, true, false}, {33, 70, 1700});
+  MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {33, 70, 1700});
   ops::matmul(problem.product(false));
   std::vector<base::bf16> rounded(problem.out.size(), base::to_bf16(7));
   Matmul product = problem.product(false);
@@ -157,18 +157,18 @@ TEST_CASE("a bf16 result is the fp32 one rounded once") {
 TEST_CASE("products do not depend on threads nor on the other rows and columns") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   for (const bool transposed : {false, true}) {
-    Problem whole({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
+    MatmulProblem whole({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
     ops::matmul(whole.product(false));
     const int before = base::num_threads();
     for (const int threads : {1, 2, 5}) {
       base::set_num_threads(threads);
-      Problem again({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
+      MatmulProblem again({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
       ops::matmul(again.product(false));
       CHECK(again.out == whole.out);
     }
     base::set_num_threads(before);
     // Rows 3 … 9 and columns 70 … 99 by themselves.
-    Problem part({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
+    MatmulProblem part({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
     Matmul product = part.product(false);
     product.left.values.data =
         static_cast<base::bf16*>(product.left.values.data) + (transposed ? 3 : 3 * product.left.stride);
@@ -189,7 +189,7 @@ TEST_CASE("products do not depend on threads nor on the other rows and columns")
 
 TEST_CASE("bf16 products are those of the sampler's kernels, bit for bit") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  Problem problem({MatmulType::bf16, false, true, true, false}, {29, 130, 331});
+  MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {29, 130, 331});
   ops::matmul(problem.product(false));
   ops::PackedLinear layer = ops::make_packed_linear(quant::Format::bf16, 130, 331, false);
   std::vector<float> weight, x;

@@ -18,7 +18,7 @@ struct Shape {
   std::int64_t rows, cols;
 };
 // Around a word's four inputs, a vector's sixteen bytes and a panel's 64 columns.
-const std::vector<Shape> kShapes{{1, 1}, {1, 7}, {7, 33}, {33, 64}, {64, 257}, {257, 65}, {130, 3}, {66, 200}};
+const std::vector<Shape> kMatrixShapes{{1, 1}, {1, 7}, {7, 33}, {33, 64}, {64, 257}, {257, 65}, {130, 3}, {66, 200}};
 
 std::vector<float> dequantized(const PackedLinear& packed) {
   std::vector<float> values(static_cast<std::size_t>(packed.out * packed.in));
@@ -46,7 +46,7 @@ void check_unscaled(const PackedLinear& packed) {
 }  // namespace
 
 TEST_CASE("a weight's quantized values transposed are its values") {
-  for (const auto& [out, in] : kShapes) {
+  for (const auto& [out, in] : kMatrixShapes) {
     CAPTURE(out, in);
     const std::vector<float> values = test::normal_values(out * in, 1.0F, static_cast<std::uint64_t>(out + in));
     PackedLinear weight = ops::make_packed_linear(Format::int8, out, in, false);
@@ -68,7 +68,7 @@ TEST_CASE("a weight's quantized values transposed are its values") {
 }
 
 TEST_CASE("activations' quantized values as a weight are their values") {
-  for (const auto& [rows, width] : kShapes) {
+  for (const auto& [rows, width] : kMatrixShapes) {
     CAPTURE(rows, width);
     const std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(rows));
     Activations x(Format::int8, rows, width);
@@ -145,7 +145,7 @@ TEST_CASE("a weight's e4m3 blocks transposed are its values under its scales, te
 }
 
 TEST_CASE("columns in segments of 128 rows are quantized as the reference quantizes them") {
-  for (const auto& [rows, width] : kShapes) {
+  for (const auto& [rows, width] : kMatrixShapes) {
     CAPTURE(rows, width);
     std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(3 * rows));
     const auto at = [&, width = width](std::int64_t row, std::int64_t column) -> float& {

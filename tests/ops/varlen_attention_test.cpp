@@ -18,14 +18,14 @@ namespace qrl::ops {
 
 namespace {
 
-struct Problem {
+struct VarlenProblem {
   std::vector<std::int32_t> starts{0};
   std::int64_t num_heads, num_kv_heads, head_dim;
   std::vector<float> qkv, d_out;
   std::vector<std::uint8_t> continues;  ///< empty: no sequence has a prefix
   MatmulType products = MatmulType::f32;
 
-  Problem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
+  VarlenProblem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
       : num_heads(heads), num_kv_heads(kv_heads), head_dim(dim) {
     for (const std::int32_t length : lengths) starts.push_back(starts.back() + length);
     base::RandomStream random(3, base::RandomPurpose::test, 0);
@@ -52,7 +52,7 @@ struct Result {
   std::vector<float> out, lse, d_qkv;
 };
 
-Result run(Problem& problem) {
+Result run_varlen(VarlenProblem& problem) {
   const auto rows = static_cast<std::size_t>(problem.rows());
   Result result;
   result.out.resize(problem.d_out.size());
@@ -66,7 +66,7 @@ Result run(Problem& problem) {
 /// The definition in fp64: out and d_qkv.
 struct Reference {
   std::vector<double> out, d_qkv;
-  explicit Reference(const Problem& p) : out(p.d_out.size()), d_qkv(p.qkv.size()) {
+  explicit Reference(const VarlenProblem& p) : out(p.d_out.size()), d_qkv(p.qkv.size()) {
     const double scale = 1 / std::sqrt(static_cast<double>(p.head_dim));
     for (std::size_t s = 0; s + 1 < p.starts.size(); ++s) {
       for (std::int64_t h = 0; h < p.num_heads; ++h) {
@@ -141,10 +141,10 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
     for (const auto& [heads, kv_heads, dim] :
          std::vector<std::tuple<int, int, int>>{{1, 1, 2}, {4, 2, 10}, {6, 2, 16}, {5, 1, 34}, {3, 3, 64}}) {
       CAPTURE(lengths, heads, dim);
-      Problem problem(lengths, heads, kv_heads, dim);
+      VarlenProblem problem(lengths, heads, kv_heads, dim);
       const Reference want(problem);
       on_each_isa([&] {
-        const Result got = run(problem);
+        const Result got = run_varlen(problem);
         CHECK(all_close(got.out, want.out, 2e-6));
         CHECK(all_close(got.d_qkv, want.d_qkv, 2e-5));
       });
@@ -155,21 +155,21 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
 TEST_CASE("attention does not see other sequences, nor how many threads work") {
   const auto products = GENERATE(MatmulType::f32, MatmulType::bf16);
   on_each_isa([products] {
-    Problem together({33, 7, 100}, 4, 2, 18);
+    VarlenProblem together({33, 7, 100}, 4, 2, 18);
     together.products = products;
-    const Result packed = run(together);
+    const Result packed = run_varlen(together);
     const int before = base::num_threads();
     base::set_num_threads(before == 1 ? 2 : 1);
-    const Result other_threads = run(together);
+    const Result other_threads = run_varlen(together);
     base::set_num_threads(before);
     CHECK(other_threads.out == packed.out);
     CHECK(other_threads.d_qkv == packed.d_qkv);
 
-    Problem alone({7}, 4, 2, 18);
+    VarlenProblem alone({7}, 4, 2, 18);
     alone.products = products;
     std::copy_n(together.qkv.begin() + 33 * together.width(), alone.qkv.size(), alone.qkv.begin());
     std::copy_n(together.d_out.begin() + 33 * 4 * 18, alone.d_out.size(), alone.d_out.begin());
-    const Result single = run(alone);
+    const Result single = run_varlen(alone);
     CHECK(std::equal(single.out.begin(), single.out.end(), packed.out.begin() + 33 * 4 * 18));
     CHECK(std::equal(single.d_qkv.begin(), single.d_qkv.end(), packed.d_qkv.begin() + 33 * together.width()));
   });
@@ -180,14 +180,14 @@ TEST_CASE("attention does not read what its memory held before") {
   base::set_num_threads(1);
   for (const MatmulType products : {MatmulType::f32, MatmulType::bf16}) {
     on_each_isa([products] {
-      Problem problem({33, 7, 21}, 4, 2, 18);  // nothing a whole number of vectors or tiles
+      VarlenProblem problem({33, 7, 21}, 4, 2, 18);  // nothing a whole number of vectors or tiles
       problem.continues = {0, 1, 0};
       problem.products = products;
       const std::int64_t num_floats = 1 << 18;
       std::fill_n(scratch(num_floats), num_floats, 1.0F);
-      const Result want = run(problem);
+      const Result want = run_varlen(problem);
       std::fill_n(scratch(num_floats), num_floats, NAN);
-      const Result got = run(problem);
+      const Result got = run_varlen(problem);
       CHECK(got.out == want.out);
       CHECK(got.lse == want.lse);
       CHECK(got.d_qkv == want.d_qkv);
@@ -199,7 +199,7 @@ TEST_CASE("attention does not read what its memory held before") {
 TEST_CASE("a prefix shared by several sequences is as if it stood before each") {
   const std::vector<std::int32_t> lengths = {5, 40, 1, 70, 3, 30, 0, 4, 2};
   const std::vector<std::uint8_t> continues = {0, 1, 1, 0, 1, 1, 0, 1, 0};
-  Problem shared(lengths, 4, 2, 18);
+  VarlenProblem shared(lengths, 4, 2, 18);
   shared.continues = continues;
   // The same with the prefix written out before each sequence that continues it; its rows there send no gradient.
   std::vector<std::int32_t> whole_lengths;
@@ -217,7 +217,7 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
     whole_lengths.push_back(static_cast<std::int32_t>(from.size()) -
                             std::accumulate(whole_lengths.begin(), whole_lengths.end(), 0));
   }
-  Problem whole(whole_lengths, 4, 2, 18);
+  VarlenProblem whole(whole_lengths, 4, 2, 18);
   const auto width = static_cast<std::size_t>(whole.width()), out_width = std::size_t{4 * 18};
   for (std::size_t row = 0; row < from.size(); ++row) {
     for (std::size_t c = 0; c < width; ++c) whole.qkv[row * width + c] = shared.qkv[from[row] * width + c];
@@ -232,7 +232,7 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
   shared.products = whole.products = GENERATE(MatmulType::f32, MatmulType::bf16);
   const double bound = shared.products == MatmulType::f32 ? 5e-5 : 6e-2;
   on_each_isa([&] {
-    const Result got = run(shared), plain = run(whole);
+    const Result got = run_varlen(shared), plain = run_varlen(whole);
     bool same = true;
     for (std::size_t row = 0; row < from.size(); ++row) {
       for (std::size_t c = 0; c < out_width; ++c)
@@ -247,14 +247,14 @@ TEST_CASE("products of bf16 operands round softmax weights and gradients of scor
   for (const auto& [heads, kv_heads, dim] :
        std::vector<std::tuple<int, int, int>>{{4, 2, 10}, {5, 1, 34}, {3, 3, 64}, {2, 1, 7}}) {
     CAPTURE(heads, dim);
-    Problem problem({7, 1, 33, 130}, heads, kv_heads, dim);
+    VarlenProblem problem({7, 1, 33, 130}, heads, kv_heads, dim);
     for (std::vector<float>* values : {&problem.qkv, &problem.d_out})
       for (float& value : *values) value = base::to_float(base::to_bf16(value));
     const Reference want(problem);
-    const Result wide = run(problem);
+    const Result wide = run_varlen(problem);
     problem.products = MatmulType::bf16;
     on_each_isa([&] {
-      const Result got = run(problem);
+      const Result got = run_varlen(problem);
       // Each weight is off by 2^-9 of itself at most, and so is their sum: 2^-8 of values below 5. Gradients are sums
       // of up to 130 terms of that size, of either sign.
       CHECK(all_close(got.out, want.out, 5 * 0x1p-8));
@@ -265,8 +265,8 @@ TEST_CASE("products of bf16 operands round softmax weights and gradients of scor
 }
 
 TEST_CASE("attention in bf16 rounds what fp32 gives") {
-  Problem problem({19, 50}, 4, 2, 22);
-  const Result fp32 = run(problem);
+  VarlenProblem problem({19, 50}, 4, 2, 22);
+  const Result fp32 = run_varlen(problem);
   std::vector<base::bf16> out(fp32.out.size());
   std::vector<float> lse(fp32.lse.size());
   varlen_attention(problem.args(), {out.data(), true}, lse.data());
@@ -279,18 +279,18 @@ TEST_CASE("attention in bf16 rounds what fp32 gives") {
     d_out[i] = base::to_bf16(problem.d_out[i]);
     problem.d_out[i] = base::to_float(d_out[i]);
   }
-  const Result want = run(problem);
+  const Result want = run_varlen(problem);
   std::vector<float> d_qkv(problem.qkv.size());
   varlen_attention_backward(problem.args(), lse.data(), {d_out.data(), true}, d_qkv.data());
   CHECK(d_qkv == want.d_qkv);
 }
 
 TEST_CASE("large scores neither overflow nor lose the softmax") {
-  Problem problem({12}, 2, 1, 16);
+  VarlenProblem problem({12}, 2, 1, 16);
   for (float& value : problem.qkv) value *= 30;  // scores of several thousand
   const Reference want(problem);
   on_each_isa([&] {
-    const Result got = run(problem);
+    const Result got = run_varlen(problem);
     for (const float value : got.d_qkv) REQUIRE(std::isfinite(value));
     bool finite_reference = true;
     for (const double value : want.out) finite_reference = finite_reference && std::isfinite(value);

@@ -13,7 +13,7 @@ using namespace qrl;
 
 namespace {
 
-nlohmann::json golden() {
+nlohmann::json golden_fp8() {
   std::ifstream file(test::shipped_data() / "golden" / "quant" / "fp8.json");
   REQUIRE(file.good());
   return nlohmann::json::parse(file);
@@ -22,7 +22,7 @@ nlohmann::json golden() {
 }  // namespace
 
 TEST_CASE("e4m3 values of every bf16 number are torch's") {
-  const auto runs = golden()["codes"].get<std::vector<int>>();
+  const auto runs = golden_fp8()["codes"].get<std::vector<int>>();
   std::uint32_t number = 0;
   int num_wrong = 0;
   for (std::size_t run = 0; run < runs.size(); run += 2) {
@@ -38,7 +38,7 @@ TEST_CASE("e4m3 values of every bf16 number are torch's") {
 }
 
 TEST_CASE("e4m3 values of every code are torch's, and come back as the same code") {
-  const auto values = golden()["values"].get<std::vector<std::uint32_t>>();
+  const auto values = golden_fp8()["values"].get<std::vector<std::uint32_t>>();
   REQUIRE(values.size() == 256);
   for (int code = 0; code < 256; ++code) {
     const float value = quant::dequantize_fp8(static_cast<std::uint8_t>(code));

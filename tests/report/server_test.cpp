@@ -15,13 +15,12 @@
 
 using namespace qrl;
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 namespace {
 
 void add_row(const fs::path& run, int step) {
   std::ofstream(run / "metrics.jsonl", std::ios::app)
-      << Json{{"step", step}, {"critic/rewards/mean", 0.5}, {"timing_s/step", 2.0}}.dump() << "\n";
+      << nlohmann::json{{"step", step}, {"critic/rewards/mean", 0.5}, {"timing_s/step", 2.0}}.dump() << "\n";
 }
 
 fs::path make_run(const fs::path& dir, int num_steps) {
@@ -59,7 +58,7 @@ struct Served {
     const auto result = client().Get(path, headers);
     return result ? result->status : -1;
   }
-  Json json(const std::string& path) const { return Json::parse(client().Get(path)->body); }
+  nlohmann::json json(const std::string& path) const { return nlohmann::json::parse(client().Get(path)->body); }
 
   test::TempDir dir;
   report::Server server;
@@ -73,19 +72,19 @@ struct Served {
 TEST_CASE("the server gives the page, the list of runs, a run, its new rows and a step's samples") {
   const Served served;
   CHECK(served.client().Get("/")->body.find("\"live\":true") != std::string::npos);
-  const Json list = served.json("/runs");
+  const nlohmann::json list = served.json("/runs");
   REQUIRE(list.size() == 2);
   CHECK(list[0]["name"] == "first");
   CHECK(list[0]["step"] == 3);
   CHECK(list[0]["total_steps"] == 10);
   CHECK(list[0]["left_s"] == 14.0);
   CHECK(list[0]["running"] == false);
-  const Json run = served.json("/run?run=first");
+  const nlohmann::json run = served.json("/run?run=first");
   CHECK(run["num_rows"] == 3);
   CHECK(run["bytes"] == list[0]["bytes"]);
   add_row(served.dir / "runs/first", 4);
   std::ofstream(served.dir / "runs/first/metrics.jsonl", std::ios::app) << "{\"step\":5,\"cut";
-  const Json rows = served.json("/rows?run=first&since=" + run["bytes"].dump() + "&cold_since=0");
+  const nlohmann::json rows = served.json("/rows?run=first&since=" + run["bytes"].dump() + "&cold_since=0");
   REQUIRE(rows["rows"].size() == 1);
   CHECK(rows["rows"][0]["step"] == 4);
   CHECK(served.json("/runs")[0]["bytes"] == rows["bytes"]);

@@ -14,7 +14,7 @@ using qrl::config::MathProfile;
 
 namespace {
 
-Verdict judge(const std::string& answer, const std::string& gold, AnswerForm form) {
+Verdict judge_form(const std::string& answer, const std::string& gold, AnswerForm form) {
   return math::MathVerifier(MathProfile::boxed, form).judge("So it is \\boxed{" + answer + "}.", math::read_gold(gold));
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("answer_form value: a number is worked out however it is written") {
   };
   for (const auto& [answer, gold] : kNumbers) {
     CAPTURE(answer);
-    CHECK(judge(answer, gold, AnswerForm::value).outcome == Outcome::correct);
+    CHECK(judge_form(answer, gold, AnswerForm::value).outcome == Outcome::correct);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("answer_form value: a formula with nothing rational left to compute is
   };
   for (const auto& [answer, gold] : kFormulas) {
     CAPTURE(answer);
-    CHECK(judge(answer, gold, AnswerForm::value).outcome == Outcome::correct);
+    CHECK(judge_form(answer, gold, AnswerForm::value).outcome == Outcome::correct);
   }
 }
 
@@ -143,18 +143,18 @@ TEST_CASE("answer_form value refuses a right answer with an operation left to do
   };
   for (const auto& [answer, gold] : kLeft) {
     CAPTURE(answer);
-    CHECK(judge(answer, gold, AnswerForm::any).outcome == Outcome::correct);
-    const Verdict verdict = judge(answer, gold, AnswerForm::value);
+    CHECK(judge_form(answer, gold, AnswerForm::any).outcome == Outcome::correct);
+    const Verdict verdict = judge_form(answer, gold, AnswerForm::value);
     CHECK(verdict.outcome == Outcome::wrong);
     CHECK(verdict.reason == "operation left to do");
     CHECK_FALSE(verdict.verifier_error);
   }
-  CHECK(judge("25+61", "85", AnswerForm::value).reason == "wrong value");
+  CHECK(judge_form("25+61", "85", AnswerForm::value).reason == "wrong value");
 }
 
 TEST_CASE("answer_form value: beside a gold answer with an operation left the same form counts, and a value") {
   const auto counts = [](const char* answer, const char* gold) {
-    return judge(answer, gold, AnswerForm::value).outcome == Outcome::correct;
+    return judge_form(answer, gold, AnswerForm::value).outcome == Outcome::correct;
   };
   CHECK(counts("2^{10}", "2^{10}"));
   CHECK(counts("x = 2^{10}", "2^{10}"));

@@ -19,7 +19,7 @@ namespace {
 
 /// The input error that `call` throws, or "accepted".
 template <class Call>
-std::string refusal(const Call& call) {
+std::string call_refusal(const Call& call) {
   try {
     call();
     return "accepted";
@@ -46,7 +46,7 @@ TEST_CASE("a pipe is never replaced by a file") {
   REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
   fs::create_symlink("pipe", dir / "link");
   for (const char* name : {"pipe", "link"}) {
-    const std::string message = refusal([&] { state::replace_file(dir / name, "x"); });
+    const std::string message = call_refusal([&] { state::replace_file(dir / name, "x"); });
     CHECK(holds(message, (dir / name).string() + ": expected a new or regular file to write, got a device or pipe"));
     CHECK(fs::is_fifo(fs::symlink_status(dir / "pipe")));
     CHECK(fs::is_symlink(fs::symlink_status(dir / "link")));
@@ -62,16 +62,17 @@ TEST_CASE("a link stays a link, and the file it leads to is replaced") {
   CHECK(fs::is_symlink(fs::symlink_status(dir / "link")));
   CHECK(bytes_of(dir / "sub" / "real") == "new");
   fs::create_symlink("nowhere", dir / "dangling");
-  CHECK(holds(refusal([&] { state::replace_file(dir / "dangling", "x"); }), "a link that leads nowhere"));
+  CHECK(holds(call_refusal([&] { state::replace_file(dir / "dangling", "x"); }), "a link that leads nowhere"));
 }
 
 TEST_CASE("what cannot be written is refused by the name the user gave") {
   const test::TempDir dir;
   fs::create_directory(dir / "sub");
-  CHECK(
-      holds(refusal([&] { state::replace_file(dir / "none" / "x", "x"); }), (dir / "none/x").string() + ": expected"));
-  CHECK(holds(refusal([&] { state::replace_file(dir / "sub", "x"); }), (dir / "sub").string() + ": expected a file"));
-  CHECK(holds(refusal([&] { state::output_file(dir.path() / "new" / ""); }), "no name of one"));
+  CHECK(holds(call_refusal([&] { state::replace_file(dir / "none" / "x", "x"); }),
+              (dir / "none/x").string() + ": expected"));
+  CHECK(holds(call_refusal([&] { state::replace_file(dir / "sub", "x"); }),
+              (dir / "sub").string() + ": expected a file"));
+  CHECK(holds(call_refusal([&] { state::output_file(dir.path() / "new" / ""); }), "no name of one"));
   CHECK(state::output_file(dir / "new") == dir / "new");
   CHECK(state::output_file("new") == "new");
 }
@@ -91,9 +92,9 @@ TEST_CASE("files of other formats are named") {
   };
   for (const auto& [bytes, reason] : files) {
     std::ofstream(dir / "t", std::ios::binary) << bytes;
-    CHECK(holds(refusal([&] { state::describe_safetensors(dir / "t"); }), reason));
+    CHECK(holds(call_refusal([&] { state::describe_safetensors(dir / "t"); }), reason));
   }
   // A length of 640 begins with a pickle's first bytes: the header decides.
   std::ofstream(dir / "t", std::ios::binary) << std::string("\x80\2\0\0\0\0\0\0", 8) << "{}" << std::string(638, ' ');
-  CHECK(refusal([&] { state::describe_safetensors(dir / "t"); }) == "accepted");
+  CHECK(call_refusal([&] { state::describe_safetensors(dir / "t"); }) == "accepted");
 }

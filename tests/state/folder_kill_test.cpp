@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void fill(const fs::path& dir) {
+void fill_step(const fs::path& dir) {
   fs::create_directory(dir / "sub");
   for (const std::string name : {"weights.bin", "sub/moments"}) {
     const int fd = open((dir / name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -35,8 +35,8 @@ void fill(const fs::path& dir) {
 
 TEST_CASE("a save killed at any of its system calls leaves the old state or the new one") {
   const qrl::test::TempDir dir;
-  const auto save = [&] { commit_folder(dir / "step_2", fill, R"({"step":2})"); };
-  commit_folder(dir / "step_1", fill, R"({"step":1})");
+  const auto save = [&] { commit_folder(dir / "step_2", fill_step, R"({"step":2})"); };
+  commit_folder(dir / "step_1", fill_step, R"({"step":1})");
   if (!run_traced([] {}).possible) return qrl::test::skip("this machine forbids ptrace");
 
   std::size_t kills = 0;
@@ -82,8 +82,8 @@ TEST_CASE("a small file whose replacement is killed is the old one or the new on
 
 TEST_CASE("a save with any of its system calls failing leaves the old state, or the new one whole") {
   const qrl::test::TempDir dir;
-  const auto save = [&] { commit_folder(dir / "step_2", fill, R"({"step":2})"); };
-  commit_folder(dir / "step_1", fill, R"({"step":1})");
+  const auto save = [&] { commit_folder(dir / "step_2", fill_step, R"({"step":2})"); };
+  commit_folder(dir / "step_1", fill_step, R"({"step":1})");
   if (!run_traced([] {}).possible) return qrl::test::skip("this machine forbids ptrace");
   int failed = 0;
   for (const int error : {EIO, ENOSPC}) {
@@ -112,11 +112,11 @@ TEST_CASE("a save with any of its system calls failing leaves the old state, or 
 TEST_CASE("what a power cut leaves at any moment of a save: the old state, or the new one whole") {
   const qrl::test::TempDir dir;
   if (!run_traced([] {}).possible) return qrl::test::skip("this machine forbids ptrace");
-  commit_folder(dir / "step_1", fill, R"({"step":1})");
+  commit_folder(dir / "step_1", fill_step, R"({"step":1})");
   replace_file(dir / "newest", "step_1");
   const qrl::test::Disk before(dir.path());
   const Trace trace = run_traced([&] {
-    commit_folder(dir / "step_2", fill, R"({"step":2})");
+    commit_folder(dir / "step_2", fill_step, R"({"step":2})");
     replace_file(dir / "newest", "step_2");
   });
   REQUIRE(trace.exit_code == 0);
@@ -137,7 +137,7 @@ TEST_CASE("what a power cut leaves at any moment of a save: the old state, or th
     if (cut == trace.calls.size()) CHECK(newest == "step_2");
     (fs::exists(image / "step_2") ? seen_new : seen_old) += 1;
     remove_leftovers(image.path());
-    if (!fs::exists(image / "step_2")) commit_folder(image / "step_2", fill, R"({"step":2})");
+    if (!fs::exists(image / "step_2")) commit_folder(image / "step_2", fill_step, R"({"step":2})");
     CHECK(std::distance(fs::directory_iterator(image.path()), {}) == 3);
   }
   CHECK(seen_old > 30);

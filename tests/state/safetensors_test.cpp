@@ -25,12 +25,12 @@ std::string with_length(const std::string& header, const std::string& data) {
   return bytes + header + data;
 }
 
-void write_bytes(const std::filesystem::path& file, const std::string& bytes) {
+void write_file_bytes(const std::filesystem::path& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
 /// The message of the refusal, or "" when the file is accepted.
-std::string refusal(const std::filesystem::path& file) {
+std::string file_refusal(const std::filesystem::path& file) {
   try {
     const SafetensorsFile opened(file);
     for (const auto& [name, entry] : opened.tensors()) {
@@ -64,7 +64,7 @@ TEST_CASE("malformed safetensors behave as their manifest declares") {
     ++seen;
     const std::string file = row["file"], expect = row["expect"];
     INFO(file);
-    const std::string message = refusal(*shared / "malformed" / file);
+    const std::string message = file_refusal(*shared / "malformed" / file);
     if (expect == "accept") CHECK(message == "");
     if (expect == "reject") {
       CHECK(message != "");
@@ -160,8 +160,8 @@ TEST_CASE("headers that are refused") {
   };
   for (const HeaderCase& bad : cases) {
     INFO(bad.what);
-    write_bytes(dir / "x.safetensors", with_length(bad.header, std::string(bad.data_bytes, '\0')));
-    CHECK(refusal(dir / "x.safetensors") != "");
+    write_file_bytes(dir / "x.safetensors", with_length(bad.header, std::string(bad.data_bytes, '\0')));
+    CHECK(file_refusal(dir / "x.safetensors") != "");
   }
 }
 
@@ -187,31 +187,31 @@ TEST_CASE("headers that are accepted") {
   };
   for (const HeaderCase& good : cases) {
     INFO(good.what);
-    write_bytes(dir / "x.safetensors", with_length(good.header, std::string(good.data_bytes, '\0')));
-    CHECK(refusal(dir / "x.safetensors") == "");
+    write_file_bytes(dir / "x.safetensors", with_length(good.header, std::string(good.data_bytes, '\0')));
+    CHECK(file_refusal(dir / "x.safetensors") == "");
     CHECK(describe_safetensors(dir / "x.safetensors").find("x.safetensors: ") != std::string::npos);
   }
 }
 
 TEST_CASE("what is no regular file with a header is refused") {
   const qrl::test::TempDir dir;
-  CHECK(refusal(dir / "missing") != "");
-  CHECK(refusal(dir.path()).find("folder") != std::string::npos);
-  CHECK(refusal("/dev/zero") != "");
-  write_bytes(dir / "empty", "");
-  CHECK(refusal(dir / "empty") != "");
+  CHECK(file_refusal(dir / "missing") != "");
+  CHECK(file_refusal(dir.path()).find("folder") != std::string::npos);
+  CHECK(file_refusal("/dev/zero") != "");
+  write_file_bytes(dir / "empty", "");
+  CHECK(file_refusal(dir / "empty") != "");
   for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{9}, std::uint64_t{100'000'001},
                                      std::uint64_t{1} << 63, ~std::uint64_t{0} - 7, ~std::uint64_t{0}}) {
     INFO(length);
     std::string bytes(8, '\0');
     std::memcpy(bytes.data(), &length, 8);
-    write_bytes(dir / "x", bytes + "{}");
-    CHECK(refusal(dir / "x") != "");
+    write_file_bytes(dir / "x", bytes + "{}");
+    CHECK(file_refusal(dir / "x") != "");
   }
   std::filesystem::create_symlink(dir / "x2", dir / "link");
-  CHECK(refusal(dir / "link") != "");
-  write_bytes(dir / "x2", with_length("{}", ""));
-  CHECK(refusal(dir / "link") == "");
+  CHECK(file_refusal(dir / "link") != "");
+  write_file_bytes(dir / "x2", with_length("{}", ""));
+  CHECK(file_refusal(dir / "link") == "");
 }
 
 TEST_CASE("a header of many tensors is read in time that grows with its length") {
@@ -221,7 +221,7 @@ TEST_CASE("a header of many tensors is read in time that grows with its length")
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   }
   const qrl::test::TempDir dir;
-  write_bytes(dir / "x", with_length(header + "}", ""));
+  write_file_bytes(dir / "x", with_length(header + "}", ""));
   const double start_s = base::now_s();
   CHECK(SafetensorsFile(dir / "x").tensors().size() == kTensors);
   CHECK(base::now_s() - start_s < 20);
@@ -235,7 +235,7 @@ TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
   *scalar.as<std::int64_t>() = -5;
   for (int i = 0; i < 7; ++i) halves.as<base::bf16>()[i] = base::to_bf16(static_cast<float>(i) * 0.1F);
   const auto file = dir / "x.safetensors";
-  write_bytes(file, "an older and longer file " + std::string(1000, 'x'));
+  write_file_bytes(file, "an older and longer file " + std::string(1000, 'x'));
   std::vector<NamedView> tensors = {{"z\"\\", matrix.view(), {}},
                                     {"scalar", scalar.view(), {}},
                                     {"empty", empty.view(), {}},
@@ -297,8 +297,8 @@ TEST_CASE("all halves become the float that they stand for") {
   // More than one chunk of the reader: the table twelve times over.
   std::string repeated;
   for (int i = 0; i < 12; ++i) repeated += data;
-  write_bytes(dir / "x",
-              with_length(R"({"h":{"dtype":"F16","shape":[12,65536],"data_offsets":[0,1572864]}})", repeated));
+  write_file_bytes(dir / "x",
+                   with_length(R"({"h":{"dtype":"F16","shape":[12,65536],"data_offsets":[0,1572864]}})", repeated));
   const base::Buffer wide = SafetensorsFile(dir / "x").read_f32("h");
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < 12 * 65536; ++i) {
@@ -316,7 +316,7 @@ TEST_CASE("all halves become the float that they stand for") {
 
 TEST_CASE("a file that shrinks after it was opened is an input error, not a crash") {
   const qrl::test::TempDir dir;
-  write_bytes(dir / "x", with_length("{" + kA + "}", std::string(16, '\0')));
+  write_file_bytes(dir / "x", with_length("{" + kA + "}", std::string(16, '\0')));
   const SafetensorsFile opened(dir / "x");
   std::filesystem::resize_file(dir / "x", 20);
   CHECK_THROWS_AS(opened.read("a"), base::Error);

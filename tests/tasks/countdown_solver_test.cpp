@@ -19,25 +19,25 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
-struct Fraction {
+struct SolverFraction {
   std::int64_t above, below;
 };
 
 /// Every order of joining two of the numbers, without any thrift: what the solver must agree with.
-bool reaches(const std::vector<Fraction>& numbers, std::int64_t target, bool all) {
-  const auto is_target = [target](const Fraction& f) { return f.above == target * f.below; };
+bool reaches(const std::vector<SolverFraction>& numbers, std::int64_t target, bool all) {
+  const auto is_target = [target](const SolverFraction& f) { return f.above == target * f.below; };
   if (numbers.size() == 1 && is_target(numbers[0])) return true;
   if (!all && std::any_of(numbers.begin(), numbers.end(), is_target)) return true;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     for (std::size_t j = 0; j < numbers.size(); ++j) {
       if (i == j) continue;
-      const Fraction a = numbers[i], b = numbers[j];
-      std::vector<Fraction> results = {{a.above * b.below + b.above * a.below, a.below * b.below},
-                                       {a.above * b.below - b.above * a.below, a.below * b.below},
-                                       {a.above * b.above, a.below * b.below}};
+      const SolverFraction a = numbers[i], b = numbers[j];
+      std::vector<SolverFraction> results = {{a.above * b.below + b.above * a.below, a.below * b.below},
+                                             {a.above * b.below - b.above * a.below, a.below * b.below},
+                                             {a.above * b.above, a.below * b.below}};
       if (b.above != 0) results.push_back({a.above * b.below, a.below * b.above});
-      for (const Fraction& result : results) {
-        std::vector<Fraction> rest = {result};
+      for (const SolverFraction& result : results) {
+        std::vector<SolverFraction> rest = {result};
         for (std::size_t k = 0; k < numbers.size(); ++k) {
           if (k != i && k != j) rest.push_back(numbers[k]);
         }
@@ -49,7 +49,7 @@ bool reaches(const std::vector<Fraction>& numbers, std::int64_t target, bool all
 }
 
 bool reaches(const Integers& numbers, std::int64_t target, Numbers use) {
-  std::vector<Fraction> fractions;
+  std::vector<SolverFraction> fractions;
   for (const std::int64_t number : numbers) fractions.push_back({number, 1});
   return reaches(fractions, target, use == Numbers::all);
 }

@@ -16,7 +16,7 @@ namespace {
 const std::string kPuzzle = "3102200002100320";
 const std::string kSolution = "3142243142131324";
 
-Verdict judge(const std::string& response, const std::string& puzzle = kPuzzle) {
+Verdict judge_grid(const std::string& response, const std::string& puzzle = kPuzzle) {
   return judged(SudokuVerifier(), response, json{{"puzzle", puzzle}}.dump());
 }
 
@@ -55,13 +55,14 @@ TEST_CASE("a grid is found in the forms that models write") {
         "| **Row 3** | 4 | 2 | 1 | 3 |\n| **Row 4** | 1 | 3 | 2 | 4 |",
         "3142\n2431\n4213\n1324<|im_end|>"}) {
     INFO(form);
-    CHECK(judge(form).outcome == Outcome::correct);
+    CHECK(judge_grid(form).outcome == Outcome::correct);
   }
-  CHECK(judge("1234\n3412\n2143\n4321\nno:\n3142\n2431\n4213\n1324").outcome == Outcome::correct);  // the last one
-  CHECK(judge("| C1 | 3 1 4 2 |\n| C2 | 2 4 3 1 |\n| C3 | 4 2 1 3 |\n| C4 | 1 3 2 4 |").outcome != Outcome::correct);
-  CHECK(judge("nothing").reason == "no answer");
-  CHECK(judge("<answer>12</answer>").reason == "no grid");
-  CHECK(judge("<answer>3142243142131324 3142243142131324</answer>").reason == "no grid");
+  CHECK(judge_grid("1234\n3412\n2143\n4321\nno:\n3142\n2431\n4213\n1324").outcome == Outcome::correct);  // the last one
+  CHECK(judge_grid("| C1 | 3 1 4 2 |\n| C2 | 2 4 3 1 |\n| C3 | 4 2 1 3 |\n| C4 | 1 3 2 4 |").outcome !=
+        Outcome::correct);
+  CHECK(judge_grid("nothing").reason == "no answer");
+  CHECK(judge_grid("<answer>12</answer>").reason == "no grid");
+  CHECK(judge_grid("<answer>3142243142131324 3142243142131324</answer>").reason == "no grid");
 }
 
 TEST_CASE("digits in the words around a grid are no row of it") {
@@ -79,14 +80,15 @@ TEST_CASE("digits in the words around a grid are no row of it") {
         std::string("3 1 | 4 2\n2 4 | 3 1\n\n4 2 | 1 3\n1 3 | 2 4\n\n1 2 3 4"),
         std::string("3142243142131324\n1 2 3 4")}) {
     INFO(text);
-    CHECK(judge(text).outcome == Outcome::correct);
+    CHECK(judge_grid(text).outcome == Outcome::correct);
   }
   // Of several grids the last one counts, right or wrong; rows that are not a whole grid are none.
   const std::string wrong = "3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 4 2";
-  CHECK(judge(grid + "\n\n" + wrong).outcome != Outcome::correct);
-  CHECK(judge(grid + "\nno:\n" + wrong + "\n\n1 2 3 4").outcome != Outcome::correct);
-  CHECK(judge(grid + "\nRow 1: 3 1 4 2\nRow 2: 2 4 3 1\nRow 3: 4 2 1 3\nRow 4: 1 3 4 2").outcome != Outcome::correct);
-  CHECK(judge("3 1 4 2\n2 4 3 1\n4 2 1 3\nso the last is\n1 3 2 4").outcome != Outcome::correct);
+  CHECK(judge_grid(grid + "\n\n" + wrong).outcome != Outcome::correct);
+  CHECK(judge_grid(grid + "\nno:\n" + wrong + "\n\n1 2 3 4").outcome != Outcome::correct);
+  CHECK(judge_grid(grid + "\nRow 1: 3 1 4 2\nRow 2: 2 4 3 1\nRow 3: 4 2 1 3\nRow 4: 1 3 4 2").outcome !=
+        Outcome::correct);
+  CHECK(judge_grid("3 1 4 2\n2 4 3 1\n4 2 1 3\nso the last is\n1 3 2 4").outcome != Outcome::correct);
 }
 
 TEST_CASE("labels that number the rows count up, or no grid is meant") {
@@ -94,7 +96,7 @@ TEST_CASE("labels that number the rows count up, or no grid is meant") {
   const auto labelled = [&](const std::vector<const char*>& labels) {
     std::string text;
     for (std::size_t k = 0; k < rows.size(); ++k) text += labels[k] + rows[k] + "\n";
-    return judge(text);
+    return judge_grid(text);
   };
   for (const std::vector<const char*>& labels : {std::vector<const char*>{"Row 1: ", "Row 2: ", "Row 4: ", "Row 3: "},
                                                  {"R1: ", "R2: ", "R2: ", "R3: "},
@@ -115,17 +117,17 @@ TEST_CASE("labels that number the rows count up, or no grid is meant") {
 
 TEST_CASE("full credit is for any valid completion, partial credit for kept clues only") {
   const std::string several = "0000000000000000";
-  CHECK(judge("1234341221434321", several).outcome == Outcome::correct);
-  CHECK(judge("3142243142131324", several).outcome == Outcome::correct);
-  const Verdict changed = judge("1142243142131324");
+  CHECK(judge_grid("1234341221434321", several).outcome == Outcome::correct);
+  CHECK(judge_grid("3142243142131324", several).outcome == Outcome::correct);
+  const Verdict changed = judge_grid("1142243142131324");
   CHECK(changed.reason == "clues changed");
   CHECK(changed.credit == 0);
-  const Verdict near = judge("3142243142111324");
+  const Verdict near = judge_grid("3142243142111324");
   CHECK(near.reason == "not solved");
   CHECK(near.credit == 7.0 / 8);
-  const Verdict echo = judge(kPuzzle);
+  const Verdict echo = judge_grid(kPuzzle);
   CHECK(echo.credit == 0);
-  CHECK(judge(kSolution).credit == 1);
+  CHECK(judge_grid(kSolution).credit == 1);
 }
 
 TEST_CASE("sudoku golds are checked at load") {

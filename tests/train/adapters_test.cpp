@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kAdapters = "--set lora.rank=4 --set quant.learner.forward=low_bit ";
-const std::string kProgram = std::string(QRL_BINARY_DIR) + "/qrl-train ";
 
 /// A bitwise run of the tiny recipe on adapters, made once a process.
 const fs::path& adapter_run() {
@@ -32,7 +31,7 @@ const fs::path& adapter_run() {
 std::string quoted(const fs::path& path) { return " " + path.string() + " "; }
 
 test::Outcome export_to(const fs::path& out, const fs::path& checkpoint, const std::string& arguments = "") {
-  return test::run_command(kProgram + "export" + quoted(checkpoint) + "--out" + quoted(out) + arguments);
+  return test::run_command(test::kProgram + "export" + quoted(checkpoint) + "--out" + quoted(out) + arguments);
 }
 
 std::vector<float> read_tensor(const fs::path& file, const std::string& name) {
@@ -129,7 +128,7 @@ TEST_CASE("noise on the sampler's gains follows its stages, makes a gap, and is 
 TEST_CASE("adapters of one base are refused on another, by name") {
   const test::TempDir dir;
   fs::copy(adapter_run(), dir / "run", fs::copy_options::recursive);
-  REQUIRE(test::run_command(kProgram +
+  REQUIRE(test::run_command(test::kProgram +
                             "sft " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.seed=9 "
                             "--set trainer.default_local_dir=" +
                             (dir / "other").string())
@@ -215,7 +214,7 @@ TEST_CASE("eval of a checkpoint of adapters has the figures of the run that wrot
   INFO(run.output);
   REQUIRE(run.exit_code == 0);
   const test::Outcome outcome =
-      test::run_command(kProgram + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + settings + "--out" +
+      test::run_command(test::kProgram + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + settings + "--out" +
                         quoted(dir / "eval") + "--checkpoint" + quoted(dir / "run/checkpoints/step_1"));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);

@@ -24,7 +24,7 @@ const std::string kByLength =
     "--set algorithm.entropy_coef=0 --set data.train_batch_size=16 --set actor.mini_batch_size=8 "
     "--set data.train_generator.size=256 ";
 
-std::string quoted(std::string settings) {
+std::string shell_quoted(std::string settings) {
   for (std::size_t at = 0; (at = settings.find("={", at)) != std::string::npos; at += 2) {
     const std::size_t word = settings.rfind(' ', at) + 1, end = settings.find('}', at) + 1;
     settings = settings.substr(0, word) + "'" + settings.substr(word, end - word) + "'" + settings.substr(end);
@@ -113,7 +113,7 @@ TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a r
     CAPTURE(way.name);
     ++way_number;
     const test::TempDir dir;
-    const std::string settings = quoted(way.settings) + " --set trainer.save_freq=2";
+    const std::string settings = shell_quoted(way.settings) + " --set trainer.save_freq=2";
     const test::Outcome whole = test::run_command(test::tiny_command(dir / "whole", settings));
     INFO(whole.output);
     REQUIRE(whole.exit_code == 0);

@@ -9,11 +9,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
-const std::string kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
-
 void refuses(const std::string& arguments, const std::string& what) {
-  const test::Outcome outcome = test::run_command(kProgram + arguments);
+  const test::Outcome outcome = test::run_command(test::kProgram + arguments);
   INFO(arguments << "\n" << outcome.output);
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.output.starts_with("error: "));
@@ -23,22 +20,23 @@ void refuses(const std::string& arguments, const std::string& what) {
 }  // namespace
 
 TEST_CASE("an argument that is none gets one line with what to do") {
-  refuses(kTiny + " optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
-  refuses(kTiny + " ++optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses(test::kTiny + " optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses(test::kTiny + " ++optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
   refuses("optim.lr=1e-4",
           "expected a recipe file first, got \"optim.lr=1e-4\"; type qrl-train RECIPE --set optim.lr=1e-4");
-  refuses("eval " + kTiny + " eval.n=4", "--set eval.n=4");
-  refuses(kTiny + " --dryrun", "did you mean --dry-run?");
+  refuses("eval " + test::kTiny + " eval.n=4", "--set eval.n=4");
+  refuses(test::kTiny + " --dryrun", "did you mean --dry-run?");
   refuses("nowhere/recipe.yaml", "no such file: \"nowhere/recipe.yaml\"");
   refuses("recipe.yml --dry-run", "no such file: \"recipe.yml\"");
-  refuses("evil " + kTiny, "did you mean eval?");
-  refuses(kTiny + " --set 'data.prompt_template=Q: {prompt}' --dry-run", "--set 'data.prompt_template=\"…\"'");
-  CHECK(test::run_command(kProgram + kTiny + " --set 'data.prompt_template=\"Q: {prompt}\"' --dry-run").exit_code == 0);
+  refuses("evil " + test::kTiny, "did you mean eval?");
+  refuses(test::kTiny + " --set 'data.prompt_template=Q: {prompt}' --dry-run", "--set 'data.prompt_template=\"…\"'");
+  CHECK(test::run_command(test::kProgram + test::kTiny + " --set 'data.prompt_template=\"Q: {prompt}\"' --dry-run")
+            .exit_code == 0);
 }
 
 TEST_CASE("what the parser finds is reported as expected and got") {
   const auto says = [](const std::string& arguments, const std::string& error) {
-    const test::Outcome outcome = test::run_command(kProgram + arguments);
+    const test::Outcome outcome = test::run_command(test::kProgram + arguments);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.output == "error: qrl-train" + error + "\n");
   };
@@ -58,37 +56,39 @@ TEST_CASE("what the parser finds is reported as expected and got") {
        " data countdown: --split: expected one of train, held_out, got \"tran\"; did you mean train?; see qrl-train "
        "data "
        "countdown --help");
-  says(kTiny + " --allow-absent", ": --allow-absent: expected --dry-run beside it, got none; see qrl-train --help");
-  says(kTiny + " --dry-run --print-config", ": expected --print-config or --dry-run, got both; see qrl-train --help");
+  says(test::kTiny + " --allow-absent",
+       ": --allow-absent: expected --dry-run beside it, got none; see qrl-train --help");
+  says(test::kTiny + " --dry-run --print-config",
+       ": expected --print-config or --dry-run, got both; see qrl-train --help");
 }
 
 TEST_CASE("help shows ranges and defaults once") {
   for (const std::string command : {"generate", "data countdown"}) {
-    const test::Outcome help = test::run_command(kProgram + command + " --help");
+    const test::Outcome help = test::run_command(test::kProgram + command + " --help");
     INFO(help.output);
     CHECK(help.exit_code == 0);
     CHECK(help.output.find("INT:INT") == std::string::npos);
   }
-  CHECK(test::run_command(kProgram + "data countdown --help").output.find("=1000") != std::string::npos);
+  CHECK(test::run_command(test::kProgram + "data countdown --help").output.find("=1000") != std::string::npos);
 }
 
 TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights") {
   const test::TempDir dir;
   const std::string out = (dir / "tasks.jsonl").string();
-  REQUIRE(test::run_command(kProgram + "data countdown --size 3 --out " + out).exit_code == 0);
+  REQUIRE(test::run_command(test::kProgram + "data countdown --size 3 --out " + out).exit_code == 0);
   const std::string before = test::read_file(out);
   refuses("data countdown --size 4 --out " + out, "a file that is not there yet");
   CHECK(test::read_file(out) == before);
-  const std::string profile = "profile " + kTiny + " --set sft.steps=0 --out " + (dir / "p.safetensors").string();
+  const std::string profile = "profile " + test::kTiny + " --set sft.steps=0 --out " + (dir / "p.safetensors").string();
   refuses(profile + " --set quant.rollout.weights=fp8_e4m3", "int8 with qrl-train profile");
-  REQUIRE(test::run_command(kProgram + profile).exit_code == 0);
+  REQUIRE(test::run_command(test::kProgram + profile).exit_code == 0);
   refuses(profile, "a file that is not there yet");
 }
 
 TEST_CASE("check takes a model's folder, and says what it looked for") {
   const fs::path model = test::finished_run() / "checkpoints/step_4";
   for (const char* kind : {"config", "safetensors", "tokenizer"})
-    CHECK(test::run_command(kProgram + "check " + kind + " " + model.string()).exit_code == 0);
+    CHECK(test::run_command(test::kProgram + "check " + kind + " " + model.string()).exit_code == 0);
   const test::TempDir dir;
   refuses("check safetensors " + dir.path().string(), "model.safetensors or model.safetensors.index.json");
   refuses("check config " + dir.path().string(), "a folder with config.json");
@@ -96,6 +96,6 @@ TEST_CASE("check takes a model's folder, and says what it looked for") {
 
 TEST_CASE("tokenize refuses bytes that are no text") {
   const std::string model = (test::finished_run() / "checkpoints/step_4").string();
-  CHECK(test::run_command("printf '\\377\\376 x' | " + kProgram + "tokenize " + model).exit_code == 2);
-  CHECK(test::run_command("printf 'x' | " + kProgram + "tokenize " + model).exit_code == 0);
+  CHECK(test::run_command("printf '\\377\\376 x' | " + test::kProgram + "tokenize " + model).exit_code == 2);
+  CHECK(test::run_command("printf 'x' | " + test::kProgram + "tokenize " + model).exit_code == 0);
 }

@@ -14,8 +14,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = std::string(QRL_BINARY_DIR) + "/qrl-train ";
-
 /// Settings with which some responses of the tiny model are right, some wrong and most in form.
 const std::string kTelling =
     "--set sft.steps=120 --set sft.save_freq=120 --set sft.batch_size=16 --set data.max_response_length=96 --set "
@@ -81,7 +79,7 @@ void check_same_bits(const fs::path& built_in, const fs::path& command) {
   }
 }
 
-void run(const fs::path& folder, const std::string& arguments, const std::string& launcher = "") {
+void run_judged(const fs::path& folder, const std::string& arguments, const std::string& launcher = "") {
   const test::Outcome outcome = test::run_command(test::tiny_command(folder, arguments, launcher));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
@@ -94,9 +92,9 @@ TEST_CASE("countdown judged by a program comes to the bits of the built-in verif
   for (const char* seed : {"0", "1", "2"}) {
     const std::string settings = kTelling + "--set trainer.seed=" + seed + " ";
     const fs::path rule = dir / (std::string("rule") + seed), command = dir / (std::string("command") + seed);
-    run(rule, settings + "--set reward.format=0.25");
+    run_judged(rule, settings + "--set reward.format=0.25");
     const std::string same_start = settings + "--set sft.from=" + (rule / "checkpoints/sft_120").string() + " ";
-    run(command, same_start + kCopy);
+    run_judged(command, same_start + kCopy);
     check_same_bits(rule, command);
     double spread = 0;
     for (const auto& row : test::stable_rows(command / "metrics.jsonl")) {
@@ -109,15 +107,15 @@ TEST_CASE("countdown judged by a program comes to the bits of the built-in verif
     CHECK(spread > 0);
     const std::string launcher = test::mpirun(2);
     if (launcher.empty() || std::string(seed) != "0") continue;
-    run(dir / "rule_on_two", same_start + "--set reward.format=0.25", launcher);
-    run(dir / "command_on_two", same_start + kCopy, launcher);
+    run_judged(dir / "rule_on_two", same_start + "--set reward.format=0.25", launcher);
+    run_judged(dir / "command_on_two", same_start + kCopy, launcher);
     check_same_bits(dir / "rule_on_two", dir / "command_on_two");
   }
 }
 
 TEST_CASE("SIGTERM while a program judges: exit 75 at once, the same bits after resuming") {
   const SlowReward reward;
-  run(reward.dir / "whole", reward.arguments());
+  run_judged(reward.dir / "whole", reward.arguments());
   std::ofstream(reward.dir / "slow") << "";
   const pid_t pid = test::start_command(test::tiny_command(reward.dir / "run", reward.arguments()), reward.dir / "log");
   REQUIRE(test::wait_for_file(reward.dir / "judging", pid));
@@ -129,13 +127,13 @@ TEST_CASE("SIGTERM while a program judges: exit 75 at once, the same bits after 
   CHECK(time(nullptr) - start_s < 5);
   CHECK(test::are_gone(reward.dir / "pids", 2));
   fs::remove(reward.dir / "slow");
-  run(reward.dir / "run", reward.arguments());
+  run_judged(reward.dir / "run", reward.arguments());
   CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
 }
 
 TEST_CASE("kill -9 while a program judges: nothing is left of it 2 s later, the same bits after resuming") {
   const SlowReward reward;
-  run(reward.dir / "whole", reward.arguments());
+  run_judged(reward.dir / "whole", reward.arguments());
   std::ofstream(reward.dir / "slow") << "";
   const pid_t pid = test::start_command(test::tiny_command(reward.dir / "run", reward.arguments()), reward.dir / "log");
   REQUIRE(test::wait_for_file(reward.dir / "judging", pid));
@@ -143,7 +141,7 @@ TEST_CASE("kill -9 while a program judges: nothing is left of it 2 s later, the 
   CHECK(test::wait_for(pid) == 128 + SIGKILL);
   CHECK(test::are_gone(reward.dir / "pids", 2));
   fs::remove(reward.dir / "slow");
-  run(reward.dir / "run", reward.arguments());
+  run_judged(reward.dir / "run", reward.arguments());
   CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
 }
 
@@ -159,7 +157,7 @@ serve(judge, scores={"s": 1, "log": 0})
 )";
   const std::string arguments = "--set reward.verifier=command --set reward.command=[python3," +
                                 (dir / "judge.py").string() + "] --set trainer.total_training_steps=2 ";
-  run(dir / "run", arguments + "--set reward.max_error_fraction=1 --set reward.aggregation=normalize_then_sum");
+  run_judged(dir / "run", arguments + "--set reward.max_error_fraction=1 --set reward.aggregation=normalize_then_sum");
   const auto row = test::stable_rows(dir / "run/metrics.jsonl").back();
   const double errors = row.at("reward/error_fraction");
   CHECK((errors > 0 && errors < 1));
@@ -208,27 +206,28 @@ serve(judge, scores={"right": 1, "length": 0.5})
                                     << R"({"response": "12", "ground_truth": "7"})"
                                        "\n";
   const std::string rows = (dir / "rows.jsonl").string();
-  const test::Outcome judged = test::run_command(kProgram + "judge --recipe " + recipe("steady") + " < " + rows);
+  const test::Outcome judged = test::run_command(test::kProgram + "judge --recipe " + recipe("steady") + " < " + rows);
   CHECK(judged.output ==
         R"({"score":1.5,"outcome":"correct","reason":"correct","extracted":"","scores":{"right":1.0,"length":1.0}})"
         "\n"
         R"({"score":1.0,"outcome":"wrong","reason":"wrong","extracted":"","scores":{"right":0.0,"length":2.0}})"
         "\n");
-  const test::Outcome steady = test::run_command(kProgram + "check reward " + recipe("steady"));
+  const test::Outcome steady = test::run_command(test::kProgram + "check reward " + recipe("steady"));
   INFO(steady.output);
   CHECK(steady.exit_code == 0);
   CHECK_THAT(steady.output, Contains("right (weight 1), length (weight 0.5)") &&
                                 Contains("ground truth       64       64") && Contains("rows/s") &&
                                 Contains("ms (p99)"));
-  const test::Outcome changing = test::run_command(kProgram + "check reward " + recipe("changing") + " --file " + rows);
+  const test::Outcome changing =
+      test::run_command(test::kProgram + "check reward " + recipe("changing") + " --file " + rows);
   INFO(changing.output);
   CHECK(changing.exit_code == 2);
   CHECK_THAT(changing.output,
              Contains("2 of 2 rows with others") && Contains("rows.jsonl:1, response: right 1, length 2; then"));
-  CHECK(test::run_command(kProgram + "judge --recipe " + recipe("steady") + " --verifier math < " + rows).exit_code ==
-        2);
-  CHECK(test::run_command(kProgram + "judge < " + rows).exit_code == 2);
-  const test::Outcome rule = test::run_command(kProgram +
+  CHECK(test::run_command(test::kProgram + "judge --recipe " + recipe("steady") + " --verifier math < " + rows)
+            .exit_code == 2);
+  CHECK(test::run_command(test::kProgram + "judge < " + rows).exit_code == 2);
+  const test::Outcome rule = test::run_command(test::kProgram +
                                                "judge --recipe " QRL_SOURCE_DIR
                                                "/tests/train/tiny.yaml --set "
                                                "reward.verifier=math < " +

@@ -13,12 +13,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
-const std::string kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
-
 /// Runs the program, which must exit with 2 and one line that holds `part`.
-void refuses(const std::string& arguments, const std::string& part) {
-  const test::Outcome outcome = test::run_command(kProgram + arguments);
+void command_refuses(const std::string& arguments, const std::string& part) {
+  const test::Outcome outcome = test::run_command(test::kProgram + arguments);
   INFO(arguments << "\n" << outcome.output);
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.output.find(part) != std::string::npos);
@@ -28,34 +25,39 @@ void refuses(const std::string& arguments, const std::string& part) {
 }  // namespace
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
-  refuses("evel " + kTiny,
-          "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
-          "tokenize, report, watch, got "
-          "\"evel\"; did you mean eval?");
-  refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
-  refuses(
+  command_refuses("evel " + test::kTiny,
+                  "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
+                  "tokenize, report, watch, got "
+                  "\"evel\"; did you mean eval?");
+  command_refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
+  command_refuses(
       "check recipie x",
       "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, "
       "csv, jsonl, got \"recipie\"; did you mean recipe?");
-  refuses("check yaml x",
-          "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, csv, jsonl, "
-          "got \"yaml\"\n");
-  refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
+  command_refuses(
+      "check yaml x",
+      "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, csv, jsonl, "
+      "got \"yaml\"\n");
+  command_refuses("data chess --out x",
+                  "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
 }
 
 TEST_CASE("data: only a new or regular file is written") {
   const test::TempDir dir;
   REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
   const std::string data = "data countdown --size 3 --out ";
-  refuses(data + (dir / "pipe").string(), (dir / "pipe").string() + ": expected a new or regular file to write");
+  command_refuses(data + (dir / "pipe").string(),
+                  (dir / "pipe").string() + ": expected a new or regular file to write");
   CHECK(fs::is_fifo(fs::symlink_status(dir / "pipe")));
-  refuses(data + (dir / "none/x").string(), (dir / "none/x").string() + ": expected a file in a folder that exists");
-  refuses(data + dir.path().string(), dir.path().string() + ": expected a file to write, got a folder");
-  refuses(data + "''", "--out");
+  command_refuses(data + (dir / "none/x").string(),
+                  (dir / "none/x").string() + ": expected a file in a folder that exists");
+  command_refuses(data + dir.path().string(), dir.path().string() + ": expected a file to write, got a folder");
+  command_refuses(data + "''", "--out");
   for (const char* seed : {"-1", "1.5", "0x10", "010", "18446744073709551616"})
-    refuses(data + (dir / "x").string() + " --seed " + seed, "expected an integer from 0 to 2^64-1");
+    command_refuses(data + (dir / "x").string() + " --seed " + seed, "expected an integer from 0 to 2^64-1");
   CHECK_FALSE(fs::exists(dir / "x"));
-  CHECK(test::run_command(kProgram + data + (dir / "x").string() + " --seed 18446744073709551615").exit_code == 0);
+  CHECK(test::run_command(test::kProgram + data + (dir / "x").string() + " --seed 18446744073709551615").exit_code ==
+        0);
 }
 
 TEST_CASE("export: outputs are checked before the model is read, and nothing is overwritten") {
@@ -64,32 +66,37 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   std::ofstream(dir / "empty") << "";
   const std::string out = "export " QRL_SOURCE_DIR "/recipes/models/quickstart --out " + (dir / "hf").string();
   for (const char* name : {"file", "empty"})
-    refuses("export x --out " + (dir / name).string(),
-            (dir / name).string() + ": expected a folder that is new or empty, got something that is no folder");
-  refuses(out + " --logits " + (dir / "none/l").string(), (dir / "none/l").string() + ": expected a file in a folder");
-  refuses(out + " --logits " + (dir / "file").string(),
-          (dir / "file").string() + ": expected a file that is not there");
+    command_refuses(
+        "export x --out " + (dir / name).string(),
+        (dir / name).string() + ": expected a folder that is new or empty, got something that is no folder");
+  command_refuses(out + " --logits " + (dir / "none/l").string(),
+                  (dir / "none/l").string() + ": expected a file in a folder");
+  command_refuses(out + " --logits " + (dir / "file").string(),
+                  (dir / "file").string() + ": expected a file that is not there");
   CHECK(test::read_file(dir / "file") == "mine");
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
 
 TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of random weights samples") {
-  const test::Outcome outcome = test::run_command(kProgram + "generate " + kTiny + " --prompt '1 2 3 = 6' --n 8");
+  const test::Outcome outcome =
+      test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3 = 6' --n 8");
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.output.find("\xef\xbf\xbd") != std::string::npos);  // there were bytes that are none
   CHECK(base::is_utf8(outcome.output));
 }
 
 TEST_CASE("options without effect and empty names are refused") {
-  refuses(kTiny + " --resume ''", "--resume");
-  refuses("eval " + kTiny + " --checkpoint ''", "--checkpoint");
-  refuses("eval " + kTiny + " --set data.max_response_length=100000 --set actor.max_tokens_per_micro_batch=200000",
-          "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
+  command_refuses(test::kTiny + " --resume ''", "--resume");
+  command_refuses("eval " + test::kTiny + " --checkpoint ''", "--checkpoint");
+  command_refuses(
+      "eval " + test::kTiny + " --set data.max_response_length=100000 --set actor.max_tokens_per_micro_batch=200000",
+      "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
 }
 
 TEST_CASE("a KV cache that no machine holds is refused with the recipe's keys") {
-  refuses("generate " + kTiny + " --prompt '1 2 3 = 6' --set rollout.kv_pages=16777216 --set rollout.page_size=4096",
-          "rollout.kv_pages: expected a KV cache within the machine's");
+  command_refuses(
+      "generate " + test::kTiny + " --prompt '1 2 3 = 6' --set rollout.kv_pages=16777216 --set rollout.page_size=4096",
+      "rollout.kv_pages: expected a KV cache within the machine's");
 }
 
 TEST_CASE("memory that runs out is reported, with what the recipe asks for") {
@@ -98,7 +105,7 @@ TEST_CASE("memory that runs out is reported, with what the recipe asks for") {
 #endif
   // A limit on addresses stands for a small machine: enough to read the recipe, not for its KV cache.
   const test::Outcome outcome =
-      test::run_command("ulimit -v 1200000; " + kProgram + "eval " + kTiny +
+      test::run_command("ulimit -v 1200000; " + test::kProgram + "eval " + test::kTiny +
                         " --set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096");
   INFO(outcome.output);
   CHECK(outcome.exit_code == 2);
@@ -111,7 +118,7 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   data::Tokenizer::byte_level().save(dir.path());  // no config.json beside it
   const auto run = [&](const std::string& text, const std::string& flags) {
     std::ofstream(dir / "in", std::ios::binary) << text;
-    const std::string command = kProgram + "tokenize " + dir.path().string() + " " + flags + " < ";
+    const std::string command = test::kProgram + "tokenize " + dir.path().string() + " " + flags + " < ";
     return test::run_command(command + (dir / "in").string());
   };
   CHECK(run("a<answer>", "").output == "97 257\n");
@@ -129,11 +136,12 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   CHECK(run("259", "--decode").exit_code == 2);
   CHECK(run("-1", "--decode").exit_code == 2);
   CHECK(run("", "--decode --jsonl").exit_code == 2);
-  refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a readable file");
+  command_refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a readable file");
   fs::create_directory(dir / "slow");
   std::ofstream(dir / "slow/vocab.json") << "{}";
-  refuses("tokenize " + (dir / "slow").string(), "none, but vocab.json");
-  refuses(kTiny + " --dry-run --set model.init.config=null --set model.path=Org/Name", "nothing is downloaded");
+  command_refuses("tokenize " + (dir / "slow").string(), "none, but vocab.json");
+  command_refuses(test::kTiny + " --dry-run --set model.init.config=null --set model.path=Org/Name",
+                  "nothing is downloaded");
 }
 
 TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
@@ -144,7 +152,7 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
                                     "\n";
   std::ofstream(dir / "a.csv") << "q,gold,level\nabc,7,3\nabcde,8,1\n";
   const auto check = [&](const std::string& arguments) {
-    return test::run_command("cd " + dir.path().string() + " && " + kProgram + "check " + arguments);
+    return test::run_command("cd " + dir.path().string() + " && " + test::kProgram + "check " + arguments);
   };
   CHECK(check("jsonl a.jsonl").exit_code == 2);
   CHECK(test::says(check("jsonl a.jsonl --prompt-key q.text --ground-truth-key gold"),
@@ -168,7 +176,7 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
 TEST_CASE("check chat and generation say what a model's folder makes of prompts and what ends its answers") {
   const test::TempDir dir;
   const auto check = [&](const std::string& arguments) {
-    return test::run_command("cd " + dir.path().string() + " && " + kProgram + "check " + arguments);
+    return test::run_command("cd " + dir.path().string() + " && " + test::kProgram + "check " + arguments);
   };
   fs::create_directory(dir / "model");
   data::Tokenizer::byte_level().save(dir / "model");
@@ -203,7 +211,7 @@ TEST_CASE("a dry run names all sources of its prompts, and says how often they c
   write("few.jsonl", 3);
   write("many.jsonl", 90);
   const auto dry_run = [&](const std::string& settings) {
-    return test::run_command(kProgram + kTiny +
+    return test::run_command(test::kProgram + test::kTiny +
                              " --dry-run --set data.train_generator.task=null --set data.train_batch_size=12 " +
                              settings + " --set trainer.default_local_dir=" + (dir / "run").string());
   };
@@ -219,12 +227,13 @@ TEST_CASE("a dry run names all sources of its prompts, and says how often they c
 
 TEST_CASE("a dry run shows the first prompt as the model sees it") {
   const test::TempDir dir;
-  const test::Outcome outcome =
-      test::run_command(kProgram + kTiny + " --dry-run --set trainer.default_local_dir=" + (dir / "run").string() +
-                        " --set 'data.prompt_template=Q {prompt}'");
+  const test::Outcome outcome = test::run_command(
+      test::kProgram + test::kTiny + " --dry-run --set trainer.default_local_dir=" + (dir / "run").string() +
+      " --set 'data.prompt_template=Q {prompt}'");
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.output.find("chat template plain; the first one: \"Q ") != std::string::npos);
-  refuses(kTiny + " --dry-run --set data.chat_template=chatml", "a tokenizer with the added token \"<|im_end|>\"");
+  command_refuses(test::kTiny + " --dry-run --set data.chat_template=chatml",
+                  "a tokenizer with the added token \"<|im_end|>\"");
 }
 
 TEST_CASE("output that a full disk cuts short is an error, whatever the command") {
@@ -248,7 +257,7 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 b
   const test::TempDir dir;
   const auto judge = [&](const std::string& verifier, const std::string& rows) {
     std::ofstream(dir / "rows.jsonl") << rows << "\n";
-    return test::run_command(kProgram + "judge --verifier " + verifier + " < " + (dir / "rows.jsonl").string());
+    return test::run_command(test::kProgram + "judge --verifier " + verifier + " < " + (dir / "rows.jsonl").string());
   };
   for (const auto& [verifier, row] : {std::pair{"math", R"({"response":"\\boxed{1}","ground_truth":1e400})"},
                                       {"math", R"({"response":"\\boxed{1}","ground_truth":"1","note":-1e999})"},
@@ -289,16 +298,16 @@ TEST_CASE("an export that fails leaves an empty folder, so that the same command
 
 TEST_CASE("a run's folder in a checkpoint's place is named as such") {
   const std::string run = test::finished_run().string();
-  refuses("export " + run + " --out /tmp/never", "a run's folder");
-  refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name one of those in");
+  command_refuses("export " + run + " --out /tmp/never", "a run's folder");
+  command_refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name one of those in");
 }
 
 TEST_CASE("options stand behind the command they are for, and each --set takes one value") {
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
-  refuses("--dry-run sft " + recipe, "--dry-run before sft");
-  refuses("--set trainer.seed=7 sft " + recipe, "--set before sft");
-  refuses(recipe + " data countdown --out x", "RECIPE before data");
-  refuses(recipe + " --print-config --dry-run", "expected --print-config or --dry-run, got both");
+  command_refuses("--dry-run sft " + recipe, "--dry-run before sft");
+  command_refuses("--set trainer.seed=7 sft " + recipe, "--set before sft");
+  command_refuses(recipe + " data countdown --out x", "RECIPE before data");
+  command_refuses(recipe + " --print-config --dry-run", "expected --print-config or --dry-run, got both");
   const test::Outcome set_first =
       test::run_command(QRL_BINARY_DIR "/qrl-train --set optim.lr=1e-4 " + recipe + " --dry-run");
   CHECK(set_first.exit_code == 0);
@@ -306,7 +315,7 @@ TEST_CASE("options stand behind the command they are for, and each --set takes o
 
 TEST_CASE("a dry run opens the model and looks for the layers that stay bf16") {
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml ";
-  refuses(recipe + "--dry-run --set quant.rollout.ignore=[down_porj]", "down_porj");
+  command_refuses(recipe + "--dry-run --set quant.rollout.ignore=[down_porj]", "down_porj");
   const test::TempDir dir;
   REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " +
                             (test::finished_run() / "checkpoints/step_4").string() + " --out " + (dir / "hf").string())
@@ -315,7 +324,7 @@ TEST_CASE("a dry run opens the model and looks for the layers that stay bf16") {
       recipe + "--dry-run --set model.init.config=null --set model.path=" + (dir / "hf").string();
   CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train " + with_model).exit_code == 0);
   std::filesystem::resize_file(dir / "hf/model.safetensors", 5000);
-  refuses(with_model, "model.safetensors");
+  command_refuses(with_model, "model.safetensors");
 }
 
 TEST_CASE("closed standard streams do not make a run write into its own files") {

@@ -8,8 +8,6 @@ using namespace qrl;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
-
 std::string row(const std::string& numbers, int target) {
   return R"({"prompt": "p", "ground_truth": {"numbers": [)" + numbers + R"(], "target": )" + std::to_string(target) +
          "}}\n";
@@ -21,7 +19,7 @@ TEST_CASE("check names countdown rows without a solution, and those that it does
   const test::TempDir dir;
   const auto check = [&](const std::string& arguments) {
     const test::Outcome outcome =
-        test::run_command("cd " + dir.path().string() + " && " + kProgram + "check " + arguments);
+        test::run_command("cd " + dir.path().string() + " && " + test::kProgram + "check " + arguments);
     CHECK(outcome.exit_code == 0);  // a file that a run can read
     return outcome;
   };
@@ -44,7 +42,8 @@ TEST_CASE("check names countdown rows without a solution, and those that it does
   std::ofstream(dir / "good.jsonl") << row("3, 8, 12", 36) << R"({"prompt": "What is 25 + 60?", "answer": "85"})"
                                     << "\n";
   CHECK_FALSE(test::says(check("jsonl good.jsonl"), "countdown rows"));
-  CHECK(test::run_command(kProgram + "check jsonl " + (dir / "a.jsonl").string() + " --numbers some").exit_code == 2);
+  CHECK(test::run_command(test::kProgram + "check jsonl " + (dir / "a.jsonl").string() + " --numbers some").exit_code ==
+        2);
 }
 
 TEST_CASE("golds of another task than reward.verifier's: the error names the key and what to set") {
@@ -52,7 +51,7 @@ TEST_CASE("golds of another task than reward.verifier's: the error names the key
   std::ofstream(dir / "add.jsonl") << R"({"prompt": "What is 25 + 60?", "answer": "85"})"
                                    << "\n";
   const test::Outcome outcome =
-      test::run_command(kProgram + QRL_SOURCE_DIR +
+      test::run_command(test::kProgram + QRL_SOURCE_DIR +
                         "/tests/train/tiny.yaml --dry-run --set data.train_generator.task=null --set "
                         "data.train_files=[" +
                         (dir / "add.jsonl").string() + "] --set trainer.default_local_dir=" + (dir / "run").string());

@@ -24,7 +24,7 @@ fs::path train_on(const test::TempDir& dir, const std::string& name, const std::
   return dir / name;
 }
 
-void check_same(const fs::path& a, const fs::path& b) {
+void check_same_run(const fs::path& a, const fs::path& b) {
   for (const char* file :
        {"checkpoints/step_1/model.safetensors", "checkpoints/step_1/optimizer.safetensors", "rollouts/step_1.jsonl"}) {
     INFO(a << " " << b << " " << file);
@@ -41,10 +41,10 @@ TEST_CASE("JSON lines, a folder from the Hub and parquet give the same first ste
   const fs::path lines = train_on(dir, "lines", (golden / "countdown.jsonl").string());
   fs::create_directories(dir / "sums/data");
   fs::copy_file(golden / "countdown.jsonl", dir / "sums/data/train-00000-of-00001.jsonl");
-  check_same(lines, train_on(dir, "hub", (dir / "sums:train").string()));
+  check_same_run(lines, train_on(dir, "hub", (dir / "sums:train").string()));
   if (!data::can_read_parquet()) return qrl::test::skip("parquet: no Arrow here (scripts/setup --parquet)");
-  check_same(lines, train_on(dir, "parquet", (golden / "countdown.parquet").string()));
+  check_same_run(lines, train_on(dir, "parquet", (golden / "countdown.parquet").string()));
   fs::remove(dir / "sums/data/train-00000-of-00001.jsonl");
   fs::copy_file(golden / "countdown.parquet", dir / "sums/data/train-00000-of-00001.parquet");
-  check_same(lines, train_on(dir, "hub_parquet", (dir / "sums:train").string()));
+  check_same_run(lines, train_on(dir, "hub_parquet", (dir / "sums:train").string()));
 }

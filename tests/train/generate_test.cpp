@@ -12,7 +12,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kGenerate = QRL_BINARY_DIR "/qrl-train generate ";
-const std::string kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
 const std::string kAsked = " --prompt '1 2 3 = 6\n' ";
 
 std::string checkpoint() { return (test::finished_run() / "checkpoints/step_4").string(); }
@@ -33,7 +32,7 @@ std::vector<nlohmann::json> rows(const std::string& arguments, const std::string
 }
 
 /// Exit code 2 and one line that holds `part`.
-void refuses(const std::string& arguments, const std::string& part, const std::string& before = "") {
+void generate_refuses(const std::string& arguments, const std::string& part, const std::string& before = "") {
   const test::Outcome outcome = test::run_command("( " + before + kGenerate + arguments + " )");
   INFO(arguments << "\n" << outcome.output);
   CHECK(outcome.exit_code == 2);
@@ -53,12 +52,14 @@ std::string exported(const fs::path& to, const std::string& options = "") {
 TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
   const std::string many = kAsked + "--n 8";
   const auto own = rows(checkpoint() + many);
-  CHECK(own == rows(kTiny + " --checkpoint " + checkpoint() + many));
+  CHECK(own == rows(test::kTiny + " --checkpoint " + checkpoint() + many));
   CHECK(own != rows(checkpoint() + many + " --set quant.rollout.weights=fp32"));
   CHECK(own != rows(checkpoint() + many + " --set 'data.prompt_template=Q {prompt}'"));
-  refuses(test::finished_run().string() + kAsked, "got a run's folder; name one of those in ");
-  refuses(checkpoint() + " --checkpoint x" + kAsked, "--checkpoint: expected a recipe file before it, got a folder");
-  refuses("Org/Name" + kAsked, "Org/Name: expected a recipe file, a checkpoint or a Hugging Face folder, got nothing");
+  generate_refuses(test::finished_run().string() + kAsked, "got a run's folder; name one of those in ");
+  generate_refuses(checkpoint() + " --checkpoint x" + kAsked,
+                   "--checkpoint: expected a recipe file before it, got a folder");
+  generate_refuses("Org/Name" + kAsked,
+                   "Org/Name: expected a recipe file, a checkpoint or a Hugging Face folder, got nothing");
 }
 
 TEST_CASE("generate: what a run's learner needs does not bound what is sampled") {
@@ -128,25 +129,27 @@ TEST_CASE("generate takes prompts from arguments, from a data file or from stand
   std::ofstream(dir / "rows.csv") << "q,answer\nc,1\n";
   const std::string csv = "--file " + (dir / "rows.csv").string();
   CHECK(texts(csv + " --set data.prompt_key=q") == Texts{"c"});
-  refuses(checkpoint() + " " + csv, "rows.csv:2: expected a field `prompt` or `question`");
+  generate_refuses(checkpoint() + " " + csv, "rows.csv:2: expected a field `prompt` or `question`");
   std::ofstream(dir / "system.jsonl")
       << R"({"prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]})";
-  refuses(checkpoint() + " --file " + (dir / "system.jsonl").string(), "a chat template for a prompt with a system");
+  generate_refuses(checkpoint() + " --file " + (dir / "system.jsonl").string(),
+                   "a chat template for a prompt with a system");
 
   const std::string one = "expected one of --prompt TEXT, --file FILE and - (standard input), got ";
-  refuses(checkpoint(), one + "none");
-  refuses(checkpoint() + " - --prompt a", one + "2", "echo a | ");
-  refuses(checkpoint() + " --prompt a " + csv, one + "2");
-  refuses(checkpoint() + " hello", "got \"hello\"; give a prompt by --prompt TEXT");
-  refuses(checkpoint() + " --prompt -", "--prompt: expected a text, got -; for standard input leave --prompt out");
-  refuses(checkpoint() + " --prompt a --prompt ''", "--prompt 2: expected some text, got none");
-  refuses(checkpoint() + " -", "standard input: expected some text, got none", "printf '' | ");
+  generate_refuses(checkpoint(), one + "none");
+  generate_refuses(checkpoint() + " - --prompt a", one + "2", "echo a | ");
+  generate_refuses(checkpoint() + " --prompt a " + csv, one + "2");
+  generate_refuses(checkpoint() + " hello", "got \"hello\"; give a prompt by --prompt TEXT");
+  generate_refuses(checkpoint() + " --prompt -",
+                   "--prompt: expected a text, got -; for standard input leave --prompt out");
+  generate_refuses(checkpoint() + " --prompt a --prompt ''", "--prompt 2: expected some text, got none");
+  generate_refuses(checkpoint() + " -", "standard input: expected some text, got none", "printf '' | ");
 }
 
 TEST_CASE("generate: text that is not UTF-8 is refused where it stands") {
-  refuses(checkpoint() + " --prompt a --prompt \"$(printf '\\377\\376 x')\"",
-          "--prompt 2: expected text in UTF-8, got \"\\xff\\xfe x\"");
-  refuses(checkpoint() + " -", "standard input: expected text in UTF-8", "printf 'a\\300' | ");
+  generate_refuses(checkpoint() + " --prompt a --prompt \"$(printf '\\377\\376 x')\"",
+                   "--prompt 2: expected text in UTF-8, got \"\\xff\\xfe x\"");
+  generate_refuses(checkpoint() + " -", "standard input: expected text in UTF-8", "printf 'a\\300' | ");
 }
 
 TEST_CASE("generate's options set the recipe's keys, and the same seed gives the same text") {
@@ -161,19 +164,19 @@ TEST_CASE("generate's options set the recipe's keys, and the same seed gives the
   CHECK(greedy == rows(from + "--top-p 1e-6"));
   CHECK(rows(from + "--set eval.temperature=0") == greedy);
   for (const nlohmann::json& row : rows(from + "--max-tokens 3")) CHECK(row["response_tokens"] <= 3);
-  refuses(from + "--temperature=-1", "qrl-train generate: --temperature: expected float");
+  generate_refuses(from + "--temperature=-1", "qrl-train generate: --temperature: expected float");
 }
 
 TEST_CASE("generate: a prompt has the model's positions for its bound, and no key of training") {
   const std::string prompt(200, '7');
-  CHECK(rows(kTiny + " --max-tokens 312 --prompt " + prompt).size() == 1);  // of 24 tokens and 256 a micro-batch
+  CHECK(rows(test::kTiny + " --max-tokens 312 --prompt " + prompt).size() == 1);  // of 24 tokens and 256 a micro-batch
   const std::string bound = "expected prompt and response within the model's max_position_embeddings = 512, got ";
-  refuses(kTiny + " --prompt a --prompt " + prompt + " --max-tokens 313",
-          "--prompt 2: " + bound +
-              "200 tokens of prompt, template included, and up to 313 of response; shorten the "
-              "prompt, or lower --max-tokens to 312");
-  refuses(checkpoint() + " --prompt " + std::string(15000, '7'),
-          bound + "15000 tokens of prompt, template included, and up to 24 of response; shorten the prompt\n");
+  generate_refuses(test::kTiny + " --prompt a --prompt " + prompt + " --max-tokens 313",
+                   "--prompt 2: " + bound +
+                       "200 tokens of prompt, template included, and up to 313 of response; shorten the "
+                       "prompt, or lower --max-tokens to 312");
+  generate_refuses(checkpoint() + " --prompt " + std::string(15000, '7'),
+                   bound + "15000 tokens of prompt, template included, and up to 24 of response; shorten the prompt\n");
 }
 
 TEST_CASE("generate: the KV cache is as large as what is asked for") {
@@ -182,11 +185,12 @@ TEST_CASE("generate: the KV cache is as large as what is asked for") {
 #endif
   const std::string wide = " --set quant.rollout.weights=fp32 --set rollout.max_num_seqs=65536 --max-tokens 400 ";
   const std::string little = "ulimit -v 1200000; ";  // stands for a small machine
-  CHECK(rows(kTiny + wide + kAsked + "--set trainer.threads=2 --n 2", little).size() == 2);
-  refuses(kTiny + kAsked + "--set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096",
-          "memory: expected enough for the model and what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, "
-          "rollout.kv_pages), got none left",
-          little);
+  CHECK(rows(test::kTiny + wide + kAsked + "--set trainer.threads=2 --n 2", little).size() == 2);
+  generate_refuses(
+      test::kTiny + kAsked + "--set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096",
+      "memory: expected enough for the model and what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, "
+      "rollout.kv_pages), got none left",
+      little);
 }
 
 TEST_CASE("generate: a prompt that lacks the task's last line break is pointed out, once") {
@@ -209,13 +213,14 @@ TEST_CASE("generate: fp8 keys and values want the run's prompts, or another form
   const test::TempDir dir;
   const std::string fp8 = " --set quant.rollout.kv_cache=fp8_e4m3 ";
   const std::string hf = exported(dir / "hf"), few = kAsked + "--max-tokens 4";
-  refuses(hf + few + fp8,
-          "quant.rollout.kv_cache fp8_e4m3: expected training prompts to calibrate it on, got no data in the recipe; "
-          "add --set quant.rollout.kv_cache=bf16");
+  generate_refuses(
+      hf + few + fp8,
+      "quant.rollout.kv_cache fp8_e4m3: expected training prompts to calibrate it on, got no data in the recipe; "
+      "add --set quant.rollout.kv_cache=bf16");
   const std::string gone = "--set data.train_generator.task=null --set data.train_files=[/none/a.jsonl]";
-  refuses(checkpoint() + few + fp8 + gone, "got no file /none/a.jsonl; add --set quant.rollout.kv_cache=bf16");
-  refuses(hf + few + " --set quant.rollout.weights=int8 --set quant.rollout.profile=auto",
-          "quant.rollout.profile: expected training prompts to make it on, got no data in the recipe");
+  generate_refuses(checkpoint() + few + fp8 + gone, "got no file /none/a.jsonl; add --set quant.rollout.kv_cache=bf16");
+  generate_refuses(hf + few + " --set quant.rollout.weights=int8 --set quant.rollout.profile=auto",
+                   "quant.rollout.profile: expected training prompts to make it on, got no data in the recipe");
   CHECK(rows(checkpoint() + few + fp8).size() == 1);
   CHECK(rows(checkpoint() + few + " --set quant.rollout.kv_cache=bf16 " + gone).size() == 1);
   // Scales made once are in the checkpoint.
@@ -227,12 +232,11 @@ TEST_CASE("generate: fp8 keys and values want the run's prompts, or another form
 TEST_CASE("generate: the profile that a checkpoint brings needs neither its file nor data") {
   const test::TempDir dir;
   const std::string made = (dir / "made.safetensors").string(), profile = " --set quant.rollout.profile=";
-  REQUIRE(
-      test::run_command(QRL_BINARY_DIR "/qrl-train profile " + kTiny + " --set sft.steps=0 --out " + made).exit_code ==
-      0);
+  REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train profile " + test::kTiny + " --set sft.steps=0 --out " + made)
+              .exit_code == 0);
   REQUIRE(test::run_command(test::tiny_command(dir / "run", "--set sft.steps=0" + profile + made)).exit_code == 0);
   fs::remove(made);
   const std::string from = (dir / "run/checkpoints/step_4").string() + kAsked;
   CHECK(rows(from).size() == 1);
-  refuses(from + profile + made, "expected auto, or a file that qrl-train profile made");
+  generate_refuses(from + profile + made, "expected auto, or a file that qrl-train profile made");
 }

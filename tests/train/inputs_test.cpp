@@ -27,7 +27,7 @@ std::string write_prompts(const fs::path& file, int target, const std::string& s
   return file.string();
 }
 
-test::Outcome train(const fs::path& recipe, const fs::path& run, const std::string& more = "") {
+test::Outcome train_recipe(const fs::path& recipe, const fs::path& run, const std::string& more = "") {
   return test::run_command(QRL_BINARY_DIR "/qrl-train " + recipe.string() +
                            " --set trainer.default_local_dir=" + run.string() + " " + more);
 }
@@ -41,25 +41,26 @@ TEST_CASE("training files that changed under the same names are refused on resum
   write_prompts(val_file, 15, "others");
   test::write_recipe(dir / "recipe.yaml", {{kTrainGenerator, "train_files: [" + train_file.string() + "]"},
                                            {kValGenerator, "val_files: [" + val_file.string() + "]"}});
-  const test::Outcome first = train(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=1");
+  const test::Outcome first = train_recipe(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=1");
   REQUIRE(test::says(first, "step_1"));
   REQUIRE(first.exit_code == 0);
   CHECK_FALSE(test::says(first, "are training prompts, too"));
 
   write_prompts(train_file, 9, "sums");
-  const test::Outcome other_train = train(dir / "recipe.yaml", dir / "run");
+  const test::Outcome other_train = train_recipe(dir / "recipe.yaml", dir / "run");
   CHECK(other_train.exit_code == 2);
   CHECK(test::says(other_train, "data.train_files [\"" + train_file.string() + "\"], contents "));
   CHECK(test::says(other_train, "--allow-change goes on"));
   write_prompts(train_file, 8, "sums");
 
   write_prompts(val_file, 16, "others");
-  const test::Outcome other_val = train(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=2");
+  const test::Outcome other_val =
+      train_recipe(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=2");
   CHECK(other_val.exit_code == 0);
   CHECK(test::says(other_val, "scores after step 1 cannot be compared with those of before"));
 
   write_prompts(train_file, 9, "sums");
-  const test::Outcome allowed = train(dir / "recipe.yaml", dir / "run", "--allow-change");
+  const test::Outcome allowed = train_recipe(dir / "recipe.yaml", dir / "run", "--allow-change");
   CHECK(allowed.exit_code == 0);
   CHECK(test::says(allowed, "changed after step 2 (--allow-change): data.train_files"));
 }
@@ -82,18 +83,18 @@ TEST_CASE("with a KL reference or adapters on model.path, other weights there ar
         has_adapters ? "lora.rank=4 --set quant.learner.forward=low_bit" : "algorithm.kl_loss_coef=0.1";
     const std::string steps = "--set sft.steps=0 --set " + settings + " --set trainer.total_training_steps=";
     const fs::path run = dir / (has_adapters ? "adapters" : "kl");
-    const test::Outcome first = train(dir / "recipe.yaml", run, steps + "1");
+    const test::Outcome first = train_recipe(dir / "recipe.yaml", run, steps + "1");
     REQUIRE(test::says(first, "step_1"));
     REQUIRE(first.exit_code == 0);
     fs::copy_file(dir / "step_4/model.safetensors", dir / "model/model.safetensors",
                   fs::copy_options::overwrite_existing);
     for (const char* allowing : {"2", "2 --allow-change"}) {
-      const test::Outcome other = train(dir / "recipe.yaml", run, steps + allowing);
+      const test::Outcome other = train_recipe(dir / "recipe.yaml", run, steps + allowing);
       CHECK(other.exit_code == 2);
       CHECK(test::says(other, "another model (model.path, model.init)"));
     }
     std::ofstream(dir / "model/model.safetensors", std::ios::binary) << before;
-    CHECK(train(dir / "recipe.yaml", run, steps + "2").exit_code == 0);
+    CHECK(train_recipe(dir / "recipe.yaml", run, steps + "2").exit_code == 0);
   }
 }
 
@@ -166,8 +167,8 @@ TEST_CASE("files that have moved, with the contents of before, are no reason to 
                                                       {"../../recipes/models/quickstart/config.json", "config.json"}});
     return dir / folder / "recipe.yaml";
   };
-  REQUIRE(train(write("here"), dir / "run", "--set trainer.total_training_steps=1").exit_code == 0);
-  const test::Outcome moved = train(write("there"), dir / "run");
+  REQUIRE(train_recipe(write("here"), dir / "run", "--set trainer.total_training_steps=1").exit_code == 0);
+  const test::Outcome moved = train_recipe(write("there"), dir / "run");
   CHECK(test::says(moved, "step 4/4"));
   CHECK(moved.exit_code == 0);
 }
@@ -180,14 +181,14 @@ TEST_CASE("held-out prompts that are trained on are counted in a warning, and ev
       << R"({"prompt": "3 4", "ground_truth": "{\"numbers\": [3, 4], \"target\": 7}", "data_source": "held"})" << '\n';
   test::write_recipe(dir / "recipe.yaml", {{kTrainGenerator, "train_files: [" + (dir / "train.jsonl").string() + "]"},
                                            {kValGenerator, "val_files: [" + (dir / "val.jsonl").string() + "]"}});
-  const test::Outcome shared = train(dir / "recipe.yaml", dir / "run", "--dry-run");
+  const test::Outcome shared = train_recipe(dir / "recipe.yaml", dir / "run", "--dry-run");
   CHECK(shared.exit_code == 0);
   CHECK(test::says(shared, "6 of the 7 held-out prompts of \"held\" are training prompts, too"));
 
   write_prompts(dir / "val.jsonl", 15, "countdown");
   test::write_recipe(dir / "both.yaml",
                      {{kValGenerator, kValGenerator + ("\n  val_files: [" + (dir / "val.jsonl").string() + "]")}});
-  const test::Outcome both = train(dir / "both.yaml", dir / "run", "--dry-run");
+  const test::Outcome both = train_recipe(dir / "both.yaml", dir / "run", "--dry-run");
   CHECK(both.exit_code == 2);
   CHECK(test::says(both, "val.jsonl:1: expected a data source other than data.val_generator's"));
   CHECK_FALSE(test::says(both, "parameters"));  // no plan before the error

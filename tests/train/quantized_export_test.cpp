@@ -14,10 +14,9 @@ using state::SafetensorsFile;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
-
-test::Outcome export_to(const fs::path& out, const fs::path& checkpoint, const std::string& options = "--quantized") {
-  return test::run_command(kProgram + "export " + checkpoint.string() + " --out " + out.string() + " " + options);
+test::Outcome export_quantized(const fs::path& out, const fs::path& checkpoint,
+                               const std::string& options = "--quantized") {
+  return test::run_command(test::kProgram + "export " + checkpoint.string() + " --out " + out.string() + " " + options);
 }
 
 /// One step of the tiny recipe from the cold start of finished_run; its checkpoint.
@@ -55,7 +54,7 @@ TEST_CASE("a quantized export holds the checkpoint's weights as its sampler roun
   const auto check = [&](const fs::path& checkpoint, Format format) {
     INFO(quant::name(format));
     const fs::path out = dir / (std::string(quant::name(format)) + "_folder");
-    const test::Outcome outcome = export_to(out, checkpoint);
+    const test::Outcome outcome = export_quantized(out, checkpoint);
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
     CHECK(test::says(outcome, std::string(quant::name(format)) + "; compressed-tensors"));
@@ -94,7 +93,7 @@ TEST_CASE("a quantized export holds the checkpoint's weights as its sampler roun
 TEST_CASE("what no folder in compressed-tensors' format can hold is refused by its key, and nothing is written") {
   const test::TempDir dir;
   const auto refuses = [&](const fs::path& checkpoint, const std::string& words, const std::string& more = "") {
-    const test::Outcome outcome = export_to(dir / "never", checkpoint, "--quantized " + more);
+    const test::Outcome outcome = export_quantized(dir / "never", checkpoint, "--quantized " + more);
     INFO(outcome.output);
     CHECK(outcome.exit_code == 2);
     CHECK(test::says(outcome, words));
@@ -109,7 +108,7 @@ TEST_CASE("what no folder in compressed-tensors' format can hold is refused by i
   const fs::path int8 = test::finished_run() / "checkpoints/step_4";
   refuses(int8, "--dtype: expected none beside --quantized", "--dtype float32");
   refuses(int8, "--merge: expected none beside --quantized", "--merge");
-  REQUIRE(export_to(dir / "hf", int8, "").exit_code == 0);
+  REQUIRE(export_quantized(dir / "hf", int8, "").exit_code == 0);
   refuses(dir / "hf", "--quantized: expected a checkpoint");
 }
 
@@ -118,8 +117,8 @@ TEST_CASE("adapters that a run merges at each publish leave in the bits of the m
   const fs::path checkpoint =
       one_step(dir / "merged",
                "--set lora.rank=4 --set lora.publish=merge --set optim.lr=0.05 --set quant.rollout.weights=int8");
-  REQUIRE(export_to(dir / "quantized", checkpoint).exit_code == 0);
-  REQUIRE(export_to(dir / "whole", checkpoint, "--merge --onto original --dtype float32").exit_code == 0);
+  REQUIRE(export_quantized(dir / "quantized", checkpoint).exit_code == 0);
+  REQUIRE(export_quantized(dir / "whole", checkpoint, "--merge --onto original --dtype float32").exit_code == 0);
   const SafetensorsFile written(dir / "quantized/model.safetensors"), whole(dir / "whole/model.safetensors"),
       base(test::finished_run() / "checkpoints/sft_12/model.safetensors");
   const std::string module = "model.layers.1.mlp.up_proj";

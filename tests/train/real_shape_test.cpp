@@ -11,8 +11,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
-
 /// As `run_command`, whose output ends the case where the exit code is not 0.
 std::string output_of(const std::string& command) {
   const test::Outcome outcome = test::run_command(command);
@@ -56,12 +54,12 @@ TEST_CASE("a model of 0.6B parameters loads, generates and takes a GRPO step in 
       " --set model.path=" +
       model.string() + " --set data.train_files=[" + (*shared / "datasets" / "gsm8k_test.jsonl").string() +
       "] --set trainer.default_local_dir=" + (dir / "run").string();
-  const double predicted = predicted_gib(output_of(kProgram + recipe + " --dry-run"));
+  const double predicted = predicted_gib(output_of(test::kProgram + recipe + " --dry-run"));
   // The model in int8 with its fp32 embedding for a moment: not a copy of it in fp32 (2.2 GiB) besides.
-  CHECK_FALSE(output_of("ulimit -v 3000000; " + kProgram + "generate " + recipe +
+  CHECK_FALSE(output_of("ulimit -v 3000000; " + test::kProgram + "generate " + recipe +
                         " --set data.max_response_length=8 --set rollout.max_num_seqs=1 --prompt 'What is 2 + 2?'")
                   .empty());
-  output_of(kProgram + recipe);
+  output_of(test::kProgram + recipe);
   std::ifstream rows(dir / "run" / "metrics.jsonl");
   const nlohmann::json row = nlohmann::json::parse(rows);
   CAPTURE(row.dump());

@@ -13,8 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ", kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
-
 std::vector<fs::path> shipped_recipes() {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(QRL_SOURCE_DIR "/recipes")) {
@@ -40,7 +38,7 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
   for (const fs::path& recipe : recipes) {
     // Far below the 8B model of some: nothing of it may be made.
     const test::Outcome outcome =
-        test::run_command("ulimit -v 3000000; " + kProgram + recipe.string() + " --dry-run --allow-absent");
+        test::run_command("ulimit -v 3000000; " + test::kProgram + recipe.string() + " --dry-run --allow-absent");
     INFO(recipe << outcome.output);
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.output.find("memory per device") != std::string::npos);
@@ -52,7 +50,7 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
 
 TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit") {
   const auto refuses = [](const std::string& settings, const std::string& about) {
-    const test::Outcome outcome = test::run_command(kProgram + kTiny + " --dry-run " + settings);
+    const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " --dry-run " + settings);
     INFO(outcome.output);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.output.find(about) != std::string::npos);
@@ -70,7 +68,7 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
         "quant.rollout.weights=int4", "quant.rollout.weights=fp32"}) {
     CAPTURE(settings);
     const std::vector<std::string> overrides = {settings, "optim.name=muon"};
-    const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
+    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     const train::Policy policy = train::make_policy(recipe);
     const auto parts = train::estimate_memory(recipe, policy.config, 1);
     const auto world = dist::make_solo();
@@ -93,7 +91,7 @@ TEST_CASE(
     "the estimate of the KV cache is of the sequences a draw has at once, of all slots where held-out prompts fill "
     "them") {
   const auto kv_bytes = [](std::vector<std::string> overrides) {
-    const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
+    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     const auto parts = train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
     return bytes_of(parts, "KV cache");
   };
@@ -119,7 +117,7 @@ TEST_CASE("the estimated peak is all there is, or with phases that take turns th
   CHECK(train::peak_bytes(parts, false, false) == 128);
   CHECK(train::peak_bytes(parts, false, true) == 120);
   CHECK(train::peak_bytes(parts, true, true) == 1000);
-  const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, {}, true).recipe;
+  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   double sampling = 0, learning = 0;
   for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
     if (part.phase == Phase::sampling) sampling += part.bytes;
@@ -131,7 +129,7 @@ TEST_CASE("the estimated peak is all there is, or with phases that take turns th
 
 TEST_CASE("the estimate of a share of masters and moments is the largest that a rank keeps") {
   const std::vector<std::string> overrides = {"trainer.zero_stage=1", "optim.name=muon"};
-  const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
+  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
   const train::Policy policy = train::make_policy(recipe);
   const auto parts = train::estimate_memory(recipe, policy.config, 3);
   std::vector<double> kept(3);
@@ -152,7 +150,7 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
   const auto bytes = [](std::vector<std::string> overrides) {
     overrides.insert(overrides.begin(),
                      {"trainer.device=cuda", "model.dtype=bfloat16", "quant.learner.forward=low_bit"});
-    const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
+    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     double sum = 0;
     for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
       if (part.name == "dequantized operands") sum += part.on_gpu ? part.bytes : -1e9;
@@ -163,7 +161,7 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
                     block128 = "quant.rollout.granularity=block128", few = "rollout.max_num_batched_tokens=64",
                     many_learnt = "actor.max_tokens_per_micro_batch=512";
   const model::ModelConfig config =
-      train::make_policy(config::load_recipe(train::keys(), kTiny, {}, true).recipe).config;
+      train::make_policy(config::load_recipe(train::keys(), test::kTiny, {}, true).recipe).config;
   const auto padded = [](std::int64_t count, std::int64_t multiple) {
     return static_cast<double>((count + multiple - 1) / multiple * multiple);
   };
@@ -189,10 +187,10 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
                                                 "quant.rollout.kv_cache=int8",
                                                 "quant.learner.forward=" + forward,
                                                 more};
-    const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
+    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     return train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
   };
-  const config::Recipe recipe = config::load_recipe(train::keys(), kTiny, {}, true).recipe;
+  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   double matrices = 0, vectors = 0;
   for (const model::WeightSpec& spec : model::weight_specs(train::make_policy(recipe).config)) {
     const bool is_vector = spec.kind == model::WeightKind::norm || spec.kind == model::WeightKind::bias;
@@ -212,7 +210,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
                                                 "quant.rollout.granularity=block128",
                                                 "quant.learner.forward=low_bit",
                                                 "quant.learner.backward=" + backward};
-    const config::Recipe fp8 = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
+    const config::Recipe fp8 = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     return bytes_of(train::estimate_memory(fp8, train::make_policy(fp8).config, 1),
                     "a layer's matrix and its input, dequantized");
   };
@@ -237,6 +235,6 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   large.hidden_size = 4096;
   const std::vector<std::string> on_gpu = {"trainer.device=cuda"};
   const auto of_large =
-      train::estimate_memory(config::load_recipe(train::keys(), kTiny, on_gpu, true).recipe, large, 1);
+      train::estimate_memory(config::load_recipe(train::keys(), test::kTiny, on_gpu, true).recipe, large, 1);
   CHECK(bytes_of(of_large, "a checkpoint's way to its files") == double{256 << 20});
 }

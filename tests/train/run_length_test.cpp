@@ -12,14 +12,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kNoColdStart = "--set sft.steps=0 ";
+const std::string kRlAlone = "--set sft.steps=0 ";
 
 }  // namespace
 
 TEST_CASE("total_epochs gives the steps that its prompts take") {
   const test::TempDir dir;
   // 64 prompts, 40 of them kept, 16 a step: 2 epochs are 5 steps.
-  const std::string epochs = kNoColdStart +
+  const std::string epochs = kRlAlone +
                              "--set trainer.total_epochs=2 --set trainer.total_training_steps=100 --set "
                              "data.train_max_samples=40 --set data.train_batch_size=16 --set actor.mini_batch_size=16 "
                              "--set data.val_max_samples=3 --set eval.n=1";
@@ -50,7 +50,7 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
   CHECK(state.best_score == 0.5);
 
   const test::TempDir dir;
-  const std::string keep = kNoColdStart +
+  const std::string keep = kRlAlone +
                            "--set trainer.total_training_steps=8 --set trainer.save_freq=0 --set eval.freq=3 --set "
                            "trainer.max_ckpt_to_keep=1 --set trainer.keep_best=val/countdown/";
   const test::Outcome wrong = test::run_command(test::tiny_command(dir / "run", keep + "mean@3"));
@@ -73,7 +73,7 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
 
 TEST_CASE("max_time stops a run as a signal would, and the same command goes on") {
   const test::TempDir dir;
-  const std::string steps = kNoColdStart + "--set trainer.total_training_steps=100000 --set eval.freq=0";
+  const std::string steps = kRlAlone + "--set trainer.total_training_steps=100000 --set eval.freq=0";
   const test::Outcome stopped =
       test::run_command(test::tiny_command(dir / "run", steps + " --set trainer.max_time=2s"));
   CHECK(stopped.exit_code == 75);
@@ -91,7 +91,7 @@ TEST_CASE("a stop string ends a response, which keeps it") {
     for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
     return rows;
   };
-  const std::string one = kNoColdStart + "--set trainer.total_training_steps=1 --set eval.freq=0";
+  const std::string one = kRlAlone + "--set trainer.total_training_steps=1 --set eval.freq=0";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", one)).exit_code == 0);
   const auto whole = rows_of("whole");
   REQUIRE_FALSE(whole.empty());

@@ -14,10 +14,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ", kRecipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
-
 /// Metric rows of a run of the tiny recipe with these arguments.
-std::vector<nlohmann::json> rows_of(const fs::path& run, const std::string& arguments) {
+std::vector<nlohmann::json> rows_with(const fs::path& run, const std::string& arguments) {
   const test::Outcome outcome = test::run_command(test::tiny_command(run, arguments));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
@@ -48,14 +46,14 @@ TEST_CASE("RL after a cold start is RL from its weights: a fresh optimizer, and 
   // Warm-up and decay show the update count, two updates a step the moments, the KL term its reference.
   const std::string settings =
       " --set optim.lr_warmup_steps=3 --set optim.lr_scheduler=linear --set algorithm.kl_loss_coef=0.1";
-  const auto after_cold_start = rows_of(dir / "one", settings);
-  const std::string text = test::read_file(kRecipe);
+  const auto after_cold_start = rows_with(dir / "one", settings);
+  const std::string text = test::read_file(test::kTiny);
   const std::size_t sft = text.find("sft:\n"), reward = text.find("reward:");
   test::write_recipe(dir / "from_weights.yaml",
                      {{text.substr(text.find("model:"), text.find('\n', text.find("model:")) - text.find("model:")),
                        "model: {path: " + (dir / "one/checkpoints/sft_12").string() + ", dtype: float32}"},
                       {text.substr(sft, reward - sft), ""}});
-  const test::Outcome outcome = test::run_command(kProgram + (dir / "from_weights.yaml").string() + settings +
+  const test::Outcome outcome = test::run_command(test::kProgram + (dir / "from_weights.yaml").string() + settings +
                                                   " --set trainer.default_local_dir=" + (dir / "two").string());
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
@@ -74,7 +72,7 @@ TEST_CASE("the learner's log-probs are at the sampler's temperature: old, curren
   // One update: the current log-probs stand for the old ones. Two: old ones are scored apart.
   for (const char* updates : {"--set actor.mini_batch_size=4", "--set actor.mini_batch_size=2"}) {
     INFO(updates);
-    const auto row = rows_of(dir / std::string(updates).substr(28), updates + settings).at(1);
+    const auto row = rows_with(dir / std::string(updates).substr(28), updates + settings).at(1);
     CHECK(std::fabs(row.at("mismatch/k3_kl").get<double>()) < 1e-9);
     CHECK(std::fabs(row.at("actor/ppo_kl").get<double>()) < 1e-6);
     CHECK(std::fabs(row.at("actor/kl_loss").get<double>()) < 1e-9);
@@ -83,12 +81,12 @@ TEST_CASE("the learner's log-probs are at the sampler's temperature: old, curren
 
 TEST_CASE("actor.ppo_epochs: that many passes over a step's mini-batches") {
   const test::TempDir dir;
-  const auto rows = rows_of(dir / "run", "--set actor.ppo_epochs=3 --set trainer.total_training_steps=1");
+  const auto rows = rows_with(dir / "run", "--set actor.ppo_epochs=3 --set trainer.total_training_steps=1");
   CHECK(rows.at(1).at("training/policy_version") == 6);
 }
 
 TEST_CASE("training and evaluation each sample with their own temperature, top-p and top-k") {
-  config::Recipe recipe = config::load_recipe(train::keys(), kRecipe, {}, true).recipe;
+  config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   recipe.rollout.temperature = 0.5;
   recipe.rollout.top_p = 0.25;
   recipe.rollout.top_k = 3;
@@ -110,7 +108,7 @@ TEST_CASE("training and evaluation each sample with their own temperature, top-p
 TEST_CASE("evaluation samples as it is told: greedy, and a nucleus of one token, say the same every time") {
   const auto said = [](const std::string& settings) {
     const test::Outcome outcome =
-        test::run_command(kProgram + "generate " + kRecipe + " --prompt '1 2 3\n' --n 2 --json " + settings);
+        test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3\n' --n 2 --json " + settings);
     REQUIRE(outcome.exit_code == 0);
     std::istringstream lines(outcome.output);
     std::vector<std::string> responses;
@@ -150,7 +148,7 @@ TEST_CASE("held-out prompts that are all left out are an input error that names 
   const std::string arguments = (dir / "recipe.yaml").string() + " --set data.overlong_prompt=filter" +
                                 " --set trainer.default_local_dir=" + (dir / "run").string();
   for (const std::string command : {"", "eval ", "--dry-run "}) {
-    const test::Outcome outcome = test::run_command(kProgram + command + arguments);
+    const test::Outcome outcome = test::run_command(test::kProgram + command + arguments);
     INFO(command << outcome.output);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.output.find("far_too_long") != std::string::npos);

@@ -19,7 +19,6 @@ using test::says;
 namespace {
 
 constexpr const char* kDemonstrations = "demonstrations: {task: countdown, max_number: 9, max_target: 30}";
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
 const std::string kColdStartAlone = " --set trainer.total_training_steps=0 --set eval.before_train=false";
 
 /// The tiny recipe with `sft` in place of its demonstrations.
@@ -33,12 +32,12 @@ std::string write(const fs::path& file, const std::string& text) {
   return file.string();
 }
 
-test::Outcome run(const fs::path& recipe, const fs::path& run, const std::string& more = "") {
-  return test::run_command(kProgram + recipe.string() + " --set trainer.default_local_dir=" + run.string() + " " +
+test::Outcome run_recipe(const fs::path& recipe, const fs::path& run, const std::string& more = "") {
+  return test::run_command(test::kProgram + recipe.string() + " --set trainer.default_local_dir=" + run.string() + " " +
                            more);
 }
 
-std::string bytes_of(const fs::path& file) {
+std::string file_bytes(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -47,7 +46,7 @@ bool same_checkpoint(const fs::path& a, const fs::path& b) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
     INFO(a << " " << b << " " << file);
     CHECK(fs::exists(a / file));
-    if (bytes_of(a / file) != bytes_of(b / file)) return false;
+    if (file_bytes(a / file) != file_bytes(b / file)) return false;
   }
   return true;
 }
@@ -57,7 +56,7 @@ config::Recipe parsed(const std::string& sft) {
 }
 
 /// Rows of the byte-level tokenizer, whose template is plain.
-train::SftRows rows_of(const std::string& text, const std::string& more = "") {
+train::SftRows sft_rows_of(const std::string& text, const std::string& more = "") {
   const test::TempDir dir;
   const std::string file = write(dir / "rows.jsonl", text);
   return train::load_sft_rows(parsed("{train_files: [" + file + "], epochs: 1" + more + "}"),
@@ -65,10 +64,10 @@ train::SftRows rows_of(const std::string& text, const std::string& more = "") {
 }
 
 std::string error_of(const std::string& text, const std::string& more = "") {
-  return refusal_of([&] { (void)rows_of(text, more); });
+  return refusal_of([&] { (void)sft_rows_of(text, more); });
 }
 
-std::string text_of(const std::vector<types::TokenId>& tokens) { return data::Tokenizer::byte_level().decode(tokens); }
+std::string decoded(const std::vector<types::TokenId>& tokens) { return data::Tokenizer::byte_level().decode(tokens); }
 
 }  // namespace
 
@@ -76,29 +75,29 @@ TEST_CASE("exported demonstrations, unshuffled, teach what their generator does,
   const test::TempDir dir;
   const std::string file = (dir / "demonstrations.jsonl").string();
   const test::Outcome made = test::run_command(
-      kProgram + "data countdown --demonstrations --max-number 9 --max-target 30 --size 48 --out " + file);
+      test::kProgram + "data countdown --demonstrations --max-number 9 --max-target 30 --size 48 --out " + file);
   CHECK(says(made.output, "wrote 48 demonstrations to "));
   REQUIRE(made.exit_code == 0);
   const fs::path recipe = recipe_with(dir, "train_files: [" + file + "]\n  shuffle: false");
-  const test::Outcome by_steps = run(recipe, dir / "steps", kColdStartAlone);
+  const test::Outcome by_steps = run_recipe(recipe, dir / "steps", kColdStartAlone);
   INFO(by_steps.output);
   REQUIRE(by_steps.exit_code == 0);
   CHECK(same_checkpoint(dir / "steps/checkpoints/sft_12", test::finished_run() / "checkpoints/sft_12"));
   // One epoch of 48 rows is those 12 updates; a run that was stopped after 5 goes on to the same bits.
   const std::string epoch = " --set sft.steps=0 --set sft.epochs=1";
-  REQUIRE(run(recipe, dir / "epoch", kColdStartAlone + epoch).exit_code == 0);
+  REQUIRE(run_recipe(recipe, dir / "epoch", kColdStartAlone + epoch).exit_code == 0);
   CHECK(same_checkpoint(dir / "epoch/checkpoints/sft_12", dir / "steps/checkpoints/sft_12"));
   fs::remove_all(dir / "epoch/checkpoints/sft_12");
   fs::remove_all(dir / "epoch/checkpoints/sft_10");
-  const test::Outcome resumed = run(recipe, dir / "epoch", kColdStartAlone + epoch);
+  const test::Outcome resumed = run_recipe(recipe, dir / "epoch", kColdStartAlone + epoch);
   CHECK(says(resumed.output, "resuming from "));
   CHECK(same_checkpoint(dir / "epoch/checkpoints/sft_12", dir / "steps/checkpoints/sft_12"));
   CHECK(test::stable_rows(dir / "epoch/sft_metrics.jsonl") == test::stable_rows(dir / "steps/sft_metrics.jsonl"));
   // Another order is another model, and other rows under the same name are no resume.
-  REQUIRE(run(recipe, dir / "shuffled", kColdStartAlone + " --set sft.shuffle=true").exit_code == 0);
+  REQUIRE(run_recipe(recipe, dir / "shuffled", kColdStartAlone + " --set sft.shuffle=true").exit_code == 0);
   CHECK_FALSE(same_checkpoint(dir / "shuffled/checkpoints/sft_12", dir / "steps/checkpoints/sft_12"));
   write(file, "{\"prompt\": \"a\", \"response\": \"b\"}\n");
-  const test::Outcome other = run(recipe, dir / "steps", kColdStartAlone);
+  const test::Outcome other = run_recipe(recipe, dir / "steps", kColdStartAlone);
   CHECK(other.exit_code == 2);
   CHECK(says(other.output, "sft.train_files [\"" + file + "\"], contents "));
 }
@@ -110,7 +109,7 @@ TEST_CASE("val/loss is measured after each epoch, at each checkpoint and at the 
   const std::string train_file = write(dir / "train.jsonl", rows), val_file = write(dir / "val.jsonl", rows);
   const fs::path recipe =
       recipe_with(dir, "train_files: [" + train_file + "]\n  val_files: [" + val_file + "]\n  epochs: 3");
-  const test::Outcome outcome = run(recipe, dir / "run", kColdStartAlone + " --set sft.steps=0");
+  const test::Outcome outcome = run_recipe(recipe, dir / "run", kColdStartAlone + " --set sft.steps=0");
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   const auto metrics = test::stable_rows(dir / "run/sft_metrics.jsonl");
@@ -126,22 +125,22 @@ TEST_CASE("val/loss is measured after each epoch, at each checkpoint and at the 
 }
 
 TEST_CASE("a row gives its prompt, its response and the end token") {
-  const train::SftRows rows = rows_of(
+  const train::SftRows rows = sft_rows_of(
       "{\"prompt\": \"2 + 2\", \"response\": \"<answer>4</answer>\"}\n"
       "{\"question\": \"q\", \"answer\": \"a\"}\n"
       "{\"prompt\": [{\"role\": \"user\", \"content\": \"u\"}], \"completion\": \"c\"}\n"
       "{\"messages\": [{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", \"content\": \"c\"}]}\n"
       "{\"prompt\": \"u\", \"completion\": [{\"role\": \"assistant\", \"content\": \"c\"}]}\n");
   REQUIRE(rows.train.size() == 5);
-  CHECK(text_of(rows.train[0].context) == "2 + 2");
+  CHECK(decoded(rows.train[0].context) == "2 + 2");
   CHECK(rows.train[0].rest == std::vector<types::TokenId>{257, '4', 258, 256});  // its words may be added tokens
   CHECK(rows.train[0].learned == std::vector<std::uint8_t>{1, 1, 1, 1});
   for (const std::size_t i : {2U, 3U, 4U}) {
-    CHECK(text_of(rows.train[i].context) == "u");
+    CHECK(decoded(rows.train[i].context) == "u");
     CHECK(rows.train[i].rest == std::vector<types::TokenId>{'c', 256});
   }
   CHECK(rows.longest == 9);
-  const train::SftRows all = rows_of("{\"prompt\": \"ab\", \"response\": \"c\"}\n", ", loss_on: all");
+  const train::SftRows all = sft_rows_of("{\"prompt\": \"ab\", \"response\": \"c\"}\n", ", loss_on: all");
   CHECK(all.train[0].context == std::vector<types::TokenId>{'a'});
   CHECK(all.train[0].rest == std::vector<types::TokenId>{'b', 'c', 256});
 }
@@ -156,7 +155,7 @@ TEST_CASE("loss_on chooses among the turns of the assistant") {
                                 R"({"prompt": [{"role": "user", "content": "u"}, {"role": "assistant", "content": )"
                                 R"("first"}, {"role": "user", "content": "v"}], "completion": [{"role": "assistant", )"
                                 R"("content": "second"}]})");
-  const auto json = nlohmann::json::parse(bytes_of(test::shipped_data() / "golden/tokenizer_bpe/qwen2.json"));
+  const auto json = nlohmann::json::parse(file_bytes(test::shipped_data() / "golden/tokenizer_bpe/qwen2.json"));
   nlohmann::json with_control = json;
   for (const char* token : {"<|im_start|>", "<|im_end|>"}) {
     auto entry = with_control["added_tokens"][0];
@@ -187,8 +186,8 @@ TEST_CASE("rows above sft.max_length are an error, left out, or cut at the end")
       "{\"prompt\": \"abcdef\", \"response\": \"c\"}\n";
   CHECK(says(error_of(text, ", max_length: 4"),
              "rows.jsonl:1: expected a row of at most sft.max_length = 4 tokens, got 6"));
-  CHECK(rows_of(text, ", max_length: 4, overlong: filter").train.size() == 1);
-  const train::SftRows cut = rows_of(text, ", max_length: 4, overlong: truncate");
+  CHECK(sft_rows_of(text, ", max_length: 4, overlong: filter").train.size() == 1);
+  const train::SftRows cut = sft_rows_of(text, ", max_length: 4, overlong: truncate");
   REQUIRE(cut.train.size() == 2);  // of the third row nothing is left to learn
   CHECK(cut.train[0].rest == std::vector<types::TokenId>{'c', 'd'});
 }

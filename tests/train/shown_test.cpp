@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "support/refusal.h"
 #include "train/health.h"
 #include "train/support.h"
 
@@ -10,13 +11,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
-const std::string kRecipes = QRL_SOURCE_DIR "/recipes/";
+using test::says;
 
-bool says(const std::string& text, const std::string& part) {
-  UNSCOPED_INFO(text);
-  return text.find(part) != std::string::npos;
-}
+const std::string kRecipes = QRL_SOURCE_DIR "/recipes/";
 
 /// The row of a step in which half of the responses are right and everything is as it should be.
 train::Metrics sound_row() {
@@ -38,14 +35,14 @@ const train::Metrics kFlat = {{"data/flat_group_fraction", 1},
 
 TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, and where") {
   const test::Outcome dry =
-      test::run_command(kProgram + kRecipes + "countdown_quickstart.yaml --set mode=bf16 --dry-run");
+      test::run_command(test::kProgram + kRecipes + "countdown_quickstart.yaml --set mode=bf16 --dry-run");
   CHECK(dry.exit_code == 0);
   CHECK(says(dry.output, "mode        bf16; the recipe's own keys override 2 of its values"));
   CHECK(says(dry.output, "quant.rollout.weights is int8 ("));
   CHECK(says(dry.output, "countdown_quickstart.yaml:5), the mode has bf16"));
   CHECK(says(dry.output, "rollout_correction.method is tis ("));
 
-  const test::Outcome own = test::run_command(kProgram + kRecipes + "countdown/bf16.yaml --dry-run");
+  const test::Outcome own = test::run_command(test::kProgram + kRecipes + "countdown/bf16.yaml --dry-run");
   CHECK(says(own.output, "mode        bf16\n"));
   CHECK(says(own.output, "forward float32, backward float32"));  // model.dtype of the recipe, not the word bf16
   CHECK(says(own.output, "rollout_correction.method") == false);
@@ -63,7 +60,7 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
 
 TEST_CASE("a run shows each mask, estimator and rejection that is on, and its loss's own keys") {
   const test::Outcome shown = test::run_command(
-      kProgram + kRecipes +
+      test::kProgram + kRecipes +
       "countdown_quickstart.yaml --dry-run --allow-absent --set algorithm.name=dppo_tv --set "
       "algorithm.dppo_tv.delta=0.1 "
       "--set algorithm.adv_estimator=rloo --set algorithm.positive_only=true --set algorithm.teacher.path=/models/one "
@@ -80,7 +77,7 @@ TEST_CASE("a run shows each mask, estimator and rejection that is on, and its lo
 }
 
 TEST_CASE("a bound that a mode set is an error that names the mode") {
-  const test::Outcome longer = test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
+  const test::Outcome longer = test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                                                  "--set mode=fp8rl --set data.max_response_length=20480 "
                                                  "--set data.max_prompt_length=2048 "
                                                  "--set actor.max_tokens_per_micro_batch=22528");
@@ -91,7 +88,7 @@ TEST_CASE("a bound that a mode set is an error that names the mode") {
                      {{"  max_prompt_length: 24\n  max_response_length: 24\n", ""},
                       {"actor: {mini_batch_size: 2, max_tokens_per_micro_batch: 256}", "actor: {mini_batch_size: 2}"}});
   const test::Outcome of_mode =
-      test::run_command(kProgram + (dir / "own.yaml").string() + " --set mode=fp8rl --dry-run");
+      test::run_command(test::kProgram + (dir / "own.yaml").string() + " --set mode=fp8rl --dry-run");
   CHECK(of_mode.exit_code == 2);
   CHECK(says(of_mode.output, "20480 (mode fp8rl) = 22528"));
 }
@@ -204,11 +201,11 @@ TEST_CASE("the export's score is the export's: its weights, rounded, evaluated g
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run", test::kTelling));
   REQUIRE(run.exit_code == 0);
   const auto written = nlohmann::json::parse(test::read_file(dir / "run/export_score.json"));
-  REQUIRE(test::run_command(kProgram + "export " + (dir / "run/checkpoints/step_1").string() + " --out " +
+  REQUIRE(test::run_command(test::kProgram + "export " + (dir / "run/checkpoints/step_1").string() + " --out " +
                             (dir / "hf").string())
               .exit_code == 0);
   const test::Outcome eval = test::run_command(
-      kProgram + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + (dir / "hf").string() +
+      test::kProgram + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + (dir / "hf").string() +
       " --set quant.rollout.weights=fp32 --set eval.temperature=0 --set eval.n=1 --out " + (dir / "eval").string());
   INFO(eval.output);
   REQUIRE(eval.exit_code == 0);
@@ -217,7 +214,7 @@ TEST_CASE("the export's score is the export's: its weights, rounded, evaluated g
 }
 
 TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unless that is allowed") {
-  const std::string lacking = kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
+  const std::string lacking = test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                               "--set data.train_generator.task=null --set data.train_files=[typo.jsonl]";
   const test::Outcome refused = test::run_command(lacking);
   CHECK(refused.exit_code == 2);
@@ -225,9 +222,9 @@ TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unle
   CHECK(says(refused.output, "typo.jsonl (data.train_files): a run needs it"));
   CHECK(says(refused.output, "--allow-absent"));
   CHECK(test::run_command(lacking + " --allow-absent").exit_code == 0);
-  CHECK(test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --allow-absent").exit_code == 2);
+  CHECK(test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --allow-absent").exit_code == 2);
   const test::Outcome resumed =
-      test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run --resume nowhere/step_3");
+      test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run --resume nowhere/step_3");
   CHECK(resumed.exit_code == 2);
   CHECK(says(resumed.output, "absent      nowhere/step_3/state.json (--resume): a run needs it"));
 }
@@ -235,7 +232,7 @@ TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unle
 TEST_CASE("a GPU that is not there is missed by the key that asks for it") {
   if (fs::exists("/dev/nvidiactl")) return test::skip("there is a GPU");
   const std::string tiny =
-      kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=/tmp/none ";
+      test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=/tmp/none ";
   for (const std::string key : {"trainer.device", "rollout.device"}) {
     const std::string asked = tiny + "--set " + key + "=cuda ";
     const test::Outcome dry = test::run_command(asked + "--dry-run");

@@ -12,6 +12,9 @@
 
 namespace qrl::test {
 
+/// The built program and a space, and the tiny recipe's path.
+inline const std::string kProgram = QRL_BINARY_DIR "/qrl-train ", kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
+
 /// qrl-train tests/train/tiny.yaml with the run folder and further arguments, behind `launcher` ("mpirun -np 2 …").
 std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "",
                          const std::string& launcher = "");

@@ -38,7 +38,7 @@ std::size_t files_of(const fs::path& checkpoint, const std::string& stem) {
   return count;
 }
 
-void run(const fs::path& folder, const std::string& arguments, int num_ranks) {
+void run_ranks(const fs::path& folder, const std::string& arguments, int num_ranks) {
   const test::Outcome outcome =
       test::run_command(test::tiny_command(folder, arguments, num_ranks == 1 ? "" : test::mpirun(num_ranks)));
   INFO(arguments);
@@ -47,7 +47,7 @@ void run(const fs::path& folder, const std::string& arguments, int num_ranks) {
 }
 
 /// Weights, moments, metric rows and rollouts of step `last`, bit for bit.
-void check_same(const fs::path& a, const fs::path& b, int last) {
+void check_same_steps(const fs::path& a, const fs::path& b, int last) {
   const fs::path checkpoint = fs::path("checkpoints") / ("step_" + std::to_string(last));
   for (const char* stem : {"model", "optimizer"}) {
     const auto tensors = tensors_of(a / checkpoint, stem);
@@ -78,7 +78,7 @@ test::Outcome run_with_second_rank(const fs::path& dir, const std::string& wrapp
 
 TEST_CASE("one process has nothing to share out: the files of zero_stage 0") {
   const test::TempDir dir;
-  run(dir / "run", kSharded, 1);
+  run_ranks(dir / "run", kSharded, 1);
   CHECK(test::difference(dir / "run", test::finished_run()) == "");
 }
 
@@ -92,9 +92,9 @@ TEST_CASE("ranks that share masters and moments out leave what ranks that hold t
        {std::pair(2, std::string()), std::pair(3, low_bit), std::pair(2, profile)}) {
     CAPTURE(num_ranks);
     const test::TempDir dir;
-    run(dir / "plain", settings, num_ranks);
-    run(dir / "sharded", settings + kSharded, num_ranks);
-    check_same(dir / "sharded", dir / "plain", 4);
+    run_ranks(dir / "plain", settings, num_ranks);
+    run_ranks(dir / "sharded", settings + kSharded, num_ranks);
+    check_same_steps(dir / "sharded", dir / "plain", 4);
     CHECK(test::read_file(dir / "sharded/quant_audit.txt") == test::read_file(dir / "plain/quant_audit.txt"));
     const fs::path checkpoint = dir / "sharded/checkpoints/step_4";
     CHECK(files_of(checkpoint, "model") == static_cast<std::size_t>(num_ranks));
@@ -116,16 +116,16 @@ TEST_CASE("ranks that share masters and moments out leave what ranks that hold t
 TEST_CASE("shards go on with another number of ranks as whole checkpoints do") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   const test::TempDir dir;
-  run(dir / "plain", steps(2), 2);
-  run(dir / "sharded", steps(2) + kSharded, 2);
+  run_ranks(dir / "plain", steps(2), 2);
+  run_ranks(dir / "sharded", steps(2) + kSharded, 2);
   fs::copy(dir / "sharded", dir / "sharded_alone", fs::copy_options::recursive);
   fs::copy(dir / "plain", dir / "plain_alone", fs::copy_options::recursive);
-  run(dir / "plain", steps(4), 3);
-  run(dir / "sharded", steps(4) + kSharded, 3);
-  check_same(dir / "sharded", dir / "plain", 4);
-  run(dir / "plain_alone", steps(4) + kSharded, 1);
-  run(dir / "sharded_alone", steps(4), 1);
-  check_same(dir / "sharded_alone", dir / "plain_alone", 4);
+  run_ranks(dir / "plain", steps(4), 3);
+  run_ranks(dir / "sharded", steps(4) + kSharded, 3);
+  check_same_steps(dir / "sharded", dir / "plain", 4);
+  run_ranks(dir / "plain_alone", steps(4) + kSharded, 1);
+  run_ranks(dir / "sharded_alone", steps(4), 1);
+  check_same_steps(dir / "sharded_alone", dir / "plain_alone", 4);
 }
 
 TEST_CASE("two hosts train with the bits of two ranks on one, over TCP") {
@@ -136,15 +136,15 @@ TEST_CASE("two hosts train with the bits of two ranks on one, over TCP") {
   if (outcome.exit_code == 4) return test::skip(outcome.output);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
-  run(dir / "host", kSharded, 2);
-  check_same(dir / "hosts", dir / "host", 4);
+  run_ranks(dir / "host", kSharded, 2);
+  check_same_steps(dir / "hosts", dir / "host", 4);
 }
 
 TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, and the run goes on from before") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
   const test::TempDir dir;
-  run(dir / "run", steps(1) + kSharded, 2);
+  run_ranks(dir / "run", steps(1) + kSharded, 2);
   const auto before = test::names_in(dir / "run/checkpoints");
   const std::string folder = (dir / "run/checkpoints").string();
   const std::string read_only = "mount --bind " + folder + " " + folder + " && mount -o remount,ro,bind " + folder;
@@ -155,7 +155,7 @@ TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, a
   CHECK(outcome.output.find("rank 1 failed") != std::string::npos);
   CHECK(outcome.output.find("step_2") != std::string::npos);
   CHECK(test::names_in(dir / "run/checkpoints") == before);
-  run(dir / "run", steps(2) + kSharded, 2);
+  run_ranks(dir / "run", steps(2) + kSharded, 2);
   CHECK(fs::exists(dir / "run/checkpoints/step_2/optimizer-00002-of-00002.safetensors"));
 }
 
@@ -196,7 +196,7 @@ TEST_CASE("ranks to whom one path is two checkpoints are refused") {
   const test::TempDir dir;
   const std::string one = (dir / "one").string(), two = (dir / "two").string();
   for (const auto& [folder, seed] : {std::pair{one, "1"}, {two, "2"}})
-    run(folder, steps(1) + kSharded + "--set data.seed=0 --set trainer.seed=" + seed, 2);
+    run_ranks(folder, steps(1) + kSharded + "--set data.seed=0 --set trainer.seed=" + seed, 2);
   const test::Outcome refused = run_with_second_rank(
       dir.path(), in_own_mounts("mount --bind " + two + " " + one),
       test::tiny_command(dir / "run", steps(2) + kSharded + "--set data.seed=0 --set trainer.seed=1 --resume " + one +

@@ -20,8 +20,6 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr const char* kWhere = "reward.command";
-
 std::string described(int status) {
   if (WIFEXITED(status)) return "exit code " + std::to_string(WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
@@ -102,7 +100,7 @@ Process::Process(const Program& program) {
 #endif
   const std::vector<char*> argv = pointers_to(program.argv), environment = pointers_to(program.environment);
   const int error = posix_spawn(&pid_, argv[0], &plan.actions, &plan.attributes, argv.data(), environment.data());
-  QRL_REQUIRE(error == 0, kWhere, "a program that starts",
+  QRL_REQUIRE(error == 0, kCommandKey, "a program that starts",
               base::quoted(program.argv[0], 200) +
                   (program.folder.empty() ? "" : " in " + base::quoted(program.folder, 200)) + ": " +
                   std::strerror(error));
@@ -142,7 +140,7 @@ std::string find_program(const std::string& name, const std::string& folder) {
   };
   if (name.find('/') != std::string::npos) {
     const std::filesystem::path file = std::filesystem::path(folder) / name;
-    QRL_REQUIRE(runs(file), kWhere, "a program", base::quoted(file.string(), 200) + ", which cannot be executed",
+    QRL_REQUIRE(runs(file), kCommandKey, "a program", base::quoted(file.string(), 200) + ", which cannot be executed",
                 "its first word is a file, relative to the recipe, or a name to look for in PATH");
     return file.string();
   }
@@ -154,7 +152,7 @@ std::string find_program(const std::string& name, const std::string& folder) {
     if (end > begin && runs(file)) return file.string();
     begin = end + 1;
   }
-  base::fail_input(kWhere, "a program", base::quoted(name) + ", which is not in PATH (" + path + ")",
+  base::fail_input(kCommandKey, "a program", base::quoted(name) + ", which is not in PATH (" + path + ")",
                    "install it, or name its file");
 }
 

@@ -9,6 +9,8 @@
 
 namespace qrl::tasks {
 
+inline constexpr const char* kCommandKey = "reward.command";  ///< the place that this folder's errors name
+
 struct Program {
   std::vector<std::string> argv;         ///< argv[0]: the path of an executable
   std::string folder;                    ///< where it runs; "": here

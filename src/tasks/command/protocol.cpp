@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/key_types.h"
+#include "tasks/command/process.h"
 
 namespace qrl::tasks {
 
@@ -16,7 +17,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr const char* kWhere = "reward.command";
 constexpr std::size_t kMaxScores = 64;
 
 const char* name_of(Outcome outcome) {
@@ -34,17 +34,17 @@ const char* name_of(Outcome outcome) {
 bool read_flag(const ordered_json& ready, const char* name) {
   const auto found = ready.find(name);
   if (found == ready.end()) return false;
-  QRL_REQUIRE(found->is_boolean(), kWhere, std::string("true or false as ") + name + " of the ready line",
+  QRL_REQUIRE(found->is_boolean(), kCommandKey, std::string("true or false as ") + name + " of the ready line",
               found->dump());
   return found->get<bool>();
 }
 
 void add_score(const std::string& name, const ordered_json& weight, CommandReady& out) {
-  QRL_REQUIRE(config::is_map_name(name), kWhere,
+  QRL_REQUIRE(config::is_map_name(name), kCommandKey,
               "names of scores of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
-  QRL_REQUIRE(std::find(out.scores.begin(), out.scores.end(), name) == out.scores.end(), kWhere,
+  QRL_REQUIRE(std::find(out.scores.begin(), out.scores.end(), name) == out.scores.end(), kCommandKey,
               "each score once in the ready line", base::quoted(name) + " twice");
-  QRL_REQUIRE(weight.is_number(), kWhere, "a number as the weight of " + base::quoted(name), weight.dump());
+  QRL_REQUIRE(weight.is_number(), kCommandKey, "a number as the weight of " + base::quoted(name), weight.dump());
   out.scores.push_back(name);
   out.weights.push_back(weight.get<double>());
 }
@@ -107,25 +107,26 @@ CommandReady read_ready(const std::string& text) {
   const ordered_json scores = ready.value("scores", ordered_json());
   if (scores.is_array()) {
     for (const ordered_json& name : scores) {
-      QRL_REQUIRE(name.is_string(), kWhere, "names in scores of the ready line", name.dump());
+      QRL_REQUIRE(name.is_string(), kCommandKey, "names in scores of the ready line", name.dump());
       add_score(name.get<std::string>(), 1, out);
     }
   } else if (scores.is_object()) {
     for (const auto& [name, weight] : scores.items()) add_score(name, weight, out);
   }
-  QRL_REQUIRE(!out.scores.empty() && out.scores.size() <= kMaxScores, kWhere,
+  QRL_REQUIRE(!out.scores.empty() && out.scores.size() <= kMaxScores, kCommandKey,
               "scores of the ready line: a list of 1 to 64 names, or an object of names and weights",
               base::quoted(scores.dump(), 200));
   const ordered_json fields = ready.value("fields", ordered_json::array());
-  QRL_REQUIRE(fields.is_array(), kWhere, "a list as fields of the ready line", fields.dump());
+  QRL_REQUIRE(fields.is_array(), kCommandKey, "a list as fields of the ready line", fields.dump());
   for (const ordered_json& field : fields) {
-    QRL_REQUIRE(field == "row" || field == "tokens", kWhere, "row or tokens in fields of the ready line",
+    QRL_REQUIRE(field == "row" || field == "tokens", kCommandKey, "row or tokens in fields of the ready line",
                 fields.dump());
     (field == "row" ? out.wants_row : out.wants_tokens) = true;
   }
   out.checks_gold = read_flag(ready, "checks_gold");
   const ordered_json rows = ready.value("rows", ordered_json("sample"));
-  QRL_REQUIRE(rows == "sample" || rows == "group", kWhere, "sample or group as rows of the ready line", rows.dump());
+  QRL_REQUIRE(rows == "sample" || rows == "group", kCommandKey, "sample or group as rows of the ready line",
+              rows.dump());
   out.takes_groups = rows == "group";
   return out;
 }

@@ -22,7 +22,6 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr const char* kWhere = "reward.command";
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
 
@@ -193,7 +192,7 @@ void CommandVerifier::Session::check_golds() {
     if (refusals[row].empty() || ++num_refused > kShownGolds) continue;
     lines += "\n  " + golds[row].second + ": " + refusals[row];
   }
-  QRL_REQUIRE(num_refused == 0, kWhere, "ground truths that the program can judge by",
+  QRL_REQUIRE(num_refused == 0, kCommandKey, "ground truths that the program can judge by",
               std::to_string(num_refused) + " of " + std::to_string(golds.size()) + " refused" +
                   (num_refused > kShownGolds ? ", the first " + std::to_string(kShownGolds) : "") + ":" + lines);
 }

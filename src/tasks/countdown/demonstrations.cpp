@@ -14,7 +14,7 @@ namespace {
 // Chosen by measuring on the quickstart (cold start solves about a quarter, RL then more than doubles it).
 constexpr double kRightFirst = 0.3;  // chance that an attempt is one that succeeds, while others are left
 constexpr double kStopWrong = 0.3;   // chance to answer after an attempt that failed
-constexpr int kMaxAttempts = 8;
+constexpr int kMaxTries = 8;
 constexpr double kNearness = 20.0;  // wrong attempts come roughly nearest first, by |value − target| on this scale
 constexpr std::int64_t kLargestValue = 99;  // no attempt holds a value of three digits
 
@@ -26,7 +26,7 @@ struct Chain {
 };
 
 /// a op b within the bounds of a chain; the subtrahend is smaller, the divisor above 1 and exact.
-std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
+std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
                              : op == '-'           ? a - b
@@ -46,7 +46,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
     std::vector<std::int64_t> rest = left;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
     for (const char op : {'+', '*', '-', '/'}) {
-      const auto value = apply(op, chain.value, left[i]);
+      const auto value = apply_bounded(op, chain.value, left[i]);
       if (!value) continue;
       const std::string number = std::to_string(left[i]);
       extend({*value, chain.steps + op + number + "=" + std::to_string(*value),
@@ -66,7 +66,7 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
       const std::int64_t a = std::max(numbers[i], numbers[j]), b = std::min(numbers[i], numbers[j]);
       for (const char op : {'+', '*', '-', '/'}) {
-        const auto value = apply(op, a, b);
+        const auto value = apply_bounded(op, a, b);
         if (!value) continue;
         const std::string expression = std::to_string(a) + op + std::to_string(b);
         extend({*value, expression + "=" + std::to_string(*value), expression}, rest, chains);
@@ -112,7 +112,7 @@ Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t
     std::size_t next_wrong = 0;
     const Chain* last = nullptr;
     Demonstration demonstration{task, {}};
-    for (int i = 0; i < kMaxAttempts; ++i) {
+    for (int i = 0; i < kMaxTries; ++i) {
       const bool succeed = next_wrong == wrong.size() || random.uniform() < kRightFirst;
       last = succeed ? right[random.below(right.size())] : wrong[next_wrong++];
       demonstration.response += last->steps + "~" + std::to_string(task.target) + (succeed ? "!" : "?");

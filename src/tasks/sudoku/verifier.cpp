@@ -13,8 +13,8 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::size_t kMaxGolds = 64;      ///< solutions that partial credit looks at
-constexpr std::int64_t kMaxTrials = 4000;  ///< of the solver in a verdict: below 2 ms
+constexpr std::size_t kMaxGolds = 64;          ///< solutions that partial credit looks at
+constexpr std::int64_t kVerdictTrials = 4000;  ///< of the solver in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -261,7 +261,7 @@ double share_of_empty_cells(const SudokuGrid& puzzle, const SudokuGrid& grid, co
 
 double partial_credit(const SudokuGold& gold, const SudokuGrid& grid) {
   double best = gold.solution ? share_of_empty_cells(gold.puzzle, grid, *gold.solution) : 0;
-  for (const auto& solution : solve_sudoku(gold.puzzle, kMaxGolds, kMaxTrials).grids) {
+  for (const auto& solution : solve_sudoku(gold.puzzle, kMaxGolds, kVerdictTrials).grids) {
     best = std::max(best, share_of_empty_cells(gold.puzzle, grid, solution));
   }
   return best;
