@@ -16,6 +16,7 @@ namespace {
 
 struct Way {
   std::string name, settings;
+  std::string cold_start;  ///< the checkpoint's name, made once for all runs; "": none
 };
 
 /// Without a cold start the tiny model is never right: what its samples differ in is their length.
@@ -42,7 +43,7 @@ std::vector<Way> ways() {
     for (const std::string optimizer : {"adamw", "muon"}) {
       const std::string name = loss;
       all.push_back({name.substr(0, name.find(' ')) + " " + optimizer,
-                     kByLength + "--set algorithm.name=" + loss + " --set optim.name=" + optimizer});
+                     kByLength + "--set algorithm.name=" + loss + " --set optim.name=" + optimizer, ""});
     }
   }
   // Written in the right form some answers score more than others: groups differ, and some do not.
@@ -51,7 +52,8 @@ std::vector<Way> ways() {
        "--set sft.steps=120 --set sft.batch_size=16 --set sft.save_freq=120 --set eval.freq=0 --set reward.format=0.25 "
        "--set data.max_response_length=96 --set data.train_generator.size=50 "
        "--set algorithm.filter_groups={enable: true, max_num_gen_batches: 40, on_exhausted: train_partial} "
-       "--set data.gen_batch_size=3 --set data.train_batch_size=6 --set actor.mini_batch_size=3"});
+       "--set data.gen_batch_size=3 --set data.train_batch_size=6 --set actor.mini_batch_size=3",
+       "sft_120"});
   return all;
 }
 
@@ -113,7 +115,14 @@ TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a r
     CAPTURE(way.name);
     ++way_number;
     const test::TempDir dir;
-    const std::string settings = shell_quoted(way.settings) + " --set trainer.save_freq=2";
+    std::string settings = shell_quoted(way.settings) + " --set trainer.save_freq=2";
+    if (!way.cold_start.empty()) {
+      const test::Outcome start = test::run_command(test::kProgram + "sft " + test::kTiny + " " + settings +
+                                                    " --set trainer.default_local_dir=" + (dir / "start").string());
+      INFO(start.output);
+      REQUIRE(start.exit_code == 0);
+      settings += " --set sft.from=" + (dir / ("start/checkpoints/" + way.cold_start)).string();
+    }
     const test::Outcome whole = test::run_command(test::tiny_command(dir / "whole", settings));
     INFO(whole.output);
     REQUIRE(whole.exit_code == 0);

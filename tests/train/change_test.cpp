@@ -23,7 +23,7 @@ TEST_CASE("evaluation, threads and memory may change on resume, and no weight ch
   REQUIRE(test::run_command(test::tiny_command(dir / "run", half)).exit_code == 0);
   const test::Outcome outcome = test::run_command(test::tiny_command(
       dir / "run",
-      "--set eval.n=4 --set eval.temperature=0.5 --set data.val_generator.size=6 --set trainer.threads=1 "
+      "--set eval.n=4 --set eval.temperature=0.5 --set data.val_generator.size=6 --set trainer.threads=2 "
       "--set rollout.max_num_seqs=3 --set trainer.save_freq=2"));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);

@@ -13,7 +13,8 @@ using namespace qrl;
 namespace fs = std::filesystem;
 
 TEST_CASE("a run says its result on the last line, and again when it is started again") {
-  const test::Outcome again = test::run_command(test::tiny_command(test::finished_run()));
+  const test::TempDir dir;
+  const test::Outcome again = test::run_command(test::tiny_command(test::copy_of_finished_run(dir / "run")));
   CHECK(again.exit_code == 0);
   const std::string last = again.output.substr(again.output.rfind('\n', again.output.size() - 2) + 1);
   INFO(again.output);
@@ -61,10 +62,14 @@ TEST_CASE("metric rows: tokens that the learner had a second, and its share of w
   CHECK(num_steps == 4);
 }
 
-TEST_CASE("the same recipe twice leaves the same bits, another seed does not") {
+TEST_CASE("the same recipe twice leaves the same bits, on two threads too, another seed does not") {
   const test::TempDir dir;
-  REQUIRE(test::run_command(test::tiny_command(dir / "again")).exit_code == 0);
-  CHECK(test::difference(test::finished_run(), dir / "again").empty());
+  for (const std::string threads : {"1", "2"}) {
+    CAPTURE(threads);
+    const fs::path again = dir / ("again" + threads);
+    REQUIRE(test::run_command(test::tiny_command(again, "--set trainer.threads=" + threads)).exit_code == 0);
+    CHECK(test::difference(test::finished_run(), again).empty());
+  }
   REQUIRE(test::run_command(test::tiny_command(dir / "other", "--set trainer.seed=1")).exit_code == 0);
   CHECK_FALSE(test::difference(test::finished_run(), dir / "other").empty());
 }

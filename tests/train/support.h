@@ -19,7 +19,8 @@ inline const std::string kProgram = QRL_BINARY_DIR "/qrl-train ", kTiny = QRL_SO
 std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "",
                          const std::string& launcher = "");
 
-/// A run of the tiny recipe never stopped: made once a process.
+/// A run of the tiny recipe never stopped, which no case may change. ctest has it made once (tests/CMakeLists.txt);
+/// without QRL_FINISHED_RUN it is made once a process.
 const std::filesystem::path& finished_run();
 /// A copy of it that a case may change.
 std::filesystem::path copy_of_finished_run(const std::filesystem::path& to);
