@@ -3,7 +3,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <istream>
 #include <string>
 #include <vector>
@@ -11,11 +10,9 @@
 #include "arguments.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
+#include "program.h"
 
 namespace qrl::app {
-
-/// The work of the chosen command; its callback sets it, run_program runs it once the ranks have met.
-using Action = std::function<void(dist::Collectives& world)>;
 
 /// Arguments that every command with a recipe takes.
 struct RecipeArguments {

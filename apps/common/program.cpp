@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "command.h"
 #include "learner/libraries.h"
 
 namespace qrl::app {

@@ -7,9 +7,6 @@
 
 namespace qrl::app {
 
-/// All benchmarks, in the order of --help.
-void add_benchmarks(CLI::App& program, Action& action);
-
 void add_bench_decode(CLI::App& program, Action& action);
 void add_bench_learner(CLI::App& program, Action& action);
 void add_bench_step(CLI::App& program, Action& action);

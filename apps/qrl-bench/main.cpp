@@ -1,6 +1,5 @@
 // qrl-bench: what decoder, learner, a whole step, the tokenizer and a GPU's kernels reach on this machine, beside the
 // machine's ceilings. scripts/bench builds and runs it.
-#include "benchmarks.h"
 #include "program.h"
 
 int main(int argc, char** argv) {

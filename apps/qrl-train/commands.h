@@ -5,9 +5,6 @@
 
 namespace qrl::app {
 
-/// All commands, in the order of --help.
-void add_commands(CLI::App& app, Action& action);
-
 void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
 void add_eval(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);

@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "commands.h"
 #include "program.h"
 
 int main(int argc, char** argv) {
