@@ -1,6 +1,5 @@
-// Owns CUTLASS's warp-specialized GEMM of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel
-// scale)). Included by one source for each element type, as each instantiation takes 20 s to compile.
-#pragma once
+// Owns CUTLASS's warp-specialized GEMM of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel scale)),
+// of int8 and of e4m3. One source for both, as a compiler reads CUTLASS's headers for 26 s.
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -17,6 +16,8 @@
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
 
 template <class Element, class Sum, class Tile, class MainloopSchedule, class EpilogueSchedule>
 struct CutlassGemm {
@@ -89,6 +90,16 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
                            cutlass::epilogue::TmaWarpSpecializedCooperative>;
   if (cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors) == 64) Narrow::run(task, place, stream);
   else Wide::run(task, place, stream);
+}
+
+}  // namespace
+
+void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
+  cutlass_gemm<std::int8_t, std::int32_t>(task, place, stream);
+}
+
+void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
+  cutlass_gemm<cutlass::float_e4m3_t, float>(task, place, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET
