@@ -62,15 +62,20 @@ ops::PackedLinear packed(const Tensor& values, torch::ScalarType type) {
   return layer;
 }
 
-/// An adapter as a forward pass without a snapshot multiplies it: A and scale·B rounded to `type`.
-model::MatrixAdapter forward_operands(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type) {
-  model::MatrixAdapter made;
-  made.out = out;
-  made.a = packed(adapter.a.value, type);
-  for (const LinearAdapter::Part& part : adapter.parts)
-    made.parts.push_back({{}, part.first_output, packed(part.b.value.mul(adapter.scale), type)});
-  return made;
-}
+/// An adapter as one product beside the base's.
+struct Dense {
+  Dense(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type)
+      : a(adapter.a.value.to(type)), b(torch::zeros({a.size(0), out}, torch::TensorOptions().dtype(type))) {
+    for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+      const LinearAdapter::Part& part = adapter.parts[i];
+      b.narrow(0, static_cast<std::int64_t>(i) * adapter.rank(), adapter.rank())
+          .narrow(1, part.first_output, part.b.value.size(0))
+          .copy_(part.b.value.t().mul(adapter.scale));
+    }
+  }
+  Tensor a;  ///< [parts · rank, in]
+  Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside of a part's columns
+};
 
 /// A backward pass's dtypes: what A, scale·B, x and A·x were rounded to, and that of the matmuls.
 struct Types {
@@ -205,57 +210,21 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// Rounds fp32 rows to those of a matrix of any dtype.
-void store_rows(const float* from, base::Range rows, const Tensor& to) {
-  const auto values = torch::from_blob(const_cast<float*>(from), {rows.size(), to.size(1)});
-  to.narrow(0, rows.begin, rows.size()).copy_(values);
-}
-
-Forward forward_in_compute_dtype(const Linear& linear, const Tensor& x) {
-  const torch::ScalarType type = x.scalar_type();
-  const Tensor sums = times_transposed(x, linear.weight.value, torch::kFloat32);
-  const std::int64_t num_rows = x.size(0), out = sums.size(1), rank = linear.adapter.rank();
-  const model::MatrixAdapter adapter = forward_operands(linear.adapter, out, type);
-  Forward made{type == torch::kFloat32 ? sums : make(num_rows, out, type), {}, {}};
-  make_kept(made, adapter, false);
-  struct Block {
-    ops::Activations x;
-    model::AdapterProducts products;
-  };
-  by_blocks(num_rows, [&] {
-    const auto block = std::make_shared<Block>(
-        Block{ops::Activations(adapter.a.format, kBlockRows, adapter.a.in),
-              model::AdapterProducts(adapter.a.format, kBlockRows, adapter.parts.size(), rank)});
-    return [&, block](base::Team& alone, base::Range rows) {
-      float* y = sums.data_ptr<float>() + rows.begin * out;
-      take_rows(x, rows, 0, block->x);
-      model::add_adapter(alone, adapter, block->x, {0, rows.size()}, block->products, y);
-      keep_block(block->x, block->products, rank, rows, made);
-      if (type != torch::kFloat32) store_rows(y, rows, made.y);
-    };
-  });
-  return made;
-}
-
+/// The base's products go on along A·x and U: what the adapter adds never exists by itself.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();
-  const Forward made = forward_in_compute_dtype(linear, entering);
+  const Dense with(linear.adapter, linear.weight.value.size(0), type);
+  const Tensor products = times_transposed(entering, with.a, type);
+  const Tensor y = times_transposed(entering, linear.weight.value, type, {products, with.b});
   Recompute read_x = x.recompute;
   if (!read_x) read_x = [entering] { return entering; };
-  return differentiable({x.value}, {made.y}, [linear, read_x, type, t = made.products](const TensorList& d) {
-    const Types types{type, type};
-    const Tensor d_y = d[0].contiguous(), sums = times(d_y, linear.weight.value, torch::kFloat32);
-    const Tensor d_x = type == torch::kFloat32 ? sums : make(sums.size(0), sums.size(1), type);
-    const InputGradient gradient(linear.adapter, types, d_y);
-    by_blocks(sums.size(0), [&] {
-      return [&, add = gradient.adding()](base::Team& alone, base::Range rows) {
-        float* to = sums.data_ptr<float>() + rows.begin * sums.size(1);
-        add(alone, rows, to);
-        if (type != torch::kFloat32) store_rows(to, rows, d_x);
-      };
-    });
-    add_weight_gradients(linear.adapter, types, d_y, read_x(), t, gradient.u());
+  return differentiable({x.value}, {y}, [linear, read_x, type, products](const TensorList& d) {
+    const Tensor d_y = d[0].contiguous();
+    const Dense again(linear.adapter, d_y.size(1), type);
+    const Tensor u = times_transposed(d_y, again.b, type);
+    const Tensor d_x = times(d_y, linear.weight.value, type, {u, again.a});
+    add_weight_gradients(linear.adapter, {type, type}, d_y, read_x(), products, u);
     return TensorList{d_x};
   })[0];
 }

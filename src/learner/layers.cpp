@@ -27,6 +27,20 @@ ops::MatmulType type_of(const Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
 }
 
+/// x · right [x.size(1), columns], and another product.
+Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns, torch::ScalarType out,
+               const LowRankProduct& more) {
+  const Tensor y = make(x.size(0), columns, out);
+  ops::Matmul task{type_of(x), x.size(0), columns, x.size(1), operand(x), right, mixed(y), columns};
+  if (more.left.defined()) {
+    task.more_left = operand(more.left);
+    task.more_right = operand(more.right);
+    task.more_depth = more.left.size(1);
+  }
+  ops::matmul(task);
+  return y;
+}
+
 /// An incoming gradient as our loops read it: zeros where the output went unused.
 Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return gradient.defined() ? gradient.contiguous() : make(rows, width, dtype).zero_();
@@ -64,17 +78,12 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
           matmuls == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32};
 }
 
-Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out) {
-  const Tensor y = make(x.size(0), weight.size(0), out);
-  ops::matmul({type_of(x), y.size(0), y.size(1), x.size(1), operand(x), operand(weight, true), mixed(y), y.size(1)});
-  return y;
+Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more) {
+  return product(x, operand(weight, true), weight.size(0), out, more);
 }
 
-Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out) {
-  const Tensor d_x = make(d_y.size(0), weight.size(1), out);
-  ops::matmul(
-      {type_of(d_y), d_x.size(0), d_x.size(1), d_y.size(1), operand(d_y), operand(weight), mixed(d_x), d_x.size(1)});
-  return d_x;
+Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more) {
+  return product(d_y, operand(weight), weight.size(1), out, more);
 }
 
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient) {

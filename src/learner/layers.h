@@ -88,10 +88,14 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
 /// nobody else may read by then.
 Recomputable swiglu(const Tensor& halves_N2F);
 
+/// left · right of few inner columns, [N, r] and [r, columns], added in the sums of another product.
+struct LowRankProduct {
+  Tensor left, right;  ///< in the dtype of the matmul; undefined: nothing
+};
 /// x · weightᵀ and d_y · weight, as linear computes them, rounded to `out` once. x, d_y in the dtype of the matmul;
 /// weight of any.
-Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out);
-Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out);
+Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
+Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 /// gradient += d_yᵀ · x, fp32; d_y in the dtype of the matmul, x of any. Nothing where there is no gradient.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -46,15 +47,13 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
 /// those into tasks of some rows and some of the panels.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
-    const std::int64_t words = ceil_div(task.depth, table.inputs_per_word);
-    chunk_words = round_up(ceil_div(words, ceil_div(words, kMostWords)), table.words_at_once);
-    chunk_depth = chunk_words * table.inputs_per_word;
-    num_depth_chunks = ceil_div(words, chunk_words);
-    all_words = round_up(words, table.words_at_once);
+    add_chunks(task.left, task.right, task.depth, table);
+    add_chunks(task.more_left, task.more_right, task.more_depth, table);
+    chunks.front().first = chunks.back().last = true;
     panels = ceil_div(task.columns, kMatmulPanel);
     const std::int64_t threads = base::num_threads(), tasks = 2 * threads;
     panels_at_once = std::clamp<std::int64_t>(kMostPanelWords / (all_words * kMatmulPanel), 1, panels);
-    const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / words, task.rows / tasks));
+    const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / all_words, task.rows / tasks));
     chunk_rows = round_up(ceil_div(task.rows, ceil_div(task.rows, most_rows)), table.strip_rows);
     row_chunks = ceil_div(task.rows, chunk_rows);
     // Each task packs its rows where they are to be packed: as few panels a task as keep all threads busy.
@@ -63,45 +62,57 @@ struct Plan {
   /// From a panel to the next.
   std::int64_t panel_words() const { return all_words * kMatmulPanel; }
 
-  std::int64_t chunk_words = 0, chunk_depth = 0, num_depth_chunks = 1, all_words = 0;
+  /// A part of the depth of one of the two products.
+  struct Chunk {
+    Operand left, right;
+    std::int64_t begin = 0, depth = 0;  ///< inputs
+    std::int64_t first_word = 0;        ///< in a panel, and in a packed row of the left operand
+    bool first = false, last = false;
+  };
+  void add_chunks(const Operand& left, const Operand& right, std::int64_t depth, const MatmulKernels& table) {
+    const std::int64_t words = ceil_div(depth, table.inputs_per_word);
+    if (words == 0) return;
+    const std::int64_t most = round_up(ceil_div(words, ceil_div(words, kMostWords)), table.words_at_once);
+    for (std::int64_t word = 0; word < words; word += most) {
+      const std::int64_t begin = word * table.inputs_per_word;
+      chunks.push_back({left, right, begin, std::min(most * table.inputs_per_word, depth - begin), all_words + word});
+    }
+    all_words += round_up(words, table.words_at_once);
+  }
+
+  std::vector<Chunk> chunks;
+  std::int64_t all_words = 0;
   std::int64_t panels = 0, panels_at_once = 1, panels_of_task = 1;
   std::int64_t chunk_rows = 0, row_chunks = 1;
 };
 
-/// Calls body(first input, inputs) for each chunk of the depth.
-template <class Body>
-void for_depth_chunks(const Matmul& task, const Plan& plan, const Body& body) {
-  for (std::int64_t begin = 0; begin < task.depth; begin += plan.chunk_depth)
-    body(begin, std::min(plan.chunk_depth, task.depth - begin));
-}
-
 /// Its chunks lie one behind the other.
 void pack_panel(const Matmul& task, const MatmulKernels& table, const Plan& plan, std::int64_t panel, float* to) {
   const std::int64_t column = panel * kMatmulPanel;
-  for_depth_chunks(task, plan, [&](std::int64_t begin, std::int64_t depth) {
-    table.pack_right(tile(task.right, begin, column), task.right.transposed, depth,
-                     std::min(kMatmulPanel, task.columns - column), to + begin / table.inputs_per_word * kMatmulPanel);
-  });
+  for (const Plan::Chunk& chunk : plan.chunks) {
+    table.pack_right(tile(chunk.right, chunk.begin, column), chunk.right.transposed, chunk.depth,
+                     std::min(kMatmulPanel, task.columns - column), to + chunk.first_word * kMatmulPanel);
+  }
 }
 
 /// Some rows and some panels, the first of which is packed at `packed`.
 void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, base::Range rows, base::Range panels,
               const float* packed) {
   const std::int64_t strip_rows = round_up(rows.size(), table.strip_rows);
-  const std::int64_t left_floats = task.left.transposed ? strip_rows * plan.all_words : 0;
-  const std::int64_t sum_floats = plan.num_depth_chunks > 1 ? rows.size() * kMatmulPanel : 0;
+  const bool packs_left = std::any_of(plan.chunks.begin(), plan.chunks.end(),
+                                      [](const Plan::Chunk& chunk) { return chunk.left.transposed; });
+  const std::int64_t left_floats = packs_left ? strip_rows * plan.all_words : 0;
+  const std::int64_t sum_floats = plan.chunks.size() > 1 ? rows.size() * kMatmulPanel : 0;
   float* left = scratch(left_floats + sum_floats + 64);
   // A chunk's strips lie behind those of the chunks before.
-  const auto strips = [&](std::int64_t begin) { return left + begin / table.inputs_per_word * strip_rows; };
-  if (task.left.transposed) {
-    for_depth_chunks(task, plan, [&](std::int64_t begin, std::int64_t depth) {
-      table.pack_left(tile(task.left, rows.begin, begin), depth, rows.size(), strips(begin));
-    });
+  const auto strips = [&](const Plan::Chunk& chunk) { return left + chunk.first_word * strip_rows; };
+  for (const Plan::Chunk& chunk : plan.chunks) {
+    if (chunk.left.transposed)
+      table.pack_left(tile(chunk.left, rows.begin, chunk.begin), chunk.depth, rows.size(), strips(chunk));
   }
   for (std::int64_t p = panels.begin; p < panels.end; ++p, packed += plan.panel_words()) {
     const std::int64_t column = p * kMatmulPanel;
     MatmulTiles tiles;
-    tiles.left_stride = task.left.transposed ? 0 : task.left.stride;
     tiles.rows = rows.size();
     tiles.columns = std::min(kMatmulPanel, task.columns - column);
     tiles.sums = left + left_floats;
@@ -110,14 +121,15 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, 
         static_cast<std::byte*>(task.out.data) + (rows.begin * task.out_stride + column) * element_bytes(task.out);
     tiles.out_stride = task.out_stride;
     tiles.accumulate = task.accumulate;
-    for_depth_chunks(task, plan, [&](std::int64_t begin, std::int64_t depth) {
-      tiles.panel = packed + begin / table.inputs_per_word * kMatmulPanel;
-      tiles.left = task.left.transposed ? strips(begin) : at(task.left, rows.begin, begin);
-      tiles.depth = depth;
-      tiles.first = begin == 0;
-      tiles.last = begin + depth == task.depth;
+    for (const Plan::Chunk& chunk : plan.chunks) {
+      tiles.panel = packed + chunk.first_word * kMatmulPanel;
+      tiles.left_stride = chunk.left.transposed ? 0 : chunk.left.stride;
+      tiles.left = chunk.left.transposed ? strips(chunk) : at(chunk.left, rows.begin, chunk.begin);
+      tiles.depth = chunk.depth;
+      tiles.first = chunk.first;
+      tiles.last = chunk.last;
       table.tiles(tiles);
-    });
+    }
   }
 }
 
@@ -132,8 +144,11 @@ float* panel_memory(std::int64_t num_floats) {
 void matmul(const Matmul& task) {
   QRL_INVARIANT(task.rows >= 0 && task.columns > 0 && task.depth > 0, "matmul", "sizes above zero",
                 std::to_string(task.rows) + " x " + std::to_string(task.columns) + " x " + std::to_string(task.depth));
-  QRL_INVARIANT(task.left.transposed || task.left.values.is_bf16 == (task.type == MatmulType::bf16), "matmul",
-                "a left operand of the matmul's type", "one of the other type");
+  const auto fits = [&](const Operand& left) {
+    return left.transposed || left.values.is_bf16 == (task.type == MatmulType::bf16);
+  };
+  QRL_INVARIANT(fits(task.left) && (task.more_depth == 0 || fits(task.more_left)), "matmul",
+                "left operands of the matmul's type", "one of the other type");
   if (task.rows == 0) return;
   const MatmulKernels& table = kernels(task.type);
   const Plan plan(task, table);

@@ -15,7 +15,7 @@ struct Operand {
   bool transposed = false;  ///< what lies in memory is the transposed matrix
 };
 
-/// out (+)= left · right: [rows, columns] from [rows, depth] and [depth, columns].
+/// out (+)= left · right (+ more_left · more_right): [rows, columns] from [rows, depth] and [depth, columns].
 struct Matmul {
   MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
@@ -23,12 +23,15 @@ struct Matmul {
   Operand right;  ///< fp32 ones are rounded to the nearest bf16 where the matmul is of bf16
   MixedArray out;
   std::int64_t out_stride = 0;
-  bool accumulate = false;  ///< out += instead of out =
+  bool accumulate = false;        ///< out += instead of out =
+  Operand more_left, more_right;  ///< as left and right
+  std::int64_t more_depth = 0;    ///< 0: without them
 };
 
 /// Every sum runs in fp32 along the depth: fma (the portable path rounds the product too), bf16 in pairs, the odd one
-/// first, as ops::linear does (avx512: subnormals count as zero); out's own value is added last, and a bf16 out is
-/// rounded once. Each element's bits depend on its row and its column alone, not on the number of threads.
+/// first, as ops::linear does (avx512: subnormals count as zero), and goes on along more_depth; out's own value is
+/// added last, and a bf16 out is rounded once. Each element's bits depend on its row and its column alone, not on the
+/// number of threads.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

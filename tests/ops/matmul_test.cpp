@@ -141,6 +141,37 @@ TEST_CASE("products are those of fp64, whatever lies how") {
   }
 }
 
+/// The same product as two, the second from an even input on: words of bf16 stay whole.
+static Matmul in_two(MatmulProblem& problem, bool accumulate) {
+  Matmul product = problem.product(accumulate);
+  product.depth = std::max<std::int64_t>(2, product.depth / 3 * 2);
+  product.more_depth = problem.sizes.depth - product.depth;
+  const auto behind = [&](const Operand& from, std::int64_t steps) {
+    const std::int64_t element = product.depth * steps * (from.values.is_bf16 ? 2 : 4);
+    return Operand{
+        {static_cast<std::byte*>(from.values.data) + element, from.values.is_bf16}, from.stride, from.transposed};
+  };
+  product.more_left = behind(product.left, product.left.transposed ? product.left.stride : 1);
+  product.more_right = behind(product.right, product.right.transposed ? 1 : product.right.stride);
+  return product;
+}
+
+TEST_CASE("a second product goes on in the sums of the first: the bits of one whose depth is both") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  for (const Case& how : all_cases()) {
+    for (const Sizes& sizes : kSizes) {
+      if (sizes.depth < 3) continue;
+      CAPTURE(static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed, how.right_bf16);
+      CAPTURE(sizes.rows, sizes.columns, sizes.depth);
+      MatmulProblem whole(how, sizes), parts(how, sizes);
+      ops::matmul(whole.product(true));
+      ops::matmul(in_two(parts, true));
+      CHECK(worst(parts, 7) <= 1);
+      CHECK(parts.out == whole.out);
+    }
+  }
+}
+
 TEST_CASE("a bf16 result is the fp32 one rounded once") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {33, 70, 1700});
