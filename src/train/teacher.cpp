@@ -11,15 +11,27 @@ namespace {
 
 constexpr const char* kWhere = "algorithm.teacher.path";
 
+/// The sampler's, where it has the teacher's format of weights.
 config::QuantRecipe quant_of(const config::Recipe& recipe) {
   config::QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
+  if (quant.weights != recipe.quant.weights) return quant;
+  quant.activations = recipe.quant.activations;
+  quant.granularity = recipe.quant.granularity;
+  quant.ignore = recipe.quant.ignore;
+  quant.kv_cache = recipe.quant.kv_cache;
   return quant;
 }
 
 bool is_quantized(const config::Recipe& recipe) {
   const config::WeightFormat weights = recipe.algorithm.teacher.weights;
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
+}
+
+/// Scored with the sampler's operations, as the policy is. A teacher has no calibrated scales of keys and values.
+bool is_bitwise(const config::Recipe& recipe) {
+  return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
+         !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
 }
 
 /// On a GPU the decoder's own tensors are the policy's: quantized values have the same bits of weights there.
@@ -35,7 +47,7 @@ learner::LearnerOptions options_of(const config::Recipe& recipe) {
   options.lora = {};
   options.numerics.forward = forward_of(recipe);
   options.numerics.backward = config::LearnerBackward::model_dtype;
-  options.numerics.bitwise = false;
+  options.numerics.bitwise = is_bitwise(recipe);
   options.numerics.kv_format = kv_format(quant_of(recipe));
   return options;
 }

@@ -35,6 +35,14 @@ TEST_CASE("a teacher with the learner's weights and format leaves every advantag
   const auto low_bit = first_row(dir / "low_bit", teacher + int8 + " --set quant.learner.forward=low_bit");
   CHECK(low_bit.at("teacher/k1_kl") == 0.0);
   CHECK(low_bit.at("actor/grad_norm") == 0.0);
+  const auto bitwise =
+      first_row(dir / "bitwise", teacher + int8 + " --set rollout.bitwise=true --set quant.learner.forward=low_bit");
+  CHECK(bitwise.at("teacher/k1_kl") == 0.0);
+  const auto w4a8 =
+      first_row(dir / "w4a8", teacher +
+                                  " --set algorithm.teacher.weights=int4 --set quant.rollout.weights=int4 "
+                                  "--set quant.rollout.activations=int8 --set quant.learner.forward=low_bit");
+  CHECK(w4a8.at("teacher/k1_kl") == 0.0);
 }
 
 TEST_CASE("a teacher with another vocabulary, or without files, ends a run with exit code 2") {
