@@ -335,6 +335,10 @@ void check_selection(const Recipe& recipe, RuleBook& rules) {
       !teacher.path.empty() || (algorithm.reward_coef == 1 && teacher == TeacherRecipe{}),
       "algorithm.teacher.path beside reward_coef and the teacher's other keys", "none",
       "they have no effect: set the path, or delete them");
+  rules.require({"algorithm.positive_only", "algorithm.off_policy_mask_threshold"},
+                !algorithm.positive_only || !teacher.path.empty() || !algorithm.off_policy_mask_threshold,
+                "no algorithm.off_policy_mask_threshold beside positive_only", "both",
+                "it leaves out responses with a negative advantage, and there are none: delete it");
   const CorrectionRecipe& correction = recipe.rollout_correction;
   const bool rejects = correction.rs != RsLevel::none;
   rules.require(

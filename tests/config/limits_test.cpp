@@ -164,6 +164,7 @@ TEST_CASE("options without effect are refused") {
   CHECK(read("algorithm: {kl_loss_type: k3+, kl_loss_coef: 0.1}").algorithm.kl_loss_type == "k3+");
   CHECK(holds(fault("algorithm: {clip_cov: {low: 2}}"), "algorithm.clip_cov.ratio above 0 beside its bounds"));
   CHECK(holds(fault("algorithm: {reward_coef: 0}"), "algorithm.teacher.path beside reward_coef"));
+  CHECK(holds(fault("algorithm: {positive_only: true, off_policy_mask_threshold: 0.1}"), "beside positive_only"));
   CHECK(holds(fault("algorithm: {teacher: {weights: int8}}"), "algorithm.teacher.path beside reward_coef"));
   CHECK(holds(fault("rollout_correction: {rs_threshold: 2}"), "rollout_correction.rs beside its other keys, got none"));
   CHECK(holds(fault("rollout_correction: {method: none, batch_normalize: true}"), "every weight is 1: delete it"));

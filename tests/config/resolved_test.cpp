@@ -197,7 +197,7 @@ class RandomRecipe {
     }
     if (token_ratios && method == "tis") set_own(own, "rollout_correction.acr", 1);
     algorithm.positive_only = flag();
-    if (flag()) algorithm.off_policy_mask_threshold = positive();
+    if (flag() && !algorithm.positive_only) algorithm.off_policy_mask_threshold = positive();
     if (!has_bands && flag()) {
       algorithm.top_entropy_quantile = 1 - draw_.uniform();
       algorithm.clip_cov = {draw_.uniform() / 2 + 0.1, -positive(), positive()};
