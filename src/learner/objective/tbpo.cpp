@@ -1,4 +1,4 @@
-// TBPO (QaRL, §4), the loss and the correction: bands on a sequence's ratio to the old policy and to the sampler.
+// TBPO (QaRL, §3.2), the loss and the correction: bands on a sequence's ratio to the old policy and to the sampler.
 #include "learner/objective/clip.h"
 #include "learner/objective/corrections.h"
 #include "learner/objective/objective.h"
@@ -67,7 +67,7 @@ void add_band_sides(const ObjectiveTokens& tokens, const ObjectiveSettings&, con
   }
 }
 
-/// w_i = exp(mean_t log ρ_t); clip(w_i, 1/C, C) (QaRL §4: "truncate with a two-sided cap"), or with `drop` w_i inside
+/// w_i = exp(mean_t log ρ_t); clip(w_i, 1/C, C) (QaRL §3.2: "truncate with a two-sided cap"), or with `drop` w_i inside
 /// and 0 outside (the same paper's "drop entire responses"). That clipping is the default is our choice.
 CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences& sequences,
                                      const CorrectionSettings& settings) {
@@ -117,7 +117,7 @@ std::vector<config::Limit> limits_of_bands() {
 extern const PolicyLoss tbpo_loss;
 const PolicyLoss tbpo_loss{{.word = "tbpo",
                             .what = "ratios of sequences within bands that depend on the sign of the advantage",
-                            .paper = "QaRL, §4",
+                            .paper = "QaRL, §3.2",
                             .defaults = {{"algorithm.clip_ratio_c", "0"},
                                          {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                                          {"algorithm.norm_adv_by_std", "true"}},
@@ -132,7 +132,7 @@ extern const Correction tbpo_correction;
 const Correction tbpo_correction{
     {.word = "tbpo",
      .what = "the geometric mean of a sequence's ratios, within a band",
-     .paper = "QaRL, §4",
+     .paper = "QaRL, §3.2",
      .limits = limits_of_correction("its cap is algorithm.tbpo.seq_tis_imp_ratio_cap", false),
      .keys = {kBandCap, kBandAction}},
     CorrectionLevel::sequence,
