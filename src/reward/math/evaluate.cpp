@@ -30,7 +30,12 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.digits(text.substr(0, e), exponent);
 }
 
-constexpr std::int64_t kFunctionSteps = 20, kBinomialSteps = 60;  // what they cost beside a node
+constexpr std::int64_t kFunctionSteps = 20;  // beside a node
+
+std::int64_t factorial_steps(const Value& n) noexcept {
+  const std::int64_t factors = n.is_integer() ? std::clamp<std::int64_t>(n.exact->numerator, 0, kMaxFactorial) : 0;
+  return kFunctionSteps + factors / 5;
+}
 
 }  // namespace
 
@@ -68,7 +73,7 @@ Value Evaluator::value(Ref at) {
     case Kind::subscript:
       return subscript(at);
     case Kind::binomial:
-      return budget_.spend(kBinomialSteps) ? algebra_.binomial(value(at[0]), value(at[1])) : Value::nothing();
+      return binomial(at);
     case Kind::mixed:
       return algebra_.add(value(at[0]), value(at[1]));
     case Kind::ratio:
@@ -123,7 +128,7 @@ Value Evaluator::product(Ref at) {
     const char code = part.code;
     const Value factor = value(part);
     if (code == '*') result = algebra_.multiply(result, factor);
-    else if (code == '/') result = algebra_.divide(result, factor);
+    else if (code == '/') result = budget_.spend() ? algebra_.divide(result, factor) : Value::nothing();
     else if (code == 'm') result = algebra_.modulo(result, factor);
     else result = algebra_.opaque(code, std::array{result, factor});
   }
@@ -132,8 +137,12 @@ Value Evaluator::product(Ref at) {
 
 Value Evaluator::factorial(Ref at) {
   const Value n = value(at[0]);
-  const std::int64_t factors = n.is_integer() ? std::clamp<std::int64_t>(n.exact->numerator, 0, kMaxFactorial) : 0;
-  return budget_.spend(kFunctionSteps + factors / 5) ? algebra_.factorial(n) : Value::nothing();
+  return budget_.spend(factorial_steps(n)) ? algebra_.factorial(n) : Value::nothing();
+}
+
+Value Evaluator::binomial(Ref at) {
+  const Value n = value(at[0]), k = value(at[1]);
+  return budget_.spend(3 * factorial_steps(n)) ? algebra_.binomial(n, k) : Value::nothing();
 }
 
 Value Evaluator::power(Ref at) {

@@ -45,6 +45,7 @@ class Evaluator {
   Value power(Ref at);
   Value root(Ref at);
   Value factorial(Ref at);
+  Value binomial(Ref at);
   Value call(Ref at);
   std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
   Value subscript(Ref at);
