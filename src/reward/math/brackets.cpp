@@ -98,7 +98,7 @@ NodeIdx Parser::inside(char open) {
     return take(T::close, closing_of(opening)) ? idx : fail(Fault::open_bracket);
   }
   if (open == 'S' && is_kind(idx, Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
-    made(idx).text = "cases";
+    made(idx).text = kCases;
     return idx;
   }
   const bool outward = closes_outward();

@@ -41,7 +41,7 @@ void Parser::lay_out_rows(std::size_t begin) {
     one_row = one_row && (is_cell(m) || marks[m + 1] == marks[m] + 1);
   }
   if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
-  tokens_[begin - 1].text = "cases";
+  tokens_[begin - 1].text = kCases;
   std::size_t kept = begin;
   bool filled = false, relation = false, indented = tokens_[begin].type == T::cell;  // of the row so far
   for (std::size_t m = 1; m < marks.size(); ++m) {
@@ -96,9 +96,9 @@ NodeIdx Parser::environment(std::string_view name) {
     if (type == T::finish) break;
   }
   inner_ = outer;
-  const bool cases = name.starts_with("cases");
+  const bool cases = name.starts_with(kCases);
   if (ok_ && cases && entries.size() == 1) return entries.front().node;
-  const NodeIdx matrix = make(Kind::matrix, entries, cases ? "cases" : name);
+  const NodeIdx matrix = make(Kind::matrix, entries, cases ? kCases : name);
   if (!ok_) return -1;
   made(matrix).columns = columns;
   return name == "vmatrix" ? make(Kind::determinant, {{matrix, 0}}) : matrix;

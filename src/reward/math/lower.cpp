@@ -135,7 +135,7 @@ Form form_of_node(Ref at) noexcept {
     case Kind::words:
       return Form::text;
     case Kind::matrix:
-      return at->text != "cases" ? Form::matrix : Form::list;
+      return at->text != kCases ? Form::matrix : Form::list;
     default:
       return is_set_like(at) ? Form::sets : Form::value;
   }

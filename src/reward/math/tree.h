@@ -14,6 +14,7 @@
 namespace qrl::reward::math {
 
 inline constexpr int kMaxTreeDepth = 100;
+inline constexpr std::string_view kCases = "cases";  ///< the environment of rows with conditions and of systems
 
 enum class Kind : std::uint8_t {
   number,    ///< text

@@ -65,7 +65,9 @@ Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
 /// z, w, and what no number is.
-bool is_complex(std::string_view name) noexcept { return name == "z" || name == "w" || name.starts_with("\\mathbb"); }
+bool is_complex(std::string_view name) noexcept {
+  return (name.size() == 1 && (name[0] == 'z' || name[0] == 'w')) || name.starts_with("\\mathbb");
+}
 
 /// A function with a law: above(z) / below(z).
 struct Function {
