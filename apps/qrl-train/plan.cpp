@@ -58,6 +58,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
       need("algorithm.teacher.path", teacher / "model.safetensors");
     need("algorithm.teacher.path", teacher / "tokenizer.json");
   }
+  if (!recipe.lora.path.empty()) need("lora.path", fs::path(recipe.lora.path) / "adapter_config.json");
   if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto")
     need("quant.rollout.profile", recipe.quant.profile);
   const auto need_all = [&](const char* key, const std::vector<std::string>& names) {
@@ -230,6 +231,7 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   model::check_lora(config, train::lora_config(recipe.lora));
   const std::vector<std::string> absent = absent_files(recipe);
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
+  if (absent.empty()) (void)train::given_adapters(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
   if (data) train::require_known_score(recipe, data->held_out);

@@ -238,6 +238,14 @@ TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is r
   const test::Outcome refused = test::run_command(test::tiny_command(dir / "no", on_model + "--set lora.rank=3"));
   CHECK(refused.exit_code == 2);
   CHECK(refused.output.find("adapters as the recipe has them: rank 3") != std::string::npos);
+  const auto plan = [&](const std::string& other) {
+    return test::run_command(test::tiny_command(dir / "no", on_model + other + " --dry-run"));
+  };
+  CHECK(plan("").exit_code == 0);
+  CHECK(plan("--set lora.rank=3").exit_code == 2);
+  const test::Outcome absent = plan("--set lora.path=/nowhere");
+  CHECK(absent.exit_code == 2);
+  CHECK(absent.output.find("/nowhere/adapter_config.json (lora.path)") != std::string::npos);
 }
 
 TEST_CASE("a cold start of a model that was given trains the adapters, which are the KL term's reference") {
