@@ -171,10 +171,13 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
 }
 
 /// The decoder's operations, a block of rows at a time: nothing but what the backward pass reads exists for all rows.
-Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x) {
+Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
+                            bool is_read) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
   Forward made;
-  if (quantized.multiplies_quantized) {
+  if (!is_read) {
+    made.y = torch::zeros({num_rows, out});
+  } else if (quantized.multiplies_quantized) {
     made.y = torch::empty({num_rows, out});
   } else {
     ops::Activations input(linear.quantized->format, num_rows, in);
@@ -185,7 +188,7 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
     return [&, entering = std::make_shared<EnteringRows>(linear, kBlockRows)](base::Team& alone, base::Range rows) {
       float* y = made.y.data_ptr<float>() + rows.begin * out;
       entering->quantize(alone, x.data_ptr<float>() + rows.begin * in, rows.size());
-      if (quantized.multiplies_quantized) entering->multiply(alone, rows.size(), y);
+      if (is_read && quantized.multiplies_quantized) entering->multiply(alone, rows.size(), y);
       else entering->add_adapter(alone, rows.size(), y);
       keep_block(entering->adapters(), entering->products(), linear.adapter.rank(), rows, made);
     };
@@ -193,9 +196,9 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
   return made;
 }
 
-Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics) {
+Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics, bool is_read) {
   const Quantized quantized{linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
-  const Forward made = forward_on_snapshot(linear, x.value, quantized, !x.recompute);
+  const Forward made = forward_on_snapshot(linear, x.value, quantized, !x.recompute, is_read);
   Recompute read_x = x.recompute;
   if (!read_x) read_x = [kept = made.x] { return kept; };
   const Types types{type_of(linear.adapter.packed->a.format), quantized.compute};
@@ -211,12 +214,13 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
 }
 
 /// The base's products go on along A·x and U: what the adapter adds never exists by itself.
-Tensor in_compute_dtype(const Linear& linear, const Recomputable& x) {
+Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();
   const Dense with(linear.adapter, linear.weight.value.size(0), type);
   const Tensor products = times_transposed(entering, with.a, type);
-  const Tensor y = times_transposed(entering, linear.weight.value, type, {products, with.b});
+  const Tensor y = is_read ? times_transposed(entering, linear.weight.value, type, {products, with.b})
+                           : make(entering.size(0), linear.weight.value.size(0), type);
   Recompute read_x = x.recompute;
   if (!read_x) read_x = [entering] { return entering; };
   return differentiable({x.value}, {y}, [linear, read_x, type, products](const TensorList& d) {
@@ -231,8 +235,8 @@ Tensor in_compute_dtype(const Linear& linear, const Recomputable& x) {
 
 }  // namespace
 
-Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics) {
-  return linear.quantized != nullptr ? on_snapshot(linear, x, numerics) : in_compute_dtype(linear, x);
+Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics, bool is_read) {
+  return linear.quantized != nullptr ? on_snapshot(linear, x, numerics, is_read) : in_compute_dtype(linear, x, is_read);
 }
 
 }  // namespace qrl::learner

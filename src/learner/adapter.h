@@ -12,7 +12,8 @@ namespace qrl::learner {
 ///
 /// Backward, at the operands that the forward pass rounded, straight through the rounding, matmuls of `compute` with
 /// fp32 sums: dB = scale·dYᵀ·(A·x); with U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A.
-/// No gradient of W.
-Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics);
+/// No gradient of W. Where `is_read` is false only the gradients count, and the base is not multiplied.
+Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics,
+                      bool is_read = true);
 
 }  // namespace qrl::learner

@@ -46,8 +46,9 @@ class Ops {
   /// The residual stream with a branch and its bias added, fp32, and RMSNorm of that in `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
-  /// x · Wᵀ, [N, out]. Its bias is the business of what reads it, attention or add_norm.
-  virtual Tensor linear(const Linear& linear, const Recomputable& x) const = 0;
+  /// x · Wᵀ, [N, out]. Its bias is the business of what reads it, attention or add_norm. Where `is_read` is false only
+  /// the gradients count: an implementation may leave out the product.
+  virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
   /// Bias, norms of q and k, rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// silu(gate) · up of [N, 2F], gate first.

@@ -22,11 +22,11 @@ Normed FusedOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
   return add_rms_norm(x_ND, {branch.value_ND, branch.bias, bias_is_in}, gain, heads_.norm_eps, out);
 }
 
-Tensor FusedOps::linear(const Linear& linear, const Recomputable& x) const {
-  if (!linear.adapter.empty()) return adapted_linear(linear, x, numerics());
-  if (linear.quantized == nullptr) return learner::linear(x.value, linear.weight, x.recompute);
+Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool is_read) const {
+  if (!linear.adapter.empty()) return adapted_linear(linear, x, numerics(), is_read);
+  if (linear.quantized == nullptr) return learner::linear(x.value, linear.weight, x.recompute, is_read);
   return quantized_linear(x.value, linear.weight,
-                          {linear.quantized, numerics().low_bit(), numerics().compute, numerics().backward});
+                          {linear.quantized, numerics().low_bit(), numerics().compute, numerics().backward}, is_read);
 }
 
 Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {

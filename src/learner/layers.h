@@ -45,7 +45,7 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
 /// x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. This and its gradients are ops/matmul.h's: bf16
 /// operands are multiplied exactly and added in fp32; y and dX = dY·W are rounded to bf16 once, dW = dYᵀ·X not at all
 /// before it is added to the fp32 gradient. `recompute_x` takes the place of x in the backward pass.
-Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {});
+Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {}, bool is_read = true);
 
 /// The residual stream after a branch, and its normed form.
 struct Normed {

@@ -63,12 +63,18 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
   const Tensor sums_MD = torch::zeros({num_rows, head.in});
-  const Tensor rows_TD = torch::empty({std::min(kTokens, head.out), head.in});
   const bool is_bf16 = d_logits_MV.scalar_type() == torch::kBFloat16;
+  const bool as_stored = is_bf16 && head.format == quant::Format::bf16 && head.in % 2 == 0;
+  const Tensor rows_TD =
+      torch::empty({std::min(kTokens, head.out), head.in}, as_stored ? torch::kBFloat16 : torch::kFloat32);
   for (std::int64_t first = 0; first < head.out; first += kTokens) {
     const std::int64_t count = std::min(kTokens, head.out - first);
     base::parallel_for(count, 16, [&](base::Range range) {
-      ops::unpack_rows(head, first + range.begin, range.size(), rows_TD.data_ptr<float>() + range.begin * head.in);
+      const auto unpack = [&](auto* to) {
+        ops::unpack_rows(head, first + range.begin, range.size(), to + range.begin * head.in);
+      };
+      if (as_stored) unpack(static_cast<std::uint16_t*>(rows_TD.data_ptr()));
+      else unpack(rows_TD.data_ptr<float>());
     });
     const auto* left = static_cast<const std::byte*>(d_logits_MV.data_ptr()) + first * d_logits_MV.element_size();
     ops::matmul({is_bf16 ? ops::MatmulType::bf16 : ops::MatmulType::f32,
@@ -76,7 +82,7 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
                  head.in,
                  count,
                  {{const_cast<std::byte*>(left), is_bf16}, d_logits_MV.size(1)},
-                 {{rows_TD.data_ptr<float>(), false}, head.in},
+                 {{rows_TD.data_ptr(), as_stored}, head.in},
                  {sums_MD.data_ptr<float>(), false},
                  head.in,
                  true});

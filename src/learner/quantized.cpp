@@ -179,18 +179,18 @@ Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType typ
                      [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
-Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input) {
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read) {
   const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
   Tensor y;
-  if (quantized.multiplies_quantized) y = torch::empty({num_rows, packed.out});
+  if (quantized.multiplies_quantized || !is_read) y = torch::empty({num_rows, packed.out});
   by_blocks(num_rows, [&] {
     return [&](base::Team& alone, base::Range rows) {
       ops::quantize(alone, x.data_ptr<float>(), rows, input);
-      if (y.defined()) ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
+      if (y.defined() && is_read) ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
     };
   });
-  if (quantized.multiplies_quantized) return y;
+  if (y.defined()) return y;
   y = times_transposed(dequantized_input(input, quantized.compute), dequantized_weight(packed, quantized.compute),
                        torch::kFloat32);
   if (!packed.bias.empty()) y += bias_of(packed);
@@ -209,9 +209,9 @@ Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
   return d_x;
 }
 
-Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized) {
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read) {
   const auto input = std::make_shared<ops::Activations>(quantized.packed->format, x.size(0), quantized.packed->in);
-  const Tensor y = quantized_output(x, quantized, *input);
+  const Tensor y = quantized_output(x, quantized, *input, is_read);
   if (!master.gradient.defined()) {
     return differentiable({x}, {y}, [quantized](const TensorList& d) {
       return TensorList{quantized_input_gradient(d[0], quantized)};

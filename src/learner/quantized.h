@@ -43,10 +43,11 @@ struct Quantized {
 /// multiplied and all that is kept of it. Products of quantized values are exact, sums of 128 fp32, scaled in fp32 and
 /// added to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0; one that
 /// holds a NaN or infinity the scale NaN, which all that it meets becomes.
-Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized);
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
 
-/// quantized_linear's forward pass alone. Leaves X̂ in `input`, of the packed format for all rows. No gradient.
-Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input);
+/// quantized_linear's forward pass alone, without the product where nobody reads it. Leaves X̂ in `input`, of the packed
+/// format for all rows. No gradient.
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read = true);
 
 /// What a thread adds to some rows of dX: d_x is the first of them.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;

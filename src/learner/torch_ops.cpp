@@ -209,7 +209,7 @@ Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
   return {added.sum_ND, added.normed_ND, {}};
 }
 
-Tensor TorchOps::linear(const Linear& linear, const Recomputable& x) const {
+Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool /*is_read*/) const {
   const Tensor y = base_linear(linear, x);
   return linear.adapter.empty() ? y : with_device_adapter(y, x.value, linear, numerics().compute);
 }

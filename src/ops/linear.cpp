@@ -243,6 +243,8 @@ void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_w
     for (std::int64_t r = 0; r < rows.size(); ++r) words[r * num_words + w] = from[r];
 }
 
+constexpr std::int64_t kRowsAtOnce = 16;  // neighboring rows lie in one line of the panel
+
 }  // namespace
 
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight) {
@@ -250,8 +252,6 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
   const FormatSpec& what = spec(packed.format);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
   const std::int64_t per_scale = inputs_per_scale(packed.format, packed.in);
-  // Neighboring rows lie in one line of the panel.
-  constexpr std::int64_t kRowsAtOnce = 16;
   std::vector<std::uint32_t> all_words(static_cast<std::size_t>(std::min(kRowsAtOnce, rows) * num_words));
   std::vector<std::uint8_t> quantized(static_cast<std::size_t>(packed.in));
   std::array<float, 256> values{};
@@ -283,6 +283,18 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
           to[k] = values[quantized[static_cast<std::size_t>(k)]] * scale;
       }
     }
+  }
+}
+
+void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight) {
+  check_range({first_row, first_row + rows}, packed.out, "unpack_rows");
+  QRL_INVARIANT(spec(packed.format).weights == Element::bf16 && packed.in % 2 == 0, "unpack_rows",
+                "a layer in bf16 of an even width", std::string(name(packed.format)));
+  for (std::int64_t row = first_row; row < first_row + rows;) {
+    const std::int64_t end = std::min(first_row + rows, (row / kRowsAtOnce + 1) * kRowsAtOnce);
+    std::uint16_t* to = bf16_weight + (row - first_row) * packed.in;
+    take_words(packed, {row, end}, packed.in / 2, reinterpret_cast<std::uint32_t*>(to));
+    row = end;
   }
 }
 

@@ -53,6 +53,8 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
 
 /// Dequantizes rows of a packed layer back to fp32 row-major: what the learner's own products and the tests read.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);
+/// The same of a layer in bf16 with an even width, as it is stored.
+void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight);
 
 /// Rows of activations quantized for a format: the left operand of `linear`. Owns its memory; sized once for max_rows.
 struct Activations {

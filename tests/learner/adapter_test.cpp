@@ -172,6 +172,41 @@ TEST_CASE("a layer's gradients in bf16 are within its roundings of those in fp32
   }
 }
 
+TEST_CASE("a linear layer whose product nobody reads has the gradients of one that is read") {
+  for (const quant::Format format : {quant::Format::bf16, quant::Format::int8, quant::Format::int4}) {
+    for (const LearnerForward forward : {LearnerForward::low_bit, LearnerForward::fake_quant}) {
+      CAPTURE(quant::name(format), static_cast<int>(forward));
+      const Tensor x = torch::randn({61, 33}), d_y = torch::randn({61, 70});
+      learner::ForwardNumerics numerics;
+      numerics.forward = forward;
+      const auto gradients = [&](bool is_read) {
+        torch::manual_seed(7);
+        Layer layer(format, 4);
+        const Tensor adapted_x = x.clone().set_requires_grad(true), plain_x = x.clone().set_requires_grad(true);
+        const Tensor narrow_x = x.to(torch::kBFloat16).set_requires_grad(true), d_w = torch::zeros({70, 33});
+        const Tensor d_narrow_w = torch::zeros({70, 33});
+        const learner::Quantized how{layer.linear.quantized, numerics.low_bit(), torch::kBFloat16};
+        learner::adapted_linear(layer.linear, {adapted_x, {}}, numerics, is_read).backward(d_y);
+        learner::quantized_linear(plain_x, {layer.weight, d_w}, how, is_read).backward(d_y);
+        learner::linear(narrow_x, {layer.weight, d_narrow_w}, {}, is_read).backward(d_y.to(torch::kBFloat16));
+        return TensorList{adapted_x.grad(),
+                          layer.linear.adapter.a.gradient,
+                          layer.linear.adapter.parts[1].b.gradient,
+                          plain_x.grad(),
+                          d_w,
+                          narrow_x.grad(),
+                          d_narrow_w};
+      };
+      const TensorList read = gradients(true), unread = gradients(false);
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        CAPTURE(i);
+        CHECK(read[i].abs().max().item<float>() > 0);
+        CHECK(torch::equal(read[i], unread[i]));
+      }
+    }
+  }
+}
+
 TEST_CASE("an MLP with adapters by blocks of rows has the bits of its parts, for a backward pass or not") {
   learner::ForwardNumerics numerics;
   numerics.forward = LearnerForward::low_bit;

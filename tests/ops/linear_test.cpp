@@ -1,5 +1,6 @@
 #include "ops/linear.h"
 
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -192,6 +193,17 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   std::vector<float> rounded(w.size());
   quant::round_weights(format, w, p.in, rounded);
   test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
+}
+
+TEST_CASE("rows of a bf16 layer come back as they are stored") {
+  const Problem p{1, 34, 157};
+  const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 10), p, Format::bf16, {});
+  std::vector<float> wide(static_cast<std::size_t>(90 * p.in));
+  std::vector<std::uint16_t> stored(wide.size());
+  ops::unpack_rows(layer, 57, 90, wide.data());
+  ops::unpack_rows(layer, 57, 90, stored.data());
+  for (std::size_t i = 0; i < wide.size(); ++i)
+    REQUIRE(std::bit_cast<std::uint32_t>(wide[i]) == std::uint32_t{stored[i]} << 16);
 }
 
 TEST_CASE("tensors packed behind one another keep scales of their own: blocks count from a tensor's first row") {
