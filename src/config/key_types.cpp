@@ -105,6 +105,8 @@ Type<double> duration() {
       }
       unit = std::find_if(unit, std::end(kUnits), [c](const auto& one) { return one.first == c; });
       if (unit == std::end(kUnits) || number < 0) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
+      const std::int64_t limit = seconds > 0 ? (unit - 1)->second / unit->second : number + 1;
+      if (number >= limit) return Refusal{shown_value(node), "behind a larger unit write 23h, 59m and 59s at most"};
       seconds += number * unit->second;
       number = -1;
       ++unit;

@@ -73,6 +73,9 @@ TEST_CASE("keys of own data refuse what has no effect or contradicts another") {
       {"trainer: {max_time: 3x}", "write 3h50m"},
       {"trainer: {max_time: 0s}", "write 3h50m"},
       {"trainer: {max_time: h}", "write 3h50m"},
+      {"trainer: {max_time: 3h99m}", "got \"3h99m\"; behind a larger unit write 23h, 59m and 59s at most"},
+      {"trainer: {max_time: 1m60s}", "behind a larger unit"},
+      {"trainer: {max_time: 1d24h}", "behind a larger unit"},
   };
   for (const auto& [yaml, expected] : cases) {
     INFO(yaml);
@@ -86,6 +89,8 @@ TEST_CASE("keys of own data refuse what has no effect or contradicts another") {
 TEST_CASE("a time is read and printed in its largest units") {
   CHECK(read("trainer: {max_time: 3h50m}").trainer.max_time == 13'800);
   CHECK(read("trainer: {max_time: 1d2s}").trainer.max_time == 86'402);
+  CHECK(read("trainer: {max_time: 1d23h59m59s}").trainer.max_time == 172'799);
+  CHECK(read("trainer: {max_time: 90m}").trainer.max_time == 5'400);
   CHECK_FALSE(read("trainer: {max_time: null}").trainer.max_time.has_value());
   const auto& key = *train::keys().find("trainer.max_time");
   config::Recipe recipe = train::keys().defaults();
