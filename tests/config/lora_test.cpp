@@ -69,5 +69,20 @@ TEST_CASE("modes whose settings adapters do not have say which mode, and what to
 TEST_CASE("other trainers' names of adapters' keys lead to ours") {
   CHECK(holds(fault("lora_rank: 8"), "lora.rank"));
   CHECK(holds(fault("lora_target_modules: [q_proj]"), "lora.target_modules"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"r: 8", "here it is lora.rank"},
+      {"dim: 8", "here it is lora.rank"},
+      {"lora_rank: 8", "here it is lora.rank"},
+      {"lora_alpha: 8", "here it is lora.alpha"},
+      {"enabled: true", "here it is lora.rank (0 is without adapters)"},
+      {"dropout: 0.1", "it has no counterpart here: adapters have no dropout"},
+      {"merge: true", "here it is lora.publish (adapter or merge"},
+      {"adapter_path: x", "here it is lora.path"},
+      {"exclude_modules: [lm_head]", "here it is lora.target_modules"},
+      {"modules_to_save: [norm]", "here it is lora.train_norms"}};
+  for (const auto& [setting, advice] : cases) {
+    CAPTURE(setting);
+    CHECK(holds(fault("lora: {" + std::string(setting) + "}"), advice));
+  }
   CHECK(holds(fault("load_in_4bit: true"), "quant.rollout.weights: int4"));
 }
