@@ -136,7 +136,9 @@ void check_sampling(const Recipe& recipe, RuleBook& rules) {
       number(buffer.len), "say over how many tokens the loss of reward grows");
   rules.require({"optim.lr_warmup_ratio", "optim.lr_warmup_steps"},
                 !recipe.optim.lr_warmup_ratio || recipe.optim.lr_warmup_steps == OptimRecipe{}.lr_warmup_steps,
-                "optim.lr_warmup_ratio or optim.lr_warmup_steps", "both", "keep one");
+                "optim.lr_warmup_ratio or optim.lr_warmup_steps", "both",
+                "set optim.lr_warmup_ratio: null, or optim.lr_warmup_steps: " +
+                    std::to_string(OptimRecipe{}.lr_warmup_steps) + ", its default");
 }
 
 void check_quant(const Recipe& recipe, RuleBook& rules) {
@@ -469,7 +471,8 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Re
   check_conditions(recipe, use, rules);
   check_choices(recipe, rules);
   rules.require(
-      {"algorithm.kl_loss_type"}, recipe.algorithm.kl_loss_type != "k1" || use != RecipeUse::training,
+      {"algorithm.kl_loss_type"},
+      recipe.algorithm.kl_loss_type != "k1" || recipe.algorithm.kl_loss_coef == 0 || use != RecipeUse::training,
       "algorithm.kl_loss_type k2, k3, k3+ or unbiased", "k1",
       "as a loss its gradient is 0 in expectation and adds noise alone; set k2, which has the gradient of the "
       "KL. A run that was made with k1 then goes on with --allow-change");

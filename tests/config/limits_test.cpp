@@ -173,6 +173,7 @@ TEST_CASE("options without effect are refused") {
 TEST_CASE("settings that have no meaning together are refused with the reason: KL, rejection, estimators, warm-up") {
   CHECK(holds(fault("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}"),
               "expected algorithm.kl_loss_type k2, k3, k3+ or unbiased, got k1; as a loss its gradient is 0"));
+  CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_coef"));  // one fault alone
   const auto record = [](const std::string& yaml, const Overrides& overrides) {
     return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
         .recipe;
@@ -193,7 +194,11 @@ TEST_CASE("settings that have no meaning together are refused with the reason: K
   CHECK(holds(fault("algorithm: {name: sapo, clip_ratio_low: 0.1}"), "a soft gate stands for the clip"));
   CHECK(holds(fault("algorithm: {name: cispo}\nrollout_correction: {acr: true}"), "no upper clip bound of a ratio"));
   CHECK(holds(fault("optim: {lr_warmup_ratio: 0.1, lr_warmup_steps: 3}"),
-              "optim.lr_warmup_ratio or optim.lr_warmup_steps"));
+              "optim.lr_warmup_ratio or optim.lr_warmup_steps, got both; set optim.lr_warmup_ratio: null, or "
+              "optim.lr_warmup_steps: 10, its default"));
+  CHECK(
+      read("optim: {lr_warmup_ratio: 0.1, lr_warmup_steps: 3}", {"optim.lr_warmup_ratio=null"}).optim.lr_warmup_steps ==
+      3);
   const auto estimated = read("algorithm: {adv_estimator: batch_std}").algorithm;
   CHECK(estimated.norm_adv_by_std == false);
   CHECK(read("trainer: {seed: 0}").algorithm.norm_adv_by_std == true);
