@@ -158,22 +158,21 @@ torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std:
 }
 
 std::vector<std::string> policy_metric_names(const LossOptions& loss) {
-  // Those of a made-up token: no list of names can fall behind what is added.
+  // Those of two made-up tokens, a liked one and another: no list of names can fall behind what is added.
   types::MicroBatch batch;
-  batch.tokens = {0};
-  batch.sequence_starts = {0, 1};
-  batch.sampler_logprobs = batch.reference_logprobs = {-1.0F};
-  batch.advantages = {1.0F};
-  batch.old_logprobs = {-1.0F};
-  batch.old_entropy = {1.0F};
-  if (!loss.algorithm.teacher.path.empty()) batch.teacher_logprobs = {-1.0F};
+  batch.tokens = {0, 0};
+  batch.sequence_starts = {0, 1, 2};
+  batch.sampler_logprobs = batch.reference_logprobs = batch.old_logprobs = {-1.0F, -1.0F};
+  batch.advantages = {1.0F, -1.0F};
+  batch.old_entropy = {1.0F, 1.0F};
+  if (!loss.algorithm.teacher.path.empty()) batch.teacher_logprobs = {-1.0F, -1.0F};
   LossOptions named = loss;  // with what only a mini-batch decides
   named.selection.is_set = needs_old_entropy(loss);
   named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
   named.selection.by_covariance = loss.algorithm.clip_cov.ratio > 0;
-  const TargetScores scores{torch::full({1}, -1.0F), torch::ones({1})};
+  const TargetScores scores{torch::full({2}, -1.0F), torch::ones({2})};
   Statistics statistics;
-  (void)policy_loss(batch, {0}, scores, {1, 1}, named, statistics);
+  (void)policy_loss(batch, {0, 1}, scores, {2, 2}, named, statistics);
   std::vector<std::string> names;
   for (const auto& [name, value] : statistics.reduce(*dist::make_solo())) names.push_back(name);
   return names;

@@ -93,7 +93,8 @@ std::map<std::string, double> Statistics::reduce_named(dist::Collectives& world)
     if (kind == Kind::share || kind == Kind::mean) {
       double sums[] = {is_mine ? found->second.value : 0, is_mine ? found->second.count : 0};
       world.all_reduce_sum(std::span<double>(sums));
-      metrics[name] = kind == Kind::share ? sums[0] : sums[0] / std::max(sums[1], 1.0);
+      if (kind == Kind::share) metrics[name] = sums[0];
+      else if (sums[1] > 0) metrics[name] = sums[0] / sums[1];
     } else {
       const double sign = kind == Kind::max ? 1 : -1;
       double extreme = is_mine ? sign * found->second.value : -std::numeric_limits<double>::infinity();

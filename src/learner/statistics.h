@@ -24,7 +24,7 @@ class Statistics {
   void add_policy_tokens(const PolicyTokens& tokens);
   /// A micro-batch's share of a loss term, already divided by global counts: shares add up to the metric `name`.
   void add_share(const std::string& name, double share) { add(name, {Kind::share, share, 1}); }
-  /// The metric `name` is Σ sum / Σ count; 0 without any count.
+  /// The metric `name` is Σ sum / Σ count; there is none without any count.
   void add_mean(const std::string& name, double sum, double count) { add(name, {Kind::mean, sum, count}); }
   void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }

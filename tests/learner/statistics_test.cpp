@@ -3,9 +3,23 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "choices.h"
+#include "learner/learner.h"
 #include "support/catch.h"
 
 using namespace qrl;
+
+TEST_CASE("a mean over nothing is no metric, though a name that a run's rows have") {
+  learner::Statistics statistics;
+  statistics.add_mean("none", 0, 0);
+  statistics.add_mean("some", 0, 0);
+  statistics.add_mean("some", 1, 2);
+  const auto metrics = statistics.reduce(*dist::make_solo());
+  CHECK_FALSE(metrics.contains("none"));
+  CHECK(metrics.at("some") == 0.5);
+  const auto names = learner::policy_metric_names(test::policy_options("name: grpo", "method: tis"));
+  CHECK(std::ranges::find(names, "actor/negative_rare_fraction") != names.end());
+}
 
 TEST_CASE("percentiles of rho are those of the sorted values, to half a percent of log rho") {
   const auto world = dist::make_solo();
