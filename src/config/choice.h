@@ -27,6 +27,7 @@ struct OwnKey {
   std::variant<Range, Switch, Words, Integers> type;
   double standard;  ///< default; of a switch 0 or 1, of words an index
   std::string meaning;
+  bool of_negatives = false;  ///< of a loss: it acts where an advantage is negative alone
 };
 
 /// Values of own keys. Those at their defaults are not stored, so that equal settings compare equal.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/choice_keys.h"
 #include "config/keys.h"
 #include "state/hash.h"
 #include "train/decoder_fit.h"
@@ -171,6 +172,73 @@ std::string sampling_text(const config::LoadedRecipe& loaded) {
          shown_setting(loaded, "data.max_response_length") + " tokens";
 }
 
+/// Keys with their values, of those that the user or a mode set.
+class IdleKeys {
+ public:
+  explicit IdleKeys(const config::LoadedRecipe& loaded) : loaded_(loaded) {}
+
+  void add(std::string_view key) {
+    if (is_set(key)) list(key);
+  }
+  /// One whose value the loss that was set may have brought, when that is another than the standard loss's.
+  void add_of_loss(std::string_view key) {
+    const config::Choices& losses = loaded_.recipe.keys->catalog().losses;
+    const std::string_view brought = config::default_of(*losses.find(loaded_.recipe.algorithm.name), key);
+    const bool is_own = brought != config::default_of(*losses.find(losses.standard), key);
+    if (is_set(key) || (is_own && is_set("algorithm.name"))) list(key);
+  }
+  /// A key that exists for the loss alone: it comes with it.
+  void add_own(std::string_view key) {
+    if (is_set(key) || is_set("algorithm.name")) list(key);
+  }
+  void warn(const std::string& why, const std::string& advice) const {
+    if (!text_.empty()) base::log_warning(why + ", and these cannot act: " + text_ + "; " + advice);
+  }
+
+ private:
+  bool is_set(std::string_view key) const { return loaded_.origins.count(std::string(key)) > 0; }
+  void list(std::string_view key) {
+    text_ += (text_.empty() ? "" : ", ") + std::string(key) + " " + shown_setting(loaded_, key);
+  }
+
+  const config::LoadedRecipe& loaded_;
+  std::string text_;
+};
+
+void warn_of_one_update(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  // With behaviour_in_ratio the ratio is to the sampler, which is not 1.
+  if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
+  IdleKeys idle(loaded);
+  const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
+  if (loss->needs_updates) idle.add("algorithm.name");
+  for (const config::OwnKey& own : loss->keys) idle.add(own.name);
+  const auto add_clip = [&](std::string_view key) {
+    if (loss->needs_updates) idle.add(key);  // named by its word
+    else idle.add_of_loss(key);
+  };
+  add_clip("algorithm.clip_ratio_low");
+  add_clip("algorithm.clip_ratio_high");
+  if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add_clip("algorithm.clip_ratio_c");
+  if (value_of(loaded, "rollout_correction.acr") == "true") idle.add("rollout_correction.acr");
+  idle.warn("with one update a step the ratio to the old policy is 1",
+            "set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
+}
+
+void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
+  const config::AlgorithmRecipe& algorithm = loaded.recipe.algorithm;
+  // Beside a teacher a token's advantage may be negative all the same.
+  if (!algorithm.positive_only || !algorithm.teacher.path.empty()) return;
+  IdleKeys idle(loaded);
+  for (const config::OwnKey& own : loaded.recipe.keys->catalog().losses.find(algorithm.name)->keys) {
+    if (own.of_negatives) idle.add_own(own.name);
+  }
+  idle.add("algorithm.clip_ratio_low");
+  if (algorithm.clip_ratio_c.value_or(0) != 0) idle.add_of_loss("algorithm.clip_ratio_c");
+  idle.warn("with algorithm.positive_only no advantage is negative",
+            "set algorithm.positive_only: false, or leave them out");
+}
+
 }  // namespace
 
 std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key) {
@@ -199,24 +267,8 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
 }
 
 void warn_of_idle_settings(const config::LoadedRecipe& loaded) {
-  const config::Recipe& recipe = loaded.recipe;
-  // With behaviour_in_ratio the ratio is to the sampler, which is not 1.
-  if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
-  std::string idle;
-  const auto add = [&](std::string_view key) {
-    if (loaded.origins.count(std::string(key)) > 0)
-      idle += (idle.empty() ? "" : ", ") + std::string(key) + " " + shown_setting(loaded, key);
-  };
-  const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
-  if (loss->needs_updates) add("algorithm.name");
-  for (const config::OwnKey& own : loss->keys) add(own.name);
-  add("algorithm.clip_ratio_low");
-  add("algorithm.clip_ratio_high");
-  if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add("algorithm.clip_ratio_c");
-  if (value_of(loaded, "rollout_correction.acr") == "true") add("rollout_correction.acr");
-  if (idle.empty()) return;
-  base::log_warning("with one update a step the ratio to the old policy is 1, and these cannot act: " + idle +
-                    "; set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
+  warn_of_one_update(loaded);
+  warn_of_no_negatives(loaded);
 }
 
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config) {

@@ -68,6 +68,32 @@ TEST_CASE("a run and its dry run name the settings that cannot act with one upda
             .find(idle + "algorithm.clip_ratio_high 0.3, rollout_correction.acr true;") != std::string::npos);
   CHECK(says(one).find("cannot act") == std::string::npos);
   CHECK(says(" --set algorithm.name=gspo").find("cannot act") == std::string::npos);
+  // What dapo brings beyond grpo; with several updates it acts.
+  const std::string higher = "algorithm.clip_ratio_high 0.28 (default), algorithm.clip_ratio_c 10.0 (default);";
+  CHECK(says(one + " --set algorithm.name=dapo").find(idle + higher) != std::string::npos);
+  CHECK(says(" --set algorithm.name=dapo").find("cannot act") == std::string::npos);
+  CHECK(says(one + " --set algorithm.name=dr_grpo").find("cannot act") == std::string::npos);
   CHECK(says(one + " --set mode=qurl --set quant.uaq_scale=1 --set algorithm.entropy_coef=0")
             .find("rollout_correction.acr true (mode qurl)") != std::string::npos);
+}
+
+TEST_CASE("a run without negative advantages names what bounds those alone") {
+  const auto says = [](const std::string& settings) {
+    return test::run_command(QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " + settings)
+        .output;
+  };
+  const std::string positive = " --set algorithm.positive_only=true",
+                    idle = "with algorithm.positive_only no advantage is negative, and these cannot act: ";
+  CHECK(says(positive + " --set algorithm.clip_ratio_c=3").find(idle + "algorithm.clip_ratio_c 3.0;") !=
+        std::string::npos);
+  CHECK(says(positive + " --set algorithm.name=dapo").find(idle + "algorithm.clip_ratio_c 10.0 (default);") !=
+        std::string::npos);
+  CHECK(says(positive + " --set algorithm.name=tbpo --set rollout_correction.method=tbpo"
+                        " --set algorithm.tbpo.neg_seq_clip_ratio_low=0.1")
+            .find(idle + "algorithm.tbpo.neg_seq_clip_ratio_low 0.1, "
+                         "algorithm.tbpo.neg_seq_clip_ratio_high 7.0e-4 (default);") != std::string::npos);
+  CHECK(says(positive + " --set algorithm.name=sapo").find(idle + "algorithm.sapo.tau_neg 1.05 (default);") !=
+        std::string::npos);
+  CHECK(says(positive).find("cannot act") == std::string::npos);
+  CHECK(says(" --set algorithm.clip_ratio_c=3").find("cannot act") == std::string::npos);
 }

@@ -8,7 +8,7 @@ namespace {
 
 const config::OwnKey kTauPositive{"algorithm.sapo.tau_pos", config::positive(), 1,
                                   "temperature of the gate where the advantage is above 0"};
-const config::OwnKey kTauNegative{"algorithm.sapo.tau_neg", config::positive(), 1.05, "and elsewhere"};
+const config::OwnKey kTauNegative{"algorithm.sapo.tau_neg", config::positive(), 1.05, "and elsewhere", true};
 
 torch::Tensor temperatures(const torch::Tensor& advantages, const SurrogateSettings& settings) {
   return torch::where(advantages > 0, torch::full_like(advantages, settings.tau_positive),

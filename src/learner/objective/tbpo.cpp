@@ -13,9 +13,9 @@ const config::OwnKey kBandLow{"algorithm.tbpo.seq_clip_ratio_low", config::insid
                               "sequence ratios are clipped at 1 - this where the advantage is 0 or more"};
 const config::OwnKey kBandHigh{"algorithm.tbpo.seq_clip_ratio_high", config::positive(), 4e-4, "and at 1 + this"};
 const config::OwnKey kNegativeLow{"algorithm.tbpo.neg_seq_clip_ratio_low", config::inside_0_to_1(), 3e-4,
-                                  "and at 1 - this where it is negative"};
+                                  "and at 1 - this where it is negative", true};
 const config::OwnKey kNegativeHigh{"algorithm.tbpo.neg_seq_clip_ratio_high", config::positive(), 7e-4,
-                                   "and at 1 + this"};
+                                   "and at 1 + this", true};
 const config::OwnKey kBandCap{"algorithm.tbpo.seq_tis_imp_ratio_cap", config::at_least_1(), 2,
                               "rollout_correction.method tbpo: C, its weights lie in [1/C, C]"};
 const config::OwnKey kBandAction{"algorithm.tbpo.mismatch_action", config::OwnKey::Words{"clip", "drop"}, 0,
