@@ -60,6 +60,11 @@ def main():
              "entropy": np.abs(rng.normal(1, 0.5, count)).astype(np.float32),
              "advantages": np.repeat(of_sequence, lengths)}
     batch["entropy"][3] = batch["entropy"][40]  # a tie
+    of_sequence[1] = of_sequence[3]  # so that tokens of two sequences, and of both micro-batches, have one draw
+    batch["advantages"] = np.repeat(of_sequence, lengths)
+    tied = [10, 24, 31, 38]
+    for name in ("old", "entropy"):
+        batch[name][tied] = batch[name][10]
     cases = []
     for share in (0.2, 0.5, 0.01):
         cases.append({"algorithm": f"top_entropy_quantile: {share}", "taught": top_entropy(batch, share)})
@@ -68,6 +73,12 @@ def main():
                       "taught": clip_cov(batch, ratio, low, high)})
     cases.append({"algorithm": "top_entropy_quantile: 0.5, clip_cov: {ratio: 0.1, low: 0.2, high: 5}",
                   "taught": top_entropy(batch, 0.5) & clip_cov(batch, 0.1, 0.2, 5)})
+    wide = (-9, 9)  # all are candidates
+    order = sorted(range(count), key=lambda i: draw((batch["old"][i], batch["entropy"][i], batch["advantages"][i])))
+    ratio = (order.index(10) + 2.5) / count  # two of the four that are tied
+    cases.append({"algorithm": f"clip_cov: {{ratio: {ratio}, low: {wide[0]}, high: {wide[1]}}}",
+                  "taught": clip_cov(batch, ratio, *wide)})
+    assert cases[-1]["taught"][tied].tolist() == [False, False, True, True]
     for case in cases:
         assert 0 < case["taught"].sum() < count
         case["taught"] = case["taught"].astype(int).tolist()

@@ -39,7 +39,8 @@ struct TokenSelection {
   double entropy_floor = 0;  ///< tokens below it do not count
   bool by_covariance = false;
   double mean_advantage = 0, mean_log_prob = 0, cov_low = 0, cov_high = 0;
-  std::uint64_t cov_draw_limit = 0;
+  std::uint64_t cov_draw_limit = 0;     ///< candidates with a smaller draw do not count
+  std::int64_t cov_last_position = -1;  ///< nor do those with this draw up to this position on this rank
 };
 
 struct LossOptions {

@@ -28,6 +28,19 @@ std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch) {
   return rows;
 }
 
+std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
+  const auto& starts = batch.sequence_starts;
+  std::vector<std::int64_t> positions;
+  for (const std::int64_t row : rows) {
+    const auto sequence =
+        static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), row) - starts.begin()) - 1;
+    const std::int64_t idx =
+        batch.sequence_idx.empty() ? static_cast<std::int64_t>(sequence) : batch.sequence_idx[sequence];
+    positions.push_back((idx << 32) + row - starts[sequence]);
+  }
+  return positions;
+}
+
 namespace {
 
 torch::Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
@@ -66,7 +79,10 @@ ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vect
                          Sequences(sequence_of_rows(batch, rows))};
   tokens.old_log_probs =
       batch.old_logprobs.empty() ? tokens.log_probs.detach() : read(batch.old_logprobs, "old_logprobs");
-  if (!batch.old_entropy.empty()) tokens.old_entropy = read(batch.old_entropy, "old_entropy");
+  if (!batch.old_entropy.empty()) {
+    tokens.old_entropy = read(batch.old_entropy, "old_entropy");
+    tokens.positions = torch::tensor(positions_of(batch, rows));
+  }
   if (with_reference) tokens.reference_log_probs = read(batch.reference_logprobs, "reference_logprobs");
   return tokens;
 }

@@ -21,6 +21,8 @@ torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std:
 
 /// Rows of the tokens that count.
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
+/// Their places in the caller's order of sequences: ascending within a rank's mini-batch, however it is packed.
+std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
 /// The masked-in entries (`rows`) of a per-token array as fp64; an invariant error names the array when its size is not
 /// N.

@@ -7,7 +7,9 @@
 #include "choices.h"
 #include "dist/collectives.h"
 #include "learner/choices.h"
+#include "learner/policy_loss.h"
 #include "learner/torch.h"
+#include "ranks.h"
 #include "support/catch.h"
 
 namespace qrl {
@@ -35,6 +37,7 @@ types::MicroBatch micro_batch(const nlohmann::json& golden, std::size_t first, s
       add(-1);
       for (std::int64_t t = token; t < token + length; ++t) add(t);
       batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.tokens.size()));
+      batch.sequence_idx.push_back(static_cast<std::int64_t>(s));
     }
     token += length;
   }
@@ -57,6 +60,8 @@ learner::ObjectiveTokens selected_tokens(const nlohmann::json& golden) {
                                   read("advantages"),
                                   learner::Sequences(torch::tensor(sequence))};
   tokens.old_entropy = read("entropy");
+  const types::MicroBatch whole = micro_batch(golden, 0, golden["lengths"].size());
+  tokens.positions = torch::tensor(learner::positions_of(whole, learner::counted_rows(whole)));
   return tokens;
 }
 
@@ -81,11 +86,27 @@ TEST_CASE("tokens of the highest entropy, Clip-Cov's tokens and the mean weight 
     REQUIRE(selected.tokens.defined());
     const auto taught = item["taught"].get<std::vector<std::int64_t>>();
     CHECK(torch::equal(selected.tokens.to(torch::kInt64), torch::tensor(taught)));
+    learner::LossOptions packed = test::policy_options(algorithm, "method: none");  // in another order of parts
+    const types::MicroBatch* others[] = {&batches[1], &batches[0]};
+    (void)learner::prepare_mini_batch(others, packed, *world);
+    CHECK(torch::equal(learner::select_tokens(tokens, clipped, {{}, packed.selection}).tokens, selected.tokens));
     // What the clip leaves out already is none of Clip-Cov's.
     const learner::Selected all_clipped =
         learner::select_tokens(tokens, clipped.logical_not(), {{}, options.selection});
     if (all_clipped.covariant.defined()) CHECK_FALSE(all_clipped.covariant.any().item<bool>());
   }
+  // Two ranks take the tied tokens that the last case cuts between: one of one, one of three.
+  std::int64_t last_positions[2] = {};
+  test::Ranks(2).run([&](dist::Collectives& rank) {
+    learner::LossOptions options = test::policy_options(golden["cases"].back()["algorithm"], "method: none");
+    const auto own = static_cast<std::size_t>(rank.rank());
+    const types::MicroBatch* mine[] = {&batches[own]};
+    (void)learner::prepare_mini_batch(mine, options, rank);
+    last_positions[own] = options.selection.cov_last_position;
+  });
+  const auto position = [](std::int64_t sequence, std::int64_t token) { return (sequence << 32) + token; };
+  CHECK(last_positions[0] == position(1, 4));
+  CHECK(last_positions[1] == position(3, 5));
   learner::LossOptions options = test::policy_options("name: grpo", "method: tis, threshold: 2, batch_normalize: true");
   CHECK(learner::needs_whole_mini_batch(options));
   const learner::Metrics metrics = learner::prepare_mini_batch(learner::pointers_to(batches), options, *world);

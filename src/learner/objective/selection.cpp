@@ -15,6 +15,7 @@ namespace {
 /// What the batch-wide numbers are made of; the same bits in the micro-batch and in its tensors.
 struct TokenFacts {
   double log_prob, entropy, advantage;
+  std::int64_t position;  // not part of the draw
 };
 
 /// SplitMix64's finalizer over the three numbers.
@@ -42,7 +43,9 @@ std::vector<TokenFacts> facts_of(std::span<const types::MicroBatch* const> batch
     const std::vector<double> log_probs = counted(batch.old_logprobs, rows, batch.tokens.size(), "old_logprobs"),
                               entropy = counted(batch.old_entropy, rows, batch.tokens.size(), "old_entropy"),
                               advantages = counted(batch.advantages, rows, batch.tokens.size(), "advantages");
-    for (std::size_t i = 0; i < rows.size(); ++i) facts.push_back({log_probs[i], entropy[i], advantages[i]});
+    const std::vector<std::int64_t> positions = positions_of(batch, rows);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      facts.push_back({log_probs[i], entropy[i], advantages[i], positions[i]});
   }
   return facts;
 }
@@ -53,13 +56,40 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
+/// Sets the limit that `wanted` of all ranks' candidates are within. Of those at it the first by rank and position are.
+void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
+                 dist::Collectives& world) {
+  std::vector<std::uint64_t> mine;
+  for (const TokenFacts& token : facts) {
+    if (is_candidate(token, selection)) mine.push_back(draw_of(token));
+  }
+  const std::vector<std::uint64_t> draws = dist::all_gather_sorted(std::span<const std::uint64_t>(mine), world);
+  if (draws.empty()) return;
+  wanted = std::min(wanted, draws.size());
+  const std::uint64_t limit = selection.cov_draw_limit = draws[wanted - 1];
+  std::vector<std::int64_t> tied;
+  for (const TokenFacts& token : facts) {
+    if (draw_of(token) == limit && is_candidate(token, selection)) tied.push_back(token.position);
+  }
+  std::sort(tied.begin(), tied.end());
+  std::int64_t left =
+      static_cast<std::int64_t>(wanted) - (std::lower_bound(draws.begin(), draws.end(), limit) - draws.begin());
+  const std::int64_t count = std::ssize(tied);
+  const auto counts = dist::all_gather_values(std::span(&count, 1), world);
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(world.rank()); ++rank) left -= counts[rank].front();
+  if (left > 0 && count > 0) selection.cov_last_position = tied[static_cast<std::size_t>(std::min(left, count)) - 1];
+}
+
 torch::Tensor covariant_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped,
                                const TokenSelection& selection) {
   torch::Tensor found = torch::zeros({tokens.sequences.num_tokens()}, torch::kBool);
   const auto at = [](const torch::Tensor& values, std::int64_t t) { return values.data_ptr<double>()[t]; };
   for (std::int64_t t = 0; t < found.numel(); ++t) {
-    const TokenFacts token{at(tokens.old_log_probs, t), at(tokens.old_entropy, t), at(tokens.advantages, t)};
-    found.data_ptr<bool>()[t] = is_candidate(token, selection) && draw_of(token) <= selection.cov_draw_limit;
+    const TokenFacts token{at(tokens.old_log_probs, t), at(tokens.old_entropy, t), at(tokens.advantages, t),
+                           tokens.positions.data_ptr<std::int64_t>()[t]};
+    const std::uint64_t draw = draw_of(token), limit = selection.cov_draw_limit;
+    const bool is_drawn = draw < limit || (draw == limit && token.position <= selection.cov_last_position);
+    found.data_ptr<bool>()[t] = is_drawn && is_candidate(token, selection);
   }
   return found & clipped.logical_not();
 }
@@ -94,15 +124,10 @@ TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const>
     selection.mean_advantage = mean_of_sorted(dist::all_gather_sorted(std::span<const double>(advantages), world));
     selection.cov_low = algorithm.clip_cov.low;
     selection.cov_high = algorithm.clip_cov.high;
-    std::vector<std::uint64_t> mine;
-    for (const TokenFacts& token : facts) {
-      if (is_candidate(token, selection)) mine.push_back(draw_of(token));
-    }
-    const std::vector<std::uint64_t> draws = dist::all_gather_sorted(std::span<const std::uint64_t>(mine), world);
     const auto wanted =
         std::max<std::size_t>(1, static_cast<std::size_t>(algorithm.clip_cov.ratio * static_cast<double>(all.size())));
     selection.by_covariance = true;
-    if (!draws.empty()) selection.cov_draw_limit = draws[std::min(wanted, draws.size()) - 1];
+    limit_draws(facts, wanted, selection, world);
   }
   return selection;
 }

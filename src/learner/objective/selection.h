@@ -31,8 +31,9 @@ struct Selected {
 ///   off-policy mask (DeepSeek-V3.2, eq. 9): all tokens of a sequence where A < 0 and mean_t log(μ/π_θ) > δ
 ///   top entropy (Wang et al. 2025): tokens whose entropy is below the floor of the mini-batch
 ///   Clip-Cov (Cui et al. 2025, eq. 11): tokens with (A − Ā)(log π − mean log π) strictly within (low, high) whose draw
-///     is at most the limit of the mini-batch. A token's draw is a hash of its log-prob, entropy and advantage, so that
-///     it depends neither on packing nor on ranks; log π is that of π_old (ours, as the draw is).
+///     is within the limit of the mini-batch. A token's draw is a hash of its log-prob, entropy and advantage, so that
+///     it depends neither on packing nor on ranks; of equal draws the first by rank and position are within, so that
+///     the number is exact. log π is that of π_old (ours, as draw and order are).
 Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped, const SelectionSettings& settings);
 
 /// Whether the recipe selects by what only the whole mini-batch knows.

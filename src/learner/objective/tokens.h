@@ -46,6 +46,7 @@ struct ObjectiveTokens {
   torch::Tensor advantages;
   Sequences sequences;
   torch::Tensor old_entropy = {};  ///< under π_old; read where the mini-batch selects by it
+  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch however it is packed; likewise
 };
 
 }  // namespace qrl::learner
