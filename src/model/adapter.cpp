@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 
-bool fits(const std::string& module, const std::string& target) {
-  return module == target || module.ends_with("." + target);
-}
-
 /// Calls visit(layer's prefix, matrix) for every matrix of the model.
 template <class Visit>
 void for_each_matrix(const ModelConfig& config, const Visit& visit) {
@@ -29,6 +25,10 @@ void for_each_matrix(const ModelConfig& config, const Visit& visit) {
 
 }  // namespace
 
+bool is_named(const std::string& module, const std::string& name) {
+  return module == name || module.ends_with("." + name);
+}
+
 double LoraConfig::scale() const {
   const auto r = static_cast<double>(rank);
   return alpha / (rslora ? std::sqrt(r) : r);
@@ -37,26 +37,26 @@ double LoraConfig::scale() const {
 bool LoraConfig::targets(const std::string& module) const {
   if (!enabled()) return false;
   return target_modules.empty() ||
-         std::ranges::any_of(target_modules, [&](const std::string& target) { return fits(module, target); });
+         std::ranges::any_of(target_modules, [&](const std::string& target) { return is_named(module, target); });
 }
 
-void check_lora(const ModelConfig& config, const LoraConfig& lora) {
+void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source) {
   if (!lora.enabled()) return;
   std::vector<bool> used(lora.target_modules.size(), false);
   for_each_matrix(config, [&](const std::string& prefix, const BlockMatrix& matrix) {
     for (const BlockModule& part : matrix.modules) {
       const std::string module = prefix + std::string(part.name);
-      for (std::size_t i = 0; i < used.size(); ++i) used[i] = used[i] || fits(module, lora.target_modules[i]);
+      for (std::size_t i = 0; i < used.size(); ++i) used[i] = used[i] || is_named(module, lora.target_modules[i]);
       if (!lora.targets(module)) continue;
       const std::int64_t side = std::min(part.rows, matrix.in);
-      QRL_REQUIRE(lora.rank <= side, "lora.rank",
+      QRL_REQUIRE(lora.rank <= side, source.rank,
                   "at most " + std::to_string(side) + ", the smaller side of " + module + " [" +
                       std::to_string(part.rows) + ", " + std::to_string(matrix.in) + "]",
-                  std::to_string(lora.rank), "set a lower one, or leave that module out of lora.target_modules");
+                  std::to_string(lora.rank), source.if_too_wide);
     }
   });
   for (std::size_t i = 0; i < used.size(); ++i) {
-    QRL_REQUIRE(used[i], "lora.target_modules", "modules of the model's layers",
+    QRL_REQUIRE(used[i], source.target_modules, "modules of the model's layers",
                 base::quoted(lora.target_modules[i]) + ", which is none",
                 "they are named q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
   }

@@ -15,13 +15,15 @@
 
 namespace qrl::model {
 
+/// PEFT's rule for modules in a list: a whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj").
+bool is_named(const std::string& module, const std::string& name);
+
 /// W' = W + scale()·B·A for each module that is targeted: A is [rank, in], B [out, rank].
 struct LoraConfig {
   std::int64_t rank = 0;  ///< 0: no adapters
   double alpha = 32;
   bool rslora = false;
-  /// Modules by PEFT's rule: a whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj"). Empty: all linear
-  /// layers of all blocks.
+  /// By is_named; empty: all linear layers of all blocks.
   std::vector<std::string> target_modules;
   bool train_norms = false;  ///< the gains of all norms are trained with them
 
@@ -31,8 +33,13 @@ struct LoraConfig {
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
+/// How errors name what a LoraConfig was read from, and what they advise; a recipe's section unless said otherwise.
+struct LoraSource {
+  std::string rank = "lora.rank", target_modules = "lora.target_modules";
+  std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
+};
 /// An input error for a target that fits no linear layer of this model, and for a rank above a matrix's smaller side.
-void check_lora(const ModelConfig& config, const LoraConfig& lora);
+void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source = {});
 
 /// "model.layers.0.mlp.up_proj" + ".lora_A.weight".
 std::string lora_a_name(const std::string& module);

@@ -45,10 +45,7 @@ bool contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-/// A value for a message, a text without the quotes of JSON inside our own.
-std::string shown(const Json& value) {
-  return base::quoted(value.is_string() ? value.get_ref<const std::string&>() : value.dump());
-}
+constexpr auto shown = state::shown_value;
 
 /// A config.json with the checks that every key needs.
 class Reader {

@@ -1,8 +1,12 @@
 #include "model/peft.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <regex>
 #include <set>
 
 #include "base/error.h"
@@ -41,7 +45,6 @@ const std::vector<Neutral>& neutrals() {
       {"alpha_pattern", Json::object(), "scales of single modules"},
       {"target_parameters", Json::array(), "adapters of parameters that are no linear layer's"},
       {"trainable_token_indices", Json::array(), "trained rows of the embedding"},
-      {"exclude_modules", Json::array(), "excluded modules"},
       {"layers_to_transform", Json::array(), "adapters of some layers"},
       {"layer_replication", Json::array(), "repeated layers"},
       {"alora_invocation_tokens", Json::array(), "adapters that tokens switch on"},
@@ -70,12 +73,14 @@ class ConfigReader {
  public:
   explicit ConfigReader(const fs::path& file)
       : where_(state::shown(file)), root_(state::parse_json(state::read_text(file, kMaxConfig_bytes), where_)) {
-    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", base::quoted(root_.dump()));
+    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", state::shown_value(root_));
   }
   /// Null where the key is absent.
   Json at(const std::string& key) const { return root_.value(key, Json()); }
+  std::string name_of(const std::string& key) const { return where_ + ": " + key; }
   void require(bool holds, const std::string& key, const std::string& expected, const std::string& advice = {}) const {
-    QRL_REQUIRE(holds, where_ + ": " + key, expected, base::quoted(at(key).dump()), advice);
+    const Json value = at(key);
+    QRL_REQUIRE(holds, name_of(key), expected, value.is_null() ? "none" : state::shown_value(value), advice);
   }
 
  private:
@@ -94,6 +99,67 @@ std::vector<std::string> read_targets(const ConfigReader& reader) {
                        std::ranges::all_of(targets, [](const Json& one) { return one.is_string(); });
   reader.require(is_list, "target_modules", "a list of modules, or all-linear");
   return targets.get<std::vector<std::string>>();
+}
+
+/// The regular expression of a text that PEFT reads with Python's `re`; only what both languages read alike.
+std::regex read_pattern(const ConfigReader& reader, const std::string& key) {
+  constexpr std::size_t kLongest = 200;
+  const auto text = reader.at(key).get<std::string>();
+  bool is_plain = text.size() <= kLongest;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
+    const bool is_word = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    is_plain = is_plain && (is_word || std::string_view("_-.*+?|()[]\\^$").find(c) != std::string_view::npos);
+    if (c == '\\') is_plain = is_plain && std::string_view(".dw_-").find(next) != std::string_view::npos;
+    if (c == '(' && next == '?') is_plain = false;
+  }
+  std::optional<std::regex> pattern;
+  try {
+    // Time grows with the text's length alone: a folder may come from anywhere.
+    if (is_plain) pattern.emplace(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
+  } catch (const std::regex_error&) {
+    pattern.reset();
+  }
+  reader.require(pattern.has_value(), key, "a regular expression of letters, digits, \\d, \\w and . * + ? | ( ) [ ]",
+                 "write a list of modules");
+  return *pattern;
+}
+
+/// Whether a module is one of exclude_modules: of a list of names or ends of names, or of a regular expression.
+std::function<bool(const std::string&)> read_excluded(const ConfigReader& reader) {
+  constexpr const char* kKey = "exclude_modules";
+  const Json excluded = reader.at(kKey);
+  if (excluded.is_null() || excluded == "") return [](const std::string&) { return false; };
+  if (excluded.is_string()) {
+    return
+        [pattern = read_pattern(reader, kKey)](const std::string& module) { return std::regex_match(module, pattern); };
+  }
+  const bool is_list =
+      excluded.is_array() && std::ranges::all_of(excluded, [](const Json& one) { return one.is_string(); });
+  reader.require(is_list, kKey, "a list of modules, or a regular expression");
+  return [names = excluded.get<std::vector<std::string>>()](const std::string& module) {
+    return std::ranges::any_of(names, [&](const std::string& name) { return is_named(module, name); });
+  };
+}
+
+/// target_modules without exclude_modules, which may leave out kinds of modules, but not those of some layers.
+void leave_out_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
+  const auto is_excluded = read_excluded(reader);
+  const std::vector<std::string> targeted = adapted_modules(config, lora);
+  std::vector<std::string> kept;
+  LoraConfig less = lora;
+  less.target_modules.clear();
+  for (const std::string& module : targeted) {
+    if (is_excluded(module)) continue;
+    kept.push_back(module);
+    const std::string kind = module.substr(module.rfind('.') + 1);
+    if (std::ranges::find(less.target_modules, kind) == less.target_modules.end()) less.target_modules.push_back(kind);
+  }
+  if (kept.size() == targeted.size()) return;
+  reader.require(!kept.empty() && adapted_modules(config, less) == kept, "exclude_modules",
+                 "some kinds of modules, each in all layers",
+                 "adapters of some layers are not supported: merge the adapter with PEFT");
+  lora = less;
 }
 
 /// The ends of the names of all norms of this model.
@@ -127,6 +193,7 @@ LoraConfig read_lora(const ConfigReader& reader, const ModelConfig& config) {
   lora.alpha = alpha.is_null() ? static_cast<double>(kDefault) : alpha.get<double>();
   lora.rslora = !rslora.is_null() && rslora.get<bool>();
   lora.target_modules = read_targets(reader);
+  leave_out_excluded(reader, config, lora);
   lora.train_norms = !norms.is_null() && !norms.empty();
   if (lora.train_norms) {
     std::set<std::string> named;
@@ -169,7 +236,7 @@ PeftAdapter open_peft(const fs::path& dir, const ModelConfig& config) {
   QRL_REQUIRE(is_peft(dir), state::shown(dir), std::string("a PEFT folder (with ") + kConfigFile + ")", "none there");
   const ConfigReader reader(dir / kConfigFile);
   const LoraConfig lora = read_lora(reader, config);
-  check_lora(config, lora);
+  check_lora(config, lora, {reader.name_of("r"), reader.name_of("target_modules"), "the adapter is another model's"});
   const auto file = std::make_shared<const state::SafetensorsFile>(dir / kWeightsFile);
   check_tensors(*file, config, lora);
   return {lora, WeightSource([file](const WeightSpec& spec, float* to) {

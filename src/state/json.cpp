@@ -102,4 +102,8 @@ Json parse_json(std::string_view text, const std::string& where, int max_depth) 
   return builder.take();
 }
 
+std::string shown_value(const nlohmann::json& value) {
+  return base::quoted(value.is_string() ? value.get_ref<const std::string&>() : value.dump());
+}
+
 }  // namespace qrl::state

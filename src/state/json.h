@@ -16,4 +16,7 @@ inline constexpr int kMaxJsonDepth = 32;
 /// Infinity, comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
+/// A value for a message, a text without the quotes of JSON inside our own.
+std::string shown_value(const nlohmann::json& value);
+
 }  // namespace qrl::state

@@ -110,6 +110,12 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
                                                            {"init_lora_weights", "eva"},
                                                            {"target_modules", ".*_proj"},
                                                            {"target_modules", nlohmann::json::array()},
+                                                           {"exclude_modules", 3},
+                                                           {"exclude_modules", {"layers.0.self_attn.q_proj"}},
+                                                           {"exclude_modules", ".*layers\\.0\\..*"},
+                                                           {"exclude_modules", "(?i).*Q_PROJ"},
+                                                           {"exclude_modules", ".*(q_proj"},
+                                                           {"exclude_modules", ".*_proj"},
                                                            {"r", 0},
                                                            {"lora_alpha", 0},
                                                            {"use_rslora", "yes"}};
@@ -119,11 +125,41 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
     const std::string refusal = test::refusal_of([&] { (void)model::open_peft(folder.dir.path(), config); });
     CHECK(test::says(refusal, std::string("adapter_config.json: ") + key));
   }
+  const Changed quotes([](nlohmann::json& settings) { settings["bias"] = "all"; });
+  CHECK(test::says(test::refusal_of([&] { (void)model::open_peft(quotes.dir.path(), config); }),
+                   "bias: expected \"none\", got \"all\"; trained biases"));
   const Changed harmless([](nlohmann::json& settings) {
     settings["init_lora_weights"] = "gaussian";
     settings["lora_dropout"] = 0.05;
   });
   CHECK(model::open_peft(harmless.dir.path(), config).lora.rank == 16);
+}
+
+TEST_CASE("exclude_modules leaves out kinds of modules, by PEFT's rules of names and of regular expressions") {
+  const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
+  model::LoraConfig lora;
+  lora.rank = 2;
+  lora.target_modules = {"q_proj", "v_proj"};
+  const model::Weights weights = model::read_adapters(config, lora, model::new_adapters(config, lora, 0));
+  const nlohmann::json rules[] = {{"k_proj", "self_attn.o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"},
+                                  ".*(\\.[ko]|gate|up|down)_proj|lm_head",
+                                  "model\\.layers\\.\\d+\\.(mlp.*|self_attn\\.[k-o]_proj)"};
+  for (const nlohmann::json& rule : rules) {
+    CAPTURE(rule.dump());
+    const test::TempDir dir;
+    model::save_peft(dir.path(), config, lora, "", model::views(weights));
+    auto settings = nlohmann::json::parse(test::read_file(dir / "adapter_config.json"));
+    settings["target_modules"] = "all-linear";
+    settings["exclude_modules"] = rule;
+    std::ofstream(dir / "adapter_config.json") << settings.dump();
+    const model::PeftAdapter adapter = model::open_peft(dir.path(), config);
+    CHECK(adapter.lora.target_modules == lora.target_modules);
+    CHECK(read(config, adapter).size() == weights.size());
+  }
+  // A name is a whole part of a module's: "proj" and "q" name none.
+  const Changed none([](nlohmann::json& settings) { settings["exclude_modules"] = {"proj", "q", "lm_head"}; });
+  const Changed plain([](nlohmann::json&) {});
+  CHECK(model::open_peft(none.dir.path(), config).lora == model::open_peft(plain.dir.path(), config).lora);
 }
 
 TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refused by its tensor") {
@@ -134,7 +170,7 @@ TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refus
   CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["r"] = 3; })),
                    "lora_A.weight: expected [3, "));
   CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["r"] = 40; })),
-                   "lora.rank: expected at most 33"));
+                   "adapter_config.json: r: expected at most 33"));
   CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["target_modules"] = {"q_proj"}; })),
                    "in target_modules, got base_model.model.model.layers.0."));
   const Changed more(
@@ -147,7 +183,7 @@ TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refus
                    }),
                    "expected tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight"));
   CHECK(test::says(refusal_of(Changed([](nlohmann::json& settings) { settings["target_modules"] = {"query"}; })),
-                   "lora.target_modules"));
+                   "adapter_config.json: target_modules: expected modules of the model's layers, got \"query\""));
   CHECK(test::says(test::refusal_of([&] { (void)model::open_peft(golden_folder("hf_qwen3"), config); }),
                    "a PEFT folder"));
 
