@@ -78,7 +78,8 @@ void add_dump(CLI::App& app, Action& action) {
       ->required();
   command
       ->add_option("--checkpoint", arguments->checkpoint,
-                   "checkpoint or Hugging Face folder; default: the recipe's model before training")
+                   "checkpoint or Hugging Face folder; default: the recipe's model before training, with "
+                   "the adapters of lora.path")
       ->check(not_empty())
       ->type_name("DIR");
   command->callback(

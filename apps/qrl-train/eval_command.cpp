@@ -55,19 +55,19 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   std::printf("\n%s", train::metrics_table(sets, metrics).c_str());
   if (arguments.out.empty()) return;
   const std::filesystem::path dir = arguments.out;
-  const nlohmann::ordered_json results = {
-      {"model", arguments.checkpoint.empty() ? recipe.model.path : arguments.checkpoint},
-      {"sampling",
-       {{"n", recipe.eval.n},
-        {"temperature", recipe.eval.temperature},
-        {"top_p", recipe.eval.top_p},
-        {"top_k", recipe.eval.top_k},
-        {"max_response_length", recipe.data.max_response_length},
-        {"seed", recipe.trainer.seed}}},
-      {"quant",
-       {{"weights", quant::name(train::snapshot_formats(recipe.quant).linear)},
-        {"kv_cache", quant::name(train::kv_format(recipe.quant))}}},
-      {"metrics", metrics}};
+  nlohmann::ordered_json results = {{"model", arguments.checkpoint.empty() ? recipe.model.path : arguments.checkpoint},
+                                    {"sampling",
+                                     {{"n", recipe.eval.n},
+                                      {"temperature", recipe.eval.temperature},
+                                      {"top_p", recipe.eval.top_p},
+                                      {"top_k", recipe.eval.top_k},
+                                      {"max_response_length", recipe.data.max_response_length},
+                                      {"seed", recipe.trainer.seed}}},
+                                    {"quant",
+                                     {{"weights", quant::name(train::snapshot_formats(recipe.quant).linear)},
+                                      {"kv_cache", quant::name(train::kv_format(recipe.quant))}}},
+                                    {"metrics", metrics}};
+  if (arguments.checkpoint.empty() && !recipe.lora.path.empty()) results["adapters"] = recipe.lora.path;
   state::replace_file(dir / "results.json", results.dump(2) + "\n");
   state::replace_file(dir / "responses.jsonl", responses);
   std::printf("wrote %s (results.json, responses.jsonl)\n", arguments.out.c_str());
@@ -81,7 +81,8 @@ void add_eval(CLI::App& app, Action& action) {
   add_recipe_arguments(*command, arguments->recipe);
   command
       ->add_option("--checkpoint", arguments->checkpoint,
-                   "checkpoint or Hugging Face folder; default: the recipe's model before training")
+                   "checkpoint or Hugging Face folder; default: the recipe's model before training, with "
+                   "the adapters of lora.path")
       ->check(not_empty())
       ->type_name("DIR");
   command

@@ -238,7 +238,7 @@ void add_generate(CLI::App& app, Action& action) {
   command
       ->add_option("--checkpoint", arguments->checkpoint,
                    "beside a recipe file: checkpoint or Hugging Face folder; default: the recipe's model before "
-                   "training")
+                   "training, with the adapters of lora.path")
       ->check(not_empty())
       ->type_name("DIR");
   command->add_option("--n", arguments->num_samples, "samples of each prompt, 1 to 1024")

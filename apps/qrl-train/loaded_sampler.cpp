@@ -12,7 +12,7 @@
 namespace qrl::app {
 
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint) {
-  return checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint);
+  return checkpoint.empty() ? train::initial_policy(recipe) : train::load_policy(checkpoint);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "config/keys.h"
+#include "loaded_sampler.h"
 #include "state/file.h"
 #include "train/quantizer.h"
 
@@ -36,8 +37,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
-  const train::Policy policy =
-      arguments.checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(arguments.checkpoint);
+  const train::Policy policy = policy_of(recipe, arguments.checkpoint);
   const auto verifier = tasks::make_verifier(recipe);
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
   const model::Int8Profile profile = train::calibrate_profile(policy.config, policy.weights, prompts, recipe);
@@ -56,7 +56,8 @@ void add_profile(CLI::App& app, Action& action) {
   add_recipe_arguments(*command, arguments->recipe);
   command
       ->add_option("--checkpoint", arguments->checkpoint,
-                   "checkpoint or Hugging Face folder; default: the recipe's model before training")
+                   "checkpoint or Hugging Face folder; default: the recipe's model before training, with "
+                   "the adapters of lora.path")
       ->check(not_empty())
       ->type_name("DIR");
   command->add_option("--out", arguments->out, "safetensors file to write; default: the recipe's quant.rollout.profile")

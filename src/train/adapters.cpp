@@ -83,6 +83,16 @@ std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, 
   return given.adapters;
 }
 
+Policy initial_policy(const config::Recipe& recipe) {
+  Policy policy = make_policy(recipe);
+  const std::optional<model::WeightSource> adapters = given_adapters(recipe, policy.config);
+  if (!adapters) return policy;
+  policy.adapter = PolicyAdapter{lora_config(recipe.lora), policy.weights, *adapters,
+                                 config::model_folder(recipe.model.path).string()};
+  policy.weights = model::merged_weights(policy.config, policy.weights, policy.adapter->lora, *adapters);
+  return policy;
+}
+
 Policy load_adapted_policy(const fs::path& dir) {
   const fs::path base_dir = base_folder(dir);
   const model::HfModel base = model::open_hf(base_dir);

@@ -35,6 +35,8 @@ void require_same_base(const std::filesystem::path& checkpoint, const AdapterBas
 /// What lora.path names; nothing where it names none. An input error where its rank, scale or modules are not the
 /// recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
+/// The recipe's policy before training: make_policy's, with the adapters of lora.path.
+Policy initial_policy(const config::Recipe& recipe);
 
 /// The policy of a folder of adapters: one of PEFT's, or a checkpoint. An input error where its base is not found, or,
 /// for a checkpoint, has other weights than those it was trained on.

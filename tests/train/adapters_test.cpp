@@ -34,6 +34,20 @@ test::Outcome export_to(const fs::path& out, const fs::path& checkpoint, const s
   return test::run_command(test::kProgram + "export" + quoted(checkpoint) + "--out" + quoted(out) + arguments);
 }
 
+/// Adapters of the finished run, as a PEFT folder.
+fs::path given_adapters(const fs::path& out) {
+  const test::Outcome outcome = export_to(out, adapter_run() / "checkpoints/step_4");
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return out;
+}
+
+/// Settings of a run on adapters without a cold start, on the base of given_adapters.
+std::string on_base() {
+  return "--set model.init.config=null --set sft.steps=0 --set model.path=" +
+         (adapter_run() / "checkpoints/sft_12").string() + " " + kAdapters;
+}
+
 std::vector<float> read_tensor(const fs::path& file, const std::string& name) {
   const base::Buffer values = state::SafetensorsFile(file).read_f32(name);
   return {values.as<float>(), values.as<float>() + values.shape().numel()};
@@ -222,14 +236,33 @@ TEST_CASE("eval of a checkpoint of adapters has the figures of the run that wrot
   CHECK(results.at("metrics") == test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").back()));
 }
 
+TEST_CASE("without a checkpoint the adapters of lora.path are scored") {
+  const test::TempDir dir;
+  const fs::path peft = given_adapters(dir / "peft");
+  const auto responses = [&](const std::string& name, const std::string& arguments) {
+    const test::Outcome outcome = test::run_command(test::kProgram + "eval " + test::kTiny + " " + on_base() + "--out" +
+                                                    quoted(dir / name) + arguments);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return test::read_file(dir / name / "responses.jsonl");
+  };
+  const std::string with = "--set lora.path=" + peft.string();
+  const std::string given = responses("given", with);
+  CHECK(given == responses("named", "--checkpoint " + peft.string()));
+  CHECK(given != responses("base", ""));
+  const auto results = nlohmann::json::parse(test::read_file(dir / "given/results.json"));
+  CHECK(results.at("adapters") == peft.string());
+  const test::Outcome other = test::run_command(test::kProgram + "generate " + test::kTiny + " " + on_base() + with +
+                                                " --set lora.rank=3 --prompt 1");
+  CHECK(other.exit_code == 2);
+  CHECK(test::says(other, "adapters as the recipe has them: rank 3"));
+}
+
 TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is refused") {
   const test::TempDir dir;
-  REQUIRE(export_to(dir / "peft", adapter_run() / "checkpoints/step_4").exit_code == 0);
   const std::string on_model =
-      "--set model.init.config=null --set sft.steps=0 --set model.path=" +
-      (adapter_run() / "checkpoints/sft_12").string() + " --set lora.path=" + (dir / "peft").string() + " " +
-      kAdapters +
-      "--set trainer.total_training_steps=1 --set algorithm.kl_loss_coef=0.1 --set actor.mini_batch_size=4 ";
+      on_base() + "--set lora.path=" + given_adapters(dir / "peft").string() +
+      " --set trainer.total_training_steps=1 --set algorithm.kl_loss_coef=0.1 --set actor.mini_batch_size=4 ";
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run", on_model));
   INFO(run.output);
   REQUIRE(run.exit_code == 0);
