@@ -18,6 +18,7 @@
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
+#include "train/resume.h"
 #include "train/session.h"
 #include "train/settings.h"
 
@@ -43,7 +44,7 @@ std::string counted(std::int64_t count, const std::string& what) {
 }
 
 /// Files that a run would read and that are not here, with the key that names them.
-std::vector<std::string> absent_files(const config::Recipe& recipe) {
+std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
   std::vector<std::string> absent;
   const auto need = [&](const char* key, const fs::path& file) {
     if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
@@ -58,7 +59,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
       need("algorithm.teacher.path", teacher / "model.safetensors");
     need("algorithm.teacher.path", teacher / "tokenizer.json");
   }
-  if (!recipe.lora.path.empty()) need("lora.path", fs::path(recipe.lora.path) / "adapter_config.json");
+  if (reads_adapters) need("lora.path", fs::path(recipe.lora.path) / "adapter_config.json");
   if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto")
     need("quant.rollout.profile", recipe.quant.profile);
   const auto need_all = [&](const char* key, const std::vector<std::string>& names) {
@@ -229,9 +230,10 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   (void)train::learner_options(recipe);
   model::check_formats(config, train::snapshot_formats(recipe.quant));
   model::check_lora(config, train::lora_config(recipe.lora));
-  const std::vector<std::string> absent = absent_files(recipe);
+  const bool reads_adapters = train::reads_given_adapters(recipe, train::finds_checkpoint(recipe));
+  const std::vector<std::string> absent = absent_files(recipe, reads_adapters);
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
-  if (absent.empty()) (void)train::given_adapters(recipe, config);
+  if (absent.empty() && reads_adapters) (void)train::given_adapters(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
   if (data) train::require_known_score(recipe, data->held_out);

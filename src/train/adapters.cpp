@@ -83,6 +83,11 @@ std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, 
   return given.adapters;
 }
 
+bool reads_given_adapters(const config::Recipe& recipe, bool goes_on) {
+  const bool are_reference = recipe.algorithm.kl_loss_coef != 0 && !config::has_cold_start(recipe.sft);
+  return config::trains_adapters(recipe) && !recipe.lora.path.empty() && (!goes_on || are_reference);
+}
+
 Policy initial_policy(const config::Recipe& recipe) {
   Policy policy = make_policy(recipe);
   const std::optional<model::WeightSource> adapters = given_adapters(recipe, policy.config);

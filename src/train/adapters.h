@@ -35,6 +35,9 @@ void require_same_base(const std::filesystem::path& checkpoint, const AdapterBas
 /// What lora.path names; nothing where it names none. An input error where its rank, scale or modules are not the
 /// recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
+/// Whether a start of the run reads them: a fresh one does, one that goes on where they are the KL term's reference.
+bool reads_given_adapters(const config::Recipe& recipe, bool goes_on);
+
 /// The recipe's policy before training: make_policy's, with the adapters of lora.path.
 Policy initial_policy(const config::Recipe& recipe);
 

@@ -82,8 +82,8 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
   options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled yet
   options.numerics.bitwise = false;
   options.optim = recipe.sft.optim;
-  if (config::cold_start_trains_adapters(recipe)) options.lora_initial = given_adapters(recipe, setup.policy.config);
-  else options.lora = {};
+  if (!config::cold_start_trains_adapters(recipe)) options.lora = {};
+  else if (!resume_from) options.lora_initial = given_adapters(recipe, setup.policy.config);
   options.total_updates = recipe.sft.steps;
   learner::Learner learner(setup.policy.config, setup.policy.weights, options, *solo);
   if (resume_from) restore_learner(*resume_from, state, learner, *solo);

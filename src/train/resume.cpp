@@ -297,6 +297,12 @@ fs::path cold_start_checkpoint(const config::Recipe& recipe) {
   return fs::path(recipe.trainer.default_local_dir) / "checkpoints" / cold_start_name(recipe);
 }
 
+bool finds_checkpoint(const config::Recipe& recipe) {
+  if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
+  const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
+  return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
+}
+
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;

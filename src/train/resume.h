@@ -33,4 +33,7 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
+/// Whether a start has a checkpoint to go on from, or takes a cold start (sft.from). Reads, and changes nothing.
+bool finds_checkpoint(const config::Recipe& recipe);
+
 }  // namespace qrl::train

@@ -131,6 +131,8 @@ std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const f
   const config::Recipe& recipe = setup.recipe;
   if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
     return model::open_peft(cold_start, setup.policy.config).adapters;
+  QRL_REQUIRE(recipe.lora.path.empty() || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
+              "the PEFT folder that algorithm.kl_loss_coef compares with", "none there", "put it back");
   return given_adapters(recipe, setup.policy.config);
 }
 
@@ -247,7 +249,7 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
   dist::Collectives& world = setup.world;
   const bool has_adapters = config::trains_adapters(recipe);
   learner::LearnerOptions options = learner_options(recipe);
-  options.lora_initial = given_adapters(recipe, policy.config);
+  if (!point.checkpoint) options.lora_initial = given_adapters(recipe, policy.config);
   learner::Learner learner(policy.config, has_adapters ? *setup.base->weights : policy.weights, options, world);
   // A cold start of all weights is the base of adapters that are still new.
   const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
@@ -282,13 +284,17 @@ void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& m
   require_positions(loaded, model);
   model::check_formats(model, snapshot_formats(recipe.quant));
   model::check_lora(model, lora_config(recipe.lora));
-  (void)given_adapters(recipe, model);
   (void)read_profile_file(recipe, model);
 }
 
 void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& world) {
   if (trainer.max_time) set_time_limit(*trainer.max_time);
   world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
+}
+
+/// What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
+void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
+  if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 }
 
 }  // namespace
@@ -320,6 +326,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
 
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
   ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
+  if (!point.checkpoint) (void)given_adapters(recipe, policy.config);  // what is wrong shows before the cold start
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
   const bool goes_on =
@@ -343,9 +350,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
                        &sft_rows,    &base};
   Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
 
-  // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
-  if (config::samples_on_gpu(recipe) && part != RunPart::cold_start_only)
-    (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
+  if (part != RunPart::cold_start_only) require_decoder(recipe, policy, world);
 
   const fs::path cold_start = shared_cold_start(recipe, world);
   const bool begins_with_base = recipe.sft.steps == 0 || config::cold_start_trains_adapters(recipe);

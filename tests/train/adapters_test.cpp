@@ -258,6 +258,29 @@ TEST_CASE("without a checkpoint the adapters of lora.path are scored") {
   CHECK(test::says(other, "adapters as the recipe has them: rank 3"));
 }
 
+TEST_CASE("a resume needs the folder of lora.path for its KL reference alone") {
+  const test::TempDir dir;
+  const fs::path peft = given_adapters(dir / "peft");
+  const std::string settings = on_base() + "--set actor.mini_batch_size=4 --set lora.path=" + peft.string();
+  const auto steps = [](int number) { return " --set trainer.total_training_steps=" + std::to_string(number); };
+  const std::string kl = " --set algorithm.kl_loss_coef=0.1";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", settings + steps(2))).exit_code == 0);
+  REQUIRE(test::run_command(test::tiny_command(dir / "cut", settings + steps(1))).exit_code == 0);
+  REQUIRE(test::run_command(test::tiny_command(dir / "kl", settings + kl + steps(1))).exit_code == 0);
+  fs::rename(peft, dir / "away");
+  const test::Outcome plan = test::run_command(test::tiny_command(dir / "cut", settings + steps(2) + " --dry-run"));
+  INFO(plan.output);
+  CHECK(plan.exit_code == 0);
+  const test::Outcome resumed = test::run_command(test::tiny_command(dir / "cut", settings + steps(2)));
+  INFO(resumed.output);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(test::read_file(dir / "whole/checkpoints/step_2/adapter_model.safetensors") ==
+        test::read_file(dir / "cut/checkpoints/step_2/adapter_model.safetensors"));
+  const test::Outcome refused = test::run_command(test::tiny_command(dir / "kl", settings + kl + steps(2)));
+  CHECK(refused.exit_code == 2);
+  CHECK(test::says(refused, "the PEFT folder that algorithm.kl_loss_coef compares with, got none there"));
+}
+
 TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is refused") {
   const test::TempDir dir;
   const std::string on_model =
