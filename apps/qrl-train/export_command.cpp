@@ -83,16 +83,26 @@ void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
               "--merge beside it for a checkpoint of adapters", "none", "logits are a whole model's");
 }
 
-/// The base that the learner multiplied by, unless the user says which.
+/// The base that the learner multiplied by, unless the user says which; nothing: as it is. Says which it is.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
+  const auto say = [&](const std::string& how) {
+    std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
+  };
   const bool is_checkpoint = train::is_checkpoint(arguments.checkpoint);
   QRL_REQUIRE(is_checkpoint || arguments.onto != "quantized", "--onto", "original for a PEFT folder", "quantized",
               "no recipe says how its base was quantized");
-  if (!is_checkpoint || arguments.onto == "original") return std::nullopt;
+  if (!is_checkpoint || arguments.onto == "original") {
+    say("as it is");
+    return std::nullopt;
+  }
   const std::string file = arguments.checkpoint + "/recipe.yaml";
   const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false, config::RecipeUse::record).recipe;
   const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
-  if (arguments.onto.empty() && reads_original) return std::nullopt;
+  if (arguments.onto.empty() && reads_original) {
+    say("as it is, as the learner had it");
+    return std::nullopt;
+  }
+  say("quantized to " + std::string(quant::name(train::snapshot_formats(recipe.quant).linear)));
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "config/hub.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
@@ -22,10 +24,16 @@ fs::path base_folder(const fs::path& dir) {
   const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
   std::error_code error;
   if (!named.empty() && fs::is_directory(named, error)) return named;
-  if (!named.empty() && fs::is_directory(beside, error)) return beside;
-  QRL_REQUIRE(config::is_hub_name(named), state::shown(dir),
-              "a base_model_name_or_path in adapter_config.json that is a folder on this machine, or OWNER/NAME",
-              named.empty() ? "none" : named, "put the base there, or write its folder into the file");
+  if (!named.empty() && fs::is_directory(beside, error)) {
+    if (!is_checkpoint(dir)) {  // whose base is known by its hash
+      base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
+                        " is no folder here; its base is taken to be " + state::shown(beside));
+    }
+    return beside;
+  }
+  QRL_REQUIRE(config::is_hub_name(named), state::shown(dir / "adapter_config.json") + ": base_model_name_or_path",
+              "the base's folder on this machine, or OWNER/NAME", named.empty() ? "none" : base::quoted(named),
+              "put the base there, or write its folder into the file");
   return config::model_folder(named);
 }
 

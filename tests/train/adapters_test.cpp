@@ -178,8 +178,12 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
     CHECK(outcome.output.find("merged updates as they are stored: relative error ") != std::string::npos);
     return outcome.output;
   };
-  CHECK(merge("quantized", "--dtype bfloat16").find("above 0.1") == std::string::npos);
-  CHECK(merge("original", "--onto original --dtype float32").find("above 0.1") == std::string::npos);
+  const std::string as_trained = merge("quantized", "--dtype bfloat16");
+  CHECK(as_trained.find("above 0.1") == std::string::npos);
+  CHECK(as_trained.find("merging onto " + base.string() + ", quantized to int8\n") != std::string::npos);
+  const std::string as_it_is = merge("original", "--onto original --dtype float32");
+  CHECK(as_it_is.find("above 0.1") == std::string::npos);
+  CHECK(as_it_is.find("merging onto " + base.string() + ", as it is\n") != std::string::npos);
   merge("wide", "--onto quantized --dtype float32");
   const std::string name = "model.layers.1.mlp.down_proj";
   const std::string stored = "base_model.model." + name;
@@ -213,6 +217,26 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   const test::Outcome lossy = export_to(dir / "lossy", dir / "slow/checkpoints/step_1", "--merge --dtype bfloat16");
   CHECK(lossy.exit_code == 0);
   CHECK(lossy.output.find("a relative error above 0.1") != std::string::npos);
+
+  // A PEFT folder whose base has moved beside it, and one that names none.
+  fs::copy(base, dir / "sft_12");
+  const std::string settings = test::read_file(dir / "peft/adapter_config.json");
+  const auto with_base = [&](const std::string& out, const nlohmann::json& named) {
+    auto changed = nlohmann::json::parse(settings);
+    changed["base_model_name_or_path"] = named;
+    std::ofstream(dir / "peft/adapter_config.json") << changed.dump();
+    return export_to(dir / out, dir / "peft", "--merge");
+  };
+  const test::Outcome moved = with_base("from_moved", "/gone/sft_12");
+  CHECK(moved.exit_code == 0);
+  CHECK(test::says(moved, "base_model_name_or_path \"/gone/sft_12\" is no folder here; its base is taken to be " +
+                              (dir / "sft_12").string()));
+  CHECK(test::says(moved, "merging onto " + (dir / "sft_12").string() + ", as it is\n"));
+  const test::Outcome unnamed = with_base("from_none", nullptr);
+  CHECK(unnamed.exit_code == 2);
+  CHECK(test::says(unnamed,
+                   "adapter_config.json: base_model_name_or_path: expected the base's folder on this machine, "
+                   "or OWNER/NAME, got none"));
 
   const test::Outcome whole = export_to(dir / "no", base, "--merge");
   CHECK(whole.exit_code == 2);
