@@ -74,11 +74,11 @@ AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const 
   return base;
 }
 
-void require_same_base(const fs::path& checkpoint, const AdapterBase& base, const dist::Collectives& world) {
-  if (!world.is_first()) return;
-  QRL_REQUIRE(checkpoint_base_hash(checkpoint) == base.hash, checkpoint.string(),
-              "adapters that were trained on the weights of " + base.path, "adapters of another base",
-              "put the base back that the run began with, or begin another run");
+void require_same_base(const fs::path& checkpoint, const fs::path& folder, const std::string& hash) {
+  const std::string trained_on = checkpoint_base_hash(checkpoint);
+  QRL_REQUIRE(trained_on == hash, state::shown(folder),
+              "the weights that the adapters of " + state::shown(checkpoint) + " were trained on, hash " + trained_on,
+              "others, hash " + hash, "put those back there, or begin another run (another trainer.default_local_dir)");
 }
 
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {
@@ -112,9 +112,10 @@ Policy load_adapted_policy(const fs::path& dir) {
   const model::PeftAdapter adapter = model::open_peft(dir, base.config);
   if (const std::string trained_on = is_checkpoint(dir) ? checkpoint_base_hash(dir) : std::string();
       !trained_on.empty()) {
-    QRL_REQUIRE(model::weights_hash(base.config, base.weights) == trained_on, state::shown(base_dir),
-                "the weights that the adapters of " + state::shown(dir) + " were trained on", "others",
-                "put that base back, or name its folder in adapter_config.json");
+    const std::string hash = model::weights_hash(base.config, base.weights);
+    QRL_REQUIRE(hash == trained_on, state::shown(base_dir),
+                "the weights that the adapters of " + state::shown(dir) + " were trained on, hash " + trained_on,
+                "others, hash " + hash, "put those back there, or name their folder in adapter_config.json");
   }
   const fs::path tokenizer = fs::exists(dir / "tokenizer.json") ? dir : base_dir;
   return {base.config, model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters),

@@ -28,9 +28,10 @@ config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 /// The base of a run whose cold start, if there is one, is done in the folder `cold_start`. Reads all its weights once.
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
 
-/// An input error when a checkpoint's adapters were trained on another base.
-void require_same_base(const std::filesystem::path& checkpoint, const AdapterBase& base,
-                       const dist::Collectives& world);
+/// An input error when the adapters of a checkpoint were trained on other weights than those of `folder`, whose hash is
+/// `hash` (model::weights_hash).
+void require_same_base(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
+                       const std::string& hash);
 
 /// What lora.path names; nothing where it names none. An input error where its rank, scale or modules are not the
 /// recipe's.

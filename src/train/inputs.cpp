@@ -48,10 +48,10 @@ std::string hash_of(const std::vector<SftRow>& rows) {
   return hash.hex();
 }
 
-std::string hash_of(const Policy& policy, bool weights_count) {
+std::string hash_of(const Policy& policy, const std::string& weights) {
   state::Hash hash;
   add_text(hash, model::config_json(policy.config));
-  if (weights_count) add_text(hash, model::weights_hash(policy.config, policy.weights));
+  if (!weights.empty()) add_text(hash, weights);
   return hash.hex();
 }
 
@@ -112,11 +112,12 @@ Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const Pro
   const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
   const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
   const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));
-  Inputs mine{hash_of(policy, weights_count), hash_of(std::span(&prompts, 1)), hash_of(held_out),
-              hash_of(sft_rows.train)};
+  const std::string weights = weights_count ? model::weights_hash(policy.config, policy.weights) : std::string();
+  Inputs mine{hash_of(policy, weights), hash_of(std::span(&prompts, 1)), hash_of(held_out), hash_of(sft_rows.train),
+              weights};
   if (world.size() > 1) {
     Inputs whole = mine;
-    if (!weights_count) whole.model = hash_of(policy, true);
+    if (!weights_count) whole.model = hash_of(policy, model::weights_hash(policy.config, policy.weights));
     require_agreement(recipe, whole, world);
   }
   return mine;

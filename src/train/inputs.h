@@ -17,6 +17,7 @@ struct Inputs {
   std::string train_prompts;  ///< tokens, ground truths and sources, in order
   std::string held_out_prompts;
   std::string sft_rows = {};  ///< of sft.train_files: tokens and what is learned, in order; "": no files
+  std::string weights = {};  ///< of the model's weights alone (model::weights_hash), where they count; in no checkpoint
 };
 
 /// Reads the weights once when they count. Collective: throws an input error on every rank when a rank has another

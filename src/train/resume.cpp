@@ -3,8 +3,10 @@
 #include <set>
 
 #include "base/log.h"
+#include "config/hub.h"
 #include "config/keys.h"
 #include "model/peft.h"
+#include "train/adapters.h"
 
 namespace qrl::train {
 
@@ -246,6 +248,8 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
   std::vector<config::KeyChange> changes = changes_since(saved, before, recipe, inputs);
   check_changes(checkpoint, changes, allow_change);
+  if (!inputs.weights.empty() && model::is_peft(checkpoint))
+    require_same_base(checkpoint, config::model_folder(recipe.model.path), inputs.weights);
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",
               "another model (model.path, model.init)", "put it back, or give another trainer.default_local_dir");
   const auto of_scores = changes_of_scores(saved, before, recipe, inputs);

@@ -254,7 +254,7 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
   // A cold start of all weights is the base of adapters that are still new.
   const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
   if (point.checkpoint && !are_new) {
-    if (has_adapters) require_same_base(*point.checkpoint, *setup.base, world);
+    if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, setup.base->path, setup.base->hash);
     restore_learner(*point.checkpoint, state, learner, world);
   }
   if (has_adapters && recipe.algorithm.kl_loss_coef != 0) learner.keep_reference(first_adapters(setup, cold_start));

@@ -152,7 +152,9 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   const test::Outcome refused = test::run_command(
       test::tiny_command(dir / "run", kAdapters + "--set rollout.bitwise=true --set trainer.total_training_steps=5"));
   CHECK(refused.exit_code == 2);
-  CHECK(refused.output.find("got adapters of another base") != std::string::npos);
+  CHECK(
+      test::says(refused, (dir / "run/checkpoints/sft_12").string() + ": expected the weights that the adapters of "));
+  CHECK(test::says(refused, "got others, hash "));
   const fs::path checkpoint = dir / "run/checkpoints/step_4";
   // The folder that the checkpoint names is still the right one; moved away, the other is all there is.
   CHECK(export_to(dir / "merged", checkpoint, "--merge").exit_code == 0);
@@ -160,7 +162,24 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   const test::Outcome merged = export_to(dir / "wrong", checkpoint, "--merge");
   fs::rename(dir / "away", adapter_run());
   CHECK(merged.exit_code == 2);
-  CHECK(merged.output.find("were trained on, got others") != std::string::npos);
+  CHECK(test::says(merged, "got others, hash "));
+
+  // model.path with other weights than those that a run began on.
+  fs::copy(adapter_run() / "checkpoints/sft_12", dir / "base");
+  const std::string on_model =
+      "--set model.init.config=null --set sft.steps=0 --set model.path=" + (dir / "base").string() +
+      " --set trainer.total_training_steps=1 " + kAdapters;
+  REQUIRE(test::run_command(test::tiny_command(dir / "given", on_model)).exit_code == 0);
+  fs::copy_file(dir / "other/checkpoints/sft_12/model.safetensors", dir / "base/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  fs::remove(dir / "base/state.json");  // a model's folder, not a checkpoint of other bytes than its manifest's
+  fs::remove(dir / "base/manifest.json");
+  const test::Outcome resumed =
+      test::run_command(test::tiny_command(dir / "given", on_model + "--set trainer.total_training_steps=2"));
+  CHECK(resumed.exit_code == 2);
+  CHECK(test::says(resumed, (dir / "base").string() + ": expected the weights that the adapters of " +
+                                (dir / "given/checkpoints/step_1").string() + " were trained on, hash "));
+  CHECK(test::says(resumed, "got others, hash "));
 }
 
 TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it was quantized or as it was") {
