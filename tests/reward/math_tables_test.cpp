@@ -16,7 +16,7 @@ namespace {
 bool same(const std::string& gold, const std::string& answer, std::span<const Rule> rules,
           const Vocabulary& vocabulary = default_vocabulary()) {
   Tree g = parse(gold, Comma::thousands, vocabulary), a = parse(answer, Comma::thousands, vocabulary);
-  if (g.root < 0 || a.root < 0) return false;
+  if (!g.root || !a.root) return false;
   const Answer x = lower(g, vocabulary, rules), y = lower(a, vocabulary, rules);
   return Equality(vocabulary).run(x, y);
 }

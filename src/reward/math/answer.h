@@ -41,24 +41,25 @@ enum class Form : unsigned char {
 struct Answer {
   Form form = Form::value;
   const Tree* tree = nullptr;
-  NodeIdx node = -1;
+  const Node* node = nullptr;
   int sign = 1;         ///< which its ± stands for
   bool signs = false;   ///< list: of both
   bool either = false;  ///< list: "or" joins members
   Notes notes;
   std::vector<Answer> parts;
-  Ref at() const noexcept { return {tree, node}; }
+  const Node& at() const noexcept { return *node; }
   /// What stands before a part: relations.
-  char code(std::size_t k) const noexcept { return at()[static_cast<std::int32_t>(k)].code; }
+  char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
 /// A rule of lowering: rewrites a node of its kind where it applies. Sees one side alone.
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
+  const Node* add(Node node) { return &tree.added.emplace_back(std::move(node)); }
 };
-/// The node that takes a node's place; −1: the rule does not apply.
-using Rewrite = NodeIdx(Lowering& lowering, Ref at, Notes& notes);
+/// The node that takes a node's place; null: the rule does not apply.
+using Rewrite = const Node*(Lowering& lowering, const Node& at, Notes& notes);
 Rewrite combination, named_point, named_reals, with_unit, run_of_capitals, membership;
 struct Rule {
   std::string_view name;

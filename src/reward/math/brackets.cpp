@@ -31,12 +31,11 @@ bool Parser::begins_builder() const noexcept {
 
 /// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
 bool Parser::closes_outward() const noexcept {
-  if (!is(T::open, '[') || !inner_.separated || at_ == 0) return false;
-  const Token &before = tokens_[at_ - 1], &next = now(1);
-  const bool mark = before.type == T::op && (before.code == '!' || before.code == '%' || before.code == 'd');
-  const bool operand =
-      before.type == T::number || before.type == T::symbol || before.type == T::constant || before.type == T::close;
-  return (operand || mark) && (next.type == T::end || next.type == T::close || is_between(next));
+  if (!is(T::open, '[') || !inner_.separated) return false;
+  const T last = before().type, next = now(1).type;
+  const bool mark = last == T::op && std::string_view("!%d").find(before().code) != std::string_view::npos;
+  const bool operand = last == T::number || last == T::symbol || last == T::constant || last == T::close;
+  return (operand || mark) && (next == T::end || next == T::close || is_between(now(1)));
 }
 
 /// Inside brackets with no other separator a comma separates: (1,234) is the pair 1, 234, but (1,000)(0.05) a product.
@@ -76,105 +75,89 @@ void Parser::split_thousands(std::size_t open) {
   }
 }
 
-NodeIdx Parser::bracketed(char open) {
+Node Parser::bracketed(char open) {
   split_thousands(at_);
   ++at_;
   if (open == '{' && begins_builder()) open = 'S';
   if ((open == 'S' || open == '{') && take(T::close, closing_of(open)))
-    return open == 'S' ? tree_.constant('0', "empty") : make(Kind::words, {});
+    return open == 'S' ? Node::constant('0', "empty") : Node(Kind::words);
   const Context outer = std::exchange(inner_, {.in_set = open == 'S'});
-  const NodeIdx idx = inside(open);
+  Node content = inside(open);
   inner_ = outer;
-  return ok_ ? idx : -1;
+  return content;
 }
 
-NodeIdx Parser::inside(char open) {
-  const char opening = tokens_[at_ - 1].code;
-  NodeIdx idx = list(T::close);
-  if (ok_ && open == 'S' && (now().type == T::bar || is_op(':'))) {
+Node Parser::inside(char open) {
+  const char opening = before().code;
+  Node content = list();
+  if (open == 'S' && ends_element()) {
     ++at_;
     inner_.in_set = false;
-    idx = make(Kind::set_builder, {{idx, 0}, {list(T::close), 0}});
-    return take(T::close, closing_of(opening)) ? idx : fail(Fault::open_bracket);
+    Node builder{Kind::set_builder, std::move(content), list()};
+    expect(T::close, closing_of(opening));
+    return builder;
   }
-  if (open == 'S' && is_kind(idx, Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
-    made(idx).text = kCases;
-    return idx;
+  if (open == 'S' && content.is(Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
+    content.text = kCases;
+    return content;
   }
   const bool outward = closes_outward();
-  if (!ok_ || (now().type != T::close && !outward)) return fail(Fault::open_bracket);
+  if (now().type != T::close && !outward) fail(Fault::open_bracket);
   if (open == ']') open = '(';
   const char close = outward ? ')' : now().code;
   ++at_;
   const bool half_open = (open == '(' && close == ']') || (open == '[' && close == ')');
-  if (close != closing_of(open) && !half_open) return fail(Fault::open_bracket);
-  const Node node = tree_.at(idx);
-  const bool several = node.kind == Kind::list;
-  if (open == 'F') return make(Kind::floor, {{idx, 0}});
-  if (open == 'C') return make(Kind::ceiling, {{idx, 0}});
-  if (open == '{') return idx;  // LaTeX's own braces show nothing
-  if (open == 'S') return make(Kind::set, several ? tree_.links_of(idx) : std::vector<Link>{{idx, 0}});
-  if (half_open && (!several || node.count != 2)) return fail(Fault::open_bracket);
-  if (!several) return idx;
-  const NodeIdx tuple = make(Kind::tuple, tree_.links_of(idx));
-  if (!ok_) return -1;
-  made(tuple).open = open;
-  made(tuple).close = close;
-  return tuple;
+  const bool several = content.is(Kind::list);
+  if (half_open ? !several || content.parts.size() != 2 : close != closing_of(open)) fail(Fault::open_bracket);
+  if (open == 'F') return Node{Kind::floor, std::move(content)};
+  if (open == 'C') return Node{Kind::ceiling, std::move(content)};
+  if (open == 'S' && !several) return Node{Kind::set, std::move(content)};
+  if (open == '{' || !several) return content;  // LaTeX's own braces show nothing
+  content.kind = open == 'S' ? Kind::set : Kind::tuple;
+  content.open = open;
+  content.close = close;
+  return content;
 }
 
 // ---- lists
 
-bool Parser::ends_list(T closing) const noexcept {
+/// A whole text, or what a bracket, an element of a set or an entry of a matrix holds.
+Node Parser::list() {
+  Node all = expression(0);
+  if (!ends_list() && !ends_element()) fail(Fault::no_operation_between);
+  return all;
+}
+
+/// The bar or colon between the element of a set and its condition.
+bool Parser::ends_element() const noexcept { return inner_.in_set && (now().type == T::bar || is_op(':')); }
+
+bool Parser::ends_list() const noexcept {
   const T type = now().type;
-  return type == T::end || type == closing || type == T::close || type == T::cell || type == T::newline ||
-         type == T::finish || closes_outward();
+  return type == T::end || type == T::close || type == T::cell || type == T::newline || type == T::finish ||
+         closes_outward();
 }
 
-/// Items with separators between them; one item is itself. Semicolons separate lists of what commas separate.
-NodeIdx Parser::list(T closing) {
-  std::vector<Link> groups, items;
-  bool several = false;
-  const auto ends_element = [this] { return inner_.in_set && (now().type == T::bar || is_op(':')); };
-  while (ok_) {
-    bool separated = items.empty(), alternative = false;
-    for (; now().type == T::separator && now().code != ';'; ++at_) {  // "19, 46, and 82"
-      inner_.separated = inner_.separated || !items.empty();
-      separated = true;
-      alternative = alternative || now().code == '|';
+/// Items with separators between them, or equations without. Semicolons separate lists of what commas separate.
+Node Parser::separated(const Operator& op, Node first) {
+  std::vector<Node> items;
+  items.push_back(std::move(first));
+  const auto separates = [&] { return now().type == T::separator && op.has(now().code); };
+  while (separates() || equation_follows()) {
+    bool alternative = false;
+    for (; separates(); ++at_) alternative = alternative || now().code == '|';  // "19, 46, and 82"
+    inner_.separated = true;
+    if (ends_list()) break;
+    const bool hedged = now().type == T::word && words_.is(WordClass::hedge, now().text) && begins_value(1);
+    if (alternative && items.size() == 1 && hedged) {  // 1/6, or approximately 0.1667
+      ++at_;
+      items[0] = Node{Kind::relation, std::move(items[0]), expression(11).behind('a')};
+    } else {
+      items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
-    const bool outward = closing == T::end && is(T::close, ']');  // ]2, 5[
-    if ((!outward && ends_list(closing)) || (inner_.in_set && !separated && ends_element())) break;
-    if (alternative && items.size() == 1 && now().type == T::word && words_.is(WordClass::hedge, now().text) &&
-        begins_value(1)) {
-      ++at_;  // 1/6, or approximately 0.1667
-      items[0].node = make(Kind::relation, {items[0], {expression(11), 'a'}});
-      continue;
-    }
-    if (take(T::separator, ';')) {
-      several = inner_.separated = true;
-      if (!items.empty()) groups.push_back({group(std::move(items)), 0});
-      items.clear();
-      continue;
-    }
-    items.push_back({expression(0), alternative ? '|' : '\0'});
-    if (now().type != T::separator && !ends_list(closing) && !ends_element() && !equation_follows())
-      return fail(Fault::no_operation_between);
   }
-  if (!ok_) return -1;
-  if (!items.empty()) groups.push_back({group(std::move(items)), 0});
-  if (groups.empty()) return fail(Fault::operand_missing);
-  if (!several || groups.size() == 1) return groups.front().node;
-  const NodeIdx idx = make(Kind::list, groups);
-  if (ok_) made(idx).flag = true;
-  return idx;
-}
-
-/// The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
-NodeIdx Parser::group(std::vector<Link> items) {
-  const auto modular = [this](Link item) { return item.node >= 0 && modulus_of(ref(item.node)); };
-  if (modular(items.back()) && !modular(items.front())) return fail(Fault::operand_missing);
-  return items.size() == 1 || items.back().node < 0 ? items.front().node : make(Kind::list, items);
+  // The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
+  if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::operand_missing);
+  return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }
 
 bool Parser::modulus_follows() const noexcept {
@@ -216,7 +199,7 @@ bool Parser::begins_operand() const noexcept {
     case T::fraction:
       return true;
     case T::number:
-      return at_ == 0 || tokens_[at_ - 1].type != T::number;  // 2 3 is no product
+      return before().type != T::number;  // 2 3 is no product
     case T::open:
       return token.code != 'S' && !closes_outward();
     case T::bar:

@@ -36,8 +36,7 @@ bool is_joint(const Answer& x) {
 std::string letters_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
-    if (part.at()->kind == Kind::symbol && part.at()->text.size() == 1 && part.at()->text[0] <= 'Z')
-      all += part.at()->text;
+    if (part.at().kind == Kind::symbol && part.at().text.size() == 1 && part.at().text[0] <= 'Z') all += part.at().text;
   std::sort(all.begin(), all.end());
   return all;
 }
@@ -59,7 +58,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
   }
   const Parts x = is_collection(g) ? parts_of(g) : Parts{&g}, y = is_collection(a) ? parts_of(a) : Parts{&a};
   if (g.form == Form::tuple && a.form == Form::tuple) {
-    const Node &gold = *g.at(), &answer = *a.at();
+    const Node &gold = g.at(), &answer = a.at();
     return ((gold.open == answer.open && gold.close == answer.close) || x.size() != 2) && in_order(x, y);
   }
   if (g.form == Form::tuple || a.form == Form::tuple) {
@@ -69,7 +68,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
       return part.form == Form::relation ? form_of(part.parts[0].at()) : std::string();
     };
     // x = 3, y = 4 is (3, 4); of y = 4, x = 3 nothing is known.
-    if (tuple.at()->open == '(' && tuple.at()->close == ')' && !other.signs && !other.either &&
+    if (tuple.at().open == '(' && tuple.at().close == ')' && !other.signs && !other.either &&
         std::ranges::is_sorted(other.parts, {}, name_of) && in_order(x, y))
       return true;
     if (other.parts.size() != 1) return false;  // a list of one is its member
@@ -157,7 +156,7 @@ bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
 }
 
 bool Equality::same_matrices(const Answer& g, const Answer& a) {
-  const Node &gold = *g.at(), &answer = *a.at();
+  const Node &gold = g.at(), &answer = a.at();
   if (gold.kind == Kind::matrix && answer.kind == Kind::matrix)
     return gold.columns == answer.columns && in_order(parts_of(g), parts_of(a));
   // [[1, 2], [3, 4]], and a tuple of the numbers of a row or column.
@@ -175,16 +174,16 @@ bool Equality::same_matrices(const Answer& g, const Answer& a) {
     }
     return all;
   };
-  const std::int32_t columns = matrix.at()->columns, count = matrix.at()->count;
+  const auto columns = static_cast<std::size_t>(matrix.at().columns), count = matrix.parts.size();
   const bool rows = std::ranges::all_of(
-      tuple.parts, [&](const Answer& row) { return row.form == Form::tuple && row.at()->count == columns; });
+      tuple.parts, [&](const Answer& row) { return row.form == Form::tuple && row.parts.size() == columns; });
   if (!rows && columns != 1 && columns != count) return false;
   return &tuple == &g ? in_order(entries_of(g), parts_of(a)) : in_order(parts_of(g), entries_of(a));
 }
 
 /// Unions and differences part by part: for what is no set of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
-  if (g.at()->kind != Kind::set_operation || a.at()->kind != Kind::set_operation || g.parts.size() != a.parts.size())
+  if (g.at().kind != Kind::set_operation || a.at().kind != Kind::set_operation || g.parts.size() != a.parts.size())
     return same_value(g, a);
   bool ordered = false;
   for (std::size_t k = 1; k < g.parts.size(); ++k) {

@@ -69,48 +69,45 @@ void Parser::lay_out_rows(std::size_t begin) {
                 tokens_.begin() + static_cast<std::ptrdiff_t>(marks.back()) + 1);
 }
 
-NodeIdx Parser::environment(std::string_view name) {
-  ++at_;
-  lay_out_rows(at_);
-  name = tokens_[at_ - 1].text;
-  std::vector<Link> entries;
-  std::int32_t columns = 0, in_row = 0;
+Node Parser::environment() {
+  lay_out_rows(at_ + 1);
+  const std::string_view name = next().text;
+  std::vector<Node> entries;
+  std::size_t columns = 0;
   const Context outer = std::exchange(inner_, {});
-  for (bool missing = true; ok_;) {
-    const T type = now().type;
-    if (type == T::end) return fail(Fault::open_bracket);
-    if (type != T::cell && type != T::newline && type != T::finish) {
-      entries.push_back({entry(), 0});
-      missing = false;
-      continue;
-    }
-    const bool trailing = type == T::finish && in_row == 0 && missing && !entries.empty();
-    if (!trailing && missing) entries.push_back({make(Kind::words, {}), 0});
-    in_row += trailing ? 0 : 1;
-    missing = true;
-    ++at_;
-    if (type == T::cell) continue;
-    if (columns == 0) columns = in_row;
-    if (!trailing && in_row != columns) return fail(Fault::unlike_rows);
-    in_row = 0;
-    if (type == T::finish) break;
+  for (T end = T::newline; end == T::newline;) {
+    const std::size_t before = entries.size();
+    do {
+      entries.push_back(entry());
+      end = next().type;
+    } while (end == T::cell);
+    const std::size_t in_row = entries.size() - before;
+    if (before == 0) columns = in_row;
+    const Node& last = entries.back();
+    if (end == T::finish && in_row == 1 && before > 0 && last.is(Kind::words) && last.text.empty()) entries.pop_back();
+    else if (in_row != columns) fail(Fault::unlike_rows);
   }
   inner_ = outer;
   const bool cases = name.starts_with(kCases);
-  if (ok_ && cases && entries.size() == 1) return entries.front().node;
-  const NodeIdx matrix = make(Kind::matrix, entries, cases ? kCases : name);
-  if (!ok_) return -1;
-  made(matrix).columns = columns;
-  return name == "vmatrix" ? make(Kind::determinant, {{matrix, 0}}) : matrix;
+  if (cases && entries.size() == 1) return std::move(entries[0]);
+  Node matrix{Kind::matrix, std::move(entries)};
+  matrix.text = cases ? kCases : name;
+  matrix.columns = static_cast<std::int32_t>(columns);
+  return name == "vmatrix" ? Node{Kind::determinant, std::move(matrix)} : matrix;
 }
 
-NodeIdx Parser::entry() {
-  const T behind = now(1).type;
-  const bool more = behind != T::cell && behind != T::newline && behind != T::finish;
-  if (now().type == T::word && words_.is(WordClass::condition, now().text) && more) ++at_;  // x & \text{if } x > 0
-  const NodeIdx idx = list(T::cell);
-  const T type = now().type;
-  return !ok_ || type == T::cell || type == T::newline || type == T::finish ? idx : fail(Fault::unlike_rows);
+/// Up to the sign behind it; an empty one is a name without letters.
+Node Parser::entry() {
+  const auto ends = [this](std::size_t ahead) {
+    const T type = now(ahead).type;
+    return type == T::cell || type == T::newline || type == T::finish;
+  };
+  if (now().type == T::end) fail(Fault::open_bracket);
+  if (ends(0)) return Node(Kind::words);
+  if (now().type == T::word && words_.is(WordClass::condition, now().text) && !ends(1)) ++at_;  // x & \text{if } x > 0
+  Node all = list();
+  if (!ends(0)) fail(Fault::unlike_rows);
+  return all;
 }
 
 }  // namespace qrl::reward::math

@@ -29,11 +29,11 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
 }
 
 /// |x| and √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
-bool has_bars(Ref at) {
-  return any_node(at, [](Ref part) {
+bool has_bars(const Node& at) {
+  return any_node(at, [](const Node& part) {
     const bool square = part.is(Kind::root) && part[0].is(Kind::power) && part[0][0].is(Kind::sum);
-    return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part->code) == Law::abs) ||
-           (square && std::ranges::any_of(part[0][0].parts(), [](Ref term) { return term.code == '-'; }));
+    return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
+           (square && std::ranges::any_of(part[0][0].parts, [](const Node& term) { return term.joint == '-'; }));
   });
 }
 
@@ -47,24 +47,21 @@ bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
 }
 
 bool alternates(const Answer& x) noexcept {
-  return any_node(x.at(), [](Ref at) {
+  return any_node(x.at(), [](const Node& at) {
     return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
   });
 }
 
 bool Equality::run(const Answer& gold, const Answer& answer) {
-  gold_ = gold.tree;
   variables_ = {alternates(gold) || alternates(answer), has_bars(gold.at()) || has_bars(answer.at())};
   const std::string_view money = gold.tree->tokens.currency, other = answer.tree->tokens.currency;
   return (money.empty() || other.empty() || money == other) && same(gold, answer);
 }
 
 const Value& Equality::value(const Answer& x, std::size_t lane) {
-  const auto node = static_cast<std::size_t>(x.node);
-  const std::size_t key = ((lane + kManyLanes * node) * 2 + (x.sign >= 0 ? 1 : 0)) * 2 + (x.tree == gold_ ? 1 : 0);
-  if (key >= known_.size()) known_.resize(key + 1);
-  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(evaluator(x, lane).value(x.at()));
-  return *known_[key];
+  const auto [known, is_new] = values_.try_emplace({x.node, x.sign >= 0, lane});
+  if (is_new) known->second = evaluator(x, lane).value(x.at());
+  return known->second;
 }
 
 bool Equality::same(const Answer& g, const Answer& a) {
@@ -96,10 +93,10 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
 }
 
 std::string_view shown_letters(const Answer& x) noexcept {
-  const Ref at = x.at();
-  std::string_view shown = x.form == Form::text || at.is(Kind::symbol) ? at->text : std::string_view();
-  for (std::int32_t k = 0; x.form == Form::value && at.is(Kind::product) && k < at->count; ++k) {
-    const std::string_view letter = at[k]->text;
+  const Node& at = x.at();
+  std::string_view shown = x.form == Form::text || at.is(Kind::symbol) ? at.text : std::string_view();
+  for (std::size_t k = 0; x.form == Form::value && at.is(Kind::product) && k < at.parts.size(); ++k) {
+    const std::string_view letter = at[k].text;
     if (letter.size() != 1 || (k > 0 && letter.data() != shown.data() + shown.size())) return {};
     shown = {k == 0 ? letter.data() : shown.data(), shown.size() + 1};
   }
@@ -117,12 +114,12 @@ bool Equality::same_texts(const Answer& g, const Answer& a) const {
 bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
   const auto is_time = [](const Answer& x) { return x.notes.unit.is('p') || x.notes.unit.is('d'); };
-  if ((is_time(g) || is_time(a)) && g.at()->kind != a.at()->kind) return false;
+  if ((is_time(g) || is_time(a)) && g.at().kind != a.at().kind) return false;
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
   if (modulus && other) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
     Answer x = g, y = a;
-    x.node = modulus->idx;
-    y.node = other->idx;
+    x.node = modulus;
+    y.node = other;
     if (!same_value(x, y)) return false;
   }
   const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));  // 6 m/s
@@ -144,10 +141,10 @@ bool Equality::same_units(const Answer& g, const Answer& a) {
   Measure &unit = gold.notes.unit, &other = answer.notes.unit;
   // A percentage or an angle is of another kind than what has a unit.
   const auto unmark = [](Answer& of) {
-    const Kind kind = of.at()->kind;
+    const Kind kind = of.at().kind;
     if (of.notes.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
     of.notes.unit = Measure{{kind == Kind::percent ? '%' : 'a'}, 1, true};
-    of.node = of.at()[0].idx;
+    of.node = &of.at()[0];
   };
   if (other.known) unmark(gold);
   if (unit.known) unmark(answer);
@@ -170,12 +167,12 @@ bool Equality::same_units(const Answer& g, const Answer& a) {
 /// Numbers without words: 20 for 20 %, 90 for 90°.
 bool Equality::same_marked(const Answer& g, const Answer& a) {
   if (same_value(g, a)) return true;
-  const auto is_marked = [](const Answer& x) { return x.at()->kind == Kind::percent || x.at()->kind == Kind::degree; };
+  const auto is_marked = [](const Answer& x) { return x.at().kind == Kind::percent || x.at().kind == Kind::degree; };
   if (is_marked(g) == is_marked(a)) return false;
   Answer gold = g, answer = a;
   Answer& marked = is_marked(g) ? gold : answer;
-  const bool percent = marked.at()->kind == Kind::percent;
-  marked.node = marked.at()[0].idx;
+  const bool percent = marked.at().kind == Kind::percent;
+  marked.node = &marked.at()[0];
   return (!percent || (is_plain_number(gold) && is_plain_number(answer))) && same_value(gold, answer);
 }
 
@@ -193,7 +190,7 @@ bool Equality::same_value(const Answer& g, const Answer& a) {
 /// that it may be rounded or cut off.
 bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const {
   const auto places = [](const Answer& of) -> std::size_t {
-    const Node& node = *unsigned_of(of.at());
+    const Node& node = unsigned_of(of.at());
     const std::size_t point = node.text.find('.'), first = node.text.find_first_not_of("0.");
     if (node.kind != Kind::number || node.text.find('e') != std::string_view::npos || point == std::string_view::npos)
       return 0;

@@ -1,9 +1,10 @@
 // Owns when two answers are the same: one rule for each pair of forms. Knows nothing of how a text is read.
 #pragma once
 
-#include <deque>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "reward/math/answer.h"
@@ -68,11 +69,9 @@ class Equality {
   bool is_other_constant(const Answer& x);
 
   const Vocabulary& vocabulary_;
-  const Tree* gold_ = nullptr;
   Budget budget_;
   Variables variables_;
-  std::vector<const Value*> known_;  ///< of values_, by node, sign, tree and lane; null: not yet
-  std::deque<Value> values_;
+  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< by node, sign and lane
   int depth_ = 0;
 };
 

@@ -39,16 +39,16 @@ std::int64_t factorial_steps(const Value& n) noexcept {
 
 }  // namespace
 
-Value Evaluator::value(Ref at) {
+Value Evaluator::value(const Node& at) {
   if (!budget_.spend()) return Value::nothing();
-  switch (at->kind) {
+  switch (at.kind) {
     case Kind::number:
-      return number_value(algebra_, at->text);
+      return number_value(algebra_, at.text);
     case Kind::symbol:
     case Kind::words:
-      return assigned_ != nullptr && at->text == variable_ ? *assigned_ : algebra_.symbol(at->text);
+      return assigned_ != nullptr && at.text == variable_ ? *assigned_ : algebra_.symbol(at.text);
     case Kind::constant:
-      return algebra_.constant(at->code);
+      return algebra_.constant(at.code);
     case Kind::sum:
       return sum(at);
     case Kind::product:
@@ -69,7 +69,7 @@ Value Evaluator::value(Ref at) {
       return algebra_.multiply(value(at[0]), algebra_.multiply(algebra_.rational({1, 180}), algebra_.constant('p')));
     case Kind::floor:
     case Kind::ceiling:
-      return algebra_.rounded(value(at[0]), at->kind == Kind::ceiling);
+      return algebra_.rounded(value(at[0]), at.kind == Kind::ceiling);
     case Kind::subscript:
       return subscript(at);
     case Kind::binomial:
@@ -86,35 +86,35 @@ Value Evaluator::value(Ref at) {
 }
 
 /// 3:4 is 3/4, and 1:2:3 is 2:4:6; 12:30 is a time of day.
-Value Evaluator::ratio(Ref at) {
+Value Evaluator::ratio(const Node& at) {
   const auto hour = integer_of(at[0]), minute = integer_of(at[1]);
-  const std::string_view digits = at[1]->text;
+  const std::string_view digits = at[1].text;
   const bool time = hour && minute && digits.size() == 2 && *hour <= 24 && *minute < 60;
   if (time && (digits[0] == '0' || std::gcd(*hour, *minute) != 1)) return opaque(at);
-  if (at->count == 2) return algebra_.divide(value(at[0]), value(at[1]));
+  if (at.parts.size() == 2) return algebra_.divide(value(at[0]), value(at[1]));
   std::vector<Value> parts;
-  const Value last = value(at[at->count - 1]);
-  for (std::int32_t k = 0; k + 1 < at->count; ++k) parts.push_back(algebra_.divide(value(at[k]), last));
+  const Value last = value(at[at.parts.size() - 1]);
+  for (std::size_t k = 0; k + 1 < at.parts.size(); ++k) parts.push_back(algebra_.divide(value(at[k]), last));
   return algebra_.opaque(':', parts);
 }
 
 /// What is compared as written, part by part: its parts in order, with what stands before each.
-Value Evaluator::opaque(Ref at) {
-  std::string key{static_cast<char>(at->kind), at->open, at->close};
-  if (at->kind == Kind::matrix) key += at->text;
+Value Evaluator::opaque(const Node& at) {
+  std::string key{static_cast<char>(at.kind), at.open, at.close};
+  if (at.kind == Kind::matrix) key += at.text;
   std::vector<Value> parts;
-  for (const Ref part : at.parts()) {
-    const char code = part.code;
+  for (const Node& part : at.parts) {
+    const char code = part.joint;
     (key += ' ') += code;
     parts.push_back(value(part));
   }
   return algebra_.opaque(key, parts);
 }
 
-Value Evaluator::sum(Ref at) {
+Value Evaluator::sum(const Node& at) {
   Value result = algebra_.integer(0);
-  for (const Ref part : at.parts()) {
-    const char code = part.code;
+  for (const Node& part : at.parts) {
+    const char code = part.joint;
     const Value term = value(part);
     const bool minus = code == '-' || code == (upper_ ? 'M' : 'P');
     result = algebra_.add(result, minus ? algebra_.negate(term) : term);
@@ -122,10 +122,10 @@ Value Evaluator::sum(Ref at) {
   return result;
 }
 
-Value Evaluator::product(Ref at) {
+Value Evaluator::product(const Node& at) {
   Value result = value(at[0]);
-  for (const Ref part : at.parts(1)) {
-    const char code = part.code;
+  for (const Node& part : at.rest()) {
+    const char code = part.joint;
     const Value factor = value(part);
     if (code == '*') result = algebra_.multiply(result, factor);
     else if (code == '/') result = budget_.spend() ? algebra_.divide(result, factor) : Value::nothing();
@@ -135,58 +135,58 @@ Value Evaluator::product(Ref at) {
   return result;
 }
 
-Value Evaluator::factorial(Ref at) {
+Value Evaluator::factorial(const Node& at) {
   const Value n = value(at[0]);
   return budget_.spend(factorial_steps(n)) ? algebra_.factorial(n) : Value::nothing();
 }
 
-Value Evaluator::binomial(Ref at) {
+Value Evaluator::binomial(const Node& at) {
   const Value n = value(at[0]), k = value(at[1]);
   return budget_.spend(3 * factorial_steps(n)) ? algebra_.binomial(n, k) : Value::nothing();
 }
 
-Value Evaluator::power(Ref at) {
+Value Evaluator::power(const Node& at) {
   const Value base = value(at[0]), exponent = value(at[1]);
   const std::int64_t n = exponent.is_integer() ? std::abs(exponent.exact->numerator) : 0;
   const std::int64_t squarings = std::bit_width(static_cast<std::uint64_t>(n));
   return budget_.spend(n != 0 ? squarings : kFunctionSteps) ? algebra_.power(base, exponent) : Value::nothing();
 }
 
-Value Evaluator::root(Ref at) {
-  const Value degree = at->count > 1 ? value(at[1]) : algebra_.integer(2);
+Value Evaluator::root(const Node& at) {
+  const Value degree = at.parts.size() > 1 ? value(at[1]) : algebra_.integer(2);
   if (!budget_.spend(kFunctionSteps)) return Value::nothing();
   return algebra_.power(value(at[0]), algebra_.divide(algebra_.integer(1), degree));
 }
 
-Value Evaluator::subscript(Ref at) {
-  const Ref base = at[0], index = at[1];
+Value Evaluator::subscript(const Node& at) {
+  const Node &base = at[0], index = at[1];
   if (base.is(Kind::number) && index.is(Kind::number)) {
     const auto radix = integer_of(index);
     const bool digits = is_digits(base) && radix && *radix >= 2 && *radix <= 10 &&
-                        std::ranges::all_of(base->text, [&](char c) { return c - '0' < *radix; });
-    return digits ? algebra_.digits(base->text, 0, static_cast<unsigned>(*radix)) : Value::nothing();
+                        std::ranges::all_of(base.text, [&](char c) { return c - '0' < *radix; });
+    return digits ? algebra_.digits(base.text, 0, static_cast<unsigned>(*radix)) : Value::nothing();
   }
-  if (base.is(Kind::symbol) && index->count == 0)
-    return algebra_.symbol(std::string(base->text) + '_' + std::string(index->text));
+  if (base.is(Kind::symbol) && index.parts.empty())
+    return algebra_.symbol(std::string(base.text) + '_' + std::string(index.text));
   return opaque(at);
 }
 
 // ---- functions
 
-Value Evaluator::call(Ref at) {
+Value Evaluator::call(const Node& at) {
   std::vector<Value> arguments;
   std::optional<Value> index, exponent;
-  for (const Ref part : at.parts()) {
-    const char code = part.code;
-    const bool brackets = part.is(Kind::tuple) && (part->open == '[') == (part->close == ']');
+  for (const Node& part : at.parts) {
+    const char code = part.joint;
+    const bool brackets = part.is(Kind::tuple) && (part.open == '[') == (part.close == ']');
     if (code == '_') index = value(part);
     else if (code == '^') exponent = value(part);
     else if (!brackets && !part.is(Kind::list) && !part.is(Kind::set)) arguments.push_back(value(part));
     else
-      for (const Ref entry : part.parts()) arguments.push_back(value(entry));
+      for (const Node& entry : part.parts) arguments.push_back(value(entry));
   }
   if (!budget_.spend(kFunctionSteps)) return Value::nothing();
-  Law law = static_cast<Law>(at->code);
+  Law law = static_cast<Law>(at.code);
   if (exponent && exponent->exact == Rational{-1, 1} && law >= Law::sin && law <= Law::tan) {  // sin^{-1} x
     law = static_cast<Law>(static_cast<int>(law) + static_cast<int>(Law::arcsin) - static_cast<int>(Law::sin));
     exponent.reset();
@@ -194,10 +194,10 @@ Value Evaluator::call(Ref at) {
   auto result = known_call(law, arguments, index);
   if (!result) {
     if (index) arguments.push_back(*index);
-    result = algebra_.opaque(std::string(at->text) + (index ? '_' : ' '), arguments);
+    result = algebra_.opaque(std::string(at.text) + (index ? '_' : ' '), arguments);
   }
   if (!exponent) return *result;
-  return law == Law::big ? algebra_.opaque(at->text, std::array{*result, *exponent})
+  return law == Law::big ? algebra_.opaque(at.text, std::array{*result, *exponent})
                          : algebra_.power(*result, *exponent);
 }
 
@@ -221,18 +221,18 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-std::optional<MatrixValue> Evaluator::matrix(Ref at) {
+std::optional<MatrixValue> Evaluator::matrix(const Node& at) {
   std::optional<MatrixValue> result;
-  if (at->kind == Kind::matrix) {
-    const auto columns = static_cast<std::size_t>(at->columns);
-    result = {static_cast<std::size_t>(at->count) / columns, columns, {}};
-    for (const Ref entry : at.parts()) result->entries.push_back(value(entry));
+  if (at.kind == Kind::matrix) {
+    const auto columns = static_cast<std::size_t>(at.columns);
+    result = {static_cast<std::size_t>(at.parts.size()) / columns, columns, {}};
+    for (const Node& entry : at.parts) result->entries.push_back(value(entry));
     return result;
   }
   Value scale = algebra_.integer(1);
   if (!is_product_of_factors(at)) return std::nullopt;
-  for (const Ref part : at.parts()) {
-    const char code = part.code;
+  for (const Node& part : at.parts) {
+    const char code = part.joint;
     const auto next = code == '/' ? std::nullopt : matrix(part);
     if (!next) {
       scale = code == '/' ? algebra_.divide(scale, value(part)) : algebra_.multiply(scale, value(part));

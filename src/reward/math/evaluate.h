@@ -33,24 +33,24 @@ class Evaluator {
   Evaluator(Algebra algebra, Budget& budget, bool upper = true) noexcept
       : algebra_(algebra), budget_(budget), upper_(upper) {}
 
-  Value value(Ref at);
+  Value value(const Node& at);
   /// Of matrices and products of them and numbers; nothing for anything else.
-  std::optional<MatrixValue> matrix(Ref at);
+  std::optional<MatrixValue> matrix(const Node& at);
   /// From now on `variable` is worth `value`, which must outlive it.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:
-  Value sum(Ref at);
-  Value product(Ref at);
-  Value power(Ref at);
-  Value root(Ref at);
-  Value factorial(Ref at);
-  Value binomial(Ref at);
-  Value call(Ref at);
+  Value sum(const Node& at);
+  Value product(const Node& at);
+  Value power(const Node& at);
+  Value root(const Node& at);
+  Value factorial(const Node& at);
+  Value binomial(const Node& at);
+  Value call(const Node& at);
   std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
-  Value subscript(Ref at);
-  Value ratio(Ref at);
-  Value opaque(Ref at);
+  Value subscript(const Node& at);
+  Value ratio(const Node& at);
+  Value opaque(const Node& at);
 
   Algebra algebra_;
   Budget& budget_;

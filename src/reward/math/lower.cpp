@@ -14,56 +14,56 @@ using base::is_letter;
 constexpr std::string_view kCounts = "CAP";  // letters of combinations and arrangements
 
 /// Both of digits.
-bool not_above(Ref k, Ref n) noexcept {
+bool not_above(const Node& k, const Node& n) noexcept {
   if (!is_digits(k) || !is_digits(n)) return false;
-  return k->text.size() != n->text.size() ? k->text.size() < n->text.size() : k->text <= n->text;
+  return k.text.size() != n.text.size() ? k.text.size() < n.text.size() : k.text <= n.text;
 }
 
 /// C, A or P with an index.
-bool counts(Ref at) noexcept { return is_capital(at[0]) && kCounts.find(at[0]->text) != std::string_view::npos; }
+bool counts(const Node& at) noexcept { return is_capital(at[0]) && kCounts.find(at[0].text) != std::string_view::npos; }
 
 /// The number of subsets (C) or arrangements (A, P) of k out of n.
-NodeIdx count_of(Lowering& to, Ref letter, Ref n, Ref k) {
-  const NodeIdx subsets = to.tree.make(Kind::binomial, {{n.idx, 0}, {k.idx, 0}});
-  if (letter->text[0] == kCounts[0]) return subsets;
-  return to.tree.make(Kind::product, {{subsets, 0}, {to.tree.make(Kind::factorial, {{k.idx, 0}}), '*'}});
+const Node* count_of(Lowering& to, const Node& letter, const Node& n, const Node& k) {
+  Node subsets{Kind::binomial, n, k};
+  if (letter.text[0] == kCounts[0]) return to.add(std::move(subsets));
+  return to.add(Node{Kind::product, std::move(subsets), Node{Kind::factorial, k}.behind('*')});
 }
 
 }  // namespace
 
 /// C_{10}^3 and C^3_{10}; {}_{10}C_3 is a product.
-NodeIdx combination(Lowering& to, Ref at, Notes&) {
-  if (at->count != 2 || at[1].is(Kind::words)) return -1;
-  const Ref one = at[0], other = at[1];
-  const auto is_named = [](Ref part) { return part.is(Kind::subscript) && counts(part); };
+const Node* combination(Lowering& to, const Node& at, Notes&) {
+  if (at.parts.size() != 2 || at[1].is(Kind::words)) return nullptr;
+  const Node &one = at[0], &other = at[1];
+  const auto is_named = [](const Node& part) { return part.is(Kind::subscript) && counts(part); };
   if (at.is(Kind::product)) {
     const bool hollow = (one.is(Kind::subscript) || one.is(Kind::power)) && one[0].is(Kind::words);
-    return hollow && is_named(other) && is_digits(one[1]) ? count_of(to, other[0], one[1], other[1]) : -1;
+    return hollow && is_named(other) && is_digits(one[1]) ? count_of(to, other[0], one[1], other[1]) : nullptr;
   }
   if (is_named(one) && not_above(other, one[1])) return count_of(to, one[0], one[1], other);
   const bool behind = other.is(Kind::subscript) && counts(at) && not_above(other[0], other[1]);
-  return behind ? count_of(to, one, other[1], other[0]) : -1;
+  return behind ? count_of(to, one, other[1], other[0]) : nullptr;
 }
 
-NodeIdx named_point(Lowering&, Ref at, Notes& notes) {
-  if (at->count != 2 || !is_capital(at[0]) || !at[1].is(Kind::tuple)) return -1;
-  notes.name = at[0]->text;
-  return at[1].idx;
+const Node* named_point(Lowering&, const Node& at, Notes& notes) {
+  if (at.parts.size() != 2 || !is_capital(at[0]) || !at[1].is(Kind::tuple)) return nullptr;
+  notes.name = at[0].text;
+  return &at[1];
 }
 
-NodeIdx named_reals(Lowering& to, Ref at, Notes&) {
-  const std::string key = text_key(at->text, to.vocabulary);
-  if (to.vocabulary.is(WordClass::reals, key)) return to.tree.make(Kind::symbol, {}, "\\mathbb{R}");
-  return to.vocabulary.is(WordClass::nothing, key) ? to.tree.constant('0', "empty") : -1;
+const Node* named_reals(Lowering& to, const Node& at, Notes&) {
+  const std::string key = text_key(at.text, to.vocabulary);
+  if (to.vocabulary.is(WordClass::reals, key)) return to.add(Node(Kind::symbol, "\\mathbb{R}"));
+  return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node::constant('0', "empty")) : nullptr;
 }
 
 namespace {
 
 /// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.
 std::string_view unit_letters(const Lowering& to) noexcept {
-  const Ref root{&to.tree, to.tree.root};
+  const Node& root = *to.tree.root;
   if (!root.is(Kind::product) || !root[0].is(Kind::number)) return {};
-  const char* number = root[0]->text.data();
+  const char* number = root[0].text.data();
   const std::vector<Token>& tokens = to.tree.tokens.tokens;
   auto at = std::ranges::find(tokens, number, [](const Token& token) { return token.text.data(); });
   if (at == tokens.end() || (!(at + 1)->space && at->groups == 0)) return {};  // 6m is a product
@@ -83,47 +83,48 @@ std::string_view unit_letters(const Lowering& to) noexcept {
 
 }  // namespace
 
-NodeIdx with_unit(Lowering& to, Ref at, Notes& notes) {
-  notes.words = at[1]->text;
+const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
+  notes.words = at[1].text;
   for_each_word(notes.words, [&](std::string_view word) { notes.scale *= to.vocabulary.magnitude(word); });
   notes.unit = measure(notes.words, to.vocabulary);
-  return at[0].idx;
+  return &at[0];
 }
 
 /// Capitals next to each other: a word or points, and a product besides.
-NodeIdx run_of_capitals(Lowering&, Ref at, Notes& notes) {
+const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   constexpr std::string_view kAngle = "angle";
   std::string_view run;
-  const bool angle = at[0]->text.ends_with(kAngle);
-  for (const Ref part : at.parts(angle ? 1 : 0)) {
-    const bool next = run.empty() || part->text.data() == run.data() + run.size();
-    if (!is_capital(part) || !next || (part.code != 0 && part.code != '*')) return -1;
-    run = {run.empty() ? part->text.data() : run.data(), run.size() + 1};
+  const bool angle = at[0].text.ends_with(kAngle);
+  for (const Node& part : at.rest(angle ? 1 : 0)) {
+    const bool next = run.empty() || part.text.data() == run.data() + run.size();
+    if (!is_capital(part) || !next || (part.joint != 0 && part.joint != '*')) return nullptr;
+    run = {run.empty() ? part.text.data() : run.data(), run.size() + 1};
   }
   notes.run = run;
   if (angle && run.size() == 3) notes.run = std::min(notes.run, std::string(run.rbegin(), run.rend()));
-  return -1;
+  return nullptr;
 }
 
 /// x ∈ {1, 2} and x ∈ (0, 1): the set, of that variable.
-NodeIdx membership(Lowering&, Ref at, Notes& notes) {
-  if (at->count != 2 || at[1].code != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
-    return -1;
+const Node* membership(Lowering&, const Node& at, Notes& notes) {
+  if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
+    return nullptr;
   notes.name = at[0].is(Kind::symbol) || at[0].is(Kind::subscript) ? form_of(at[0]) : "";
-  return at[1].idx;
+  return &at[1];
 }
 
 namespace {
 
-bool is_set_like(Ref at) noexcept {
+bool is_set_like(const Node& at) noexcept {
   if (at.is(Kind::subscript)) return is_number_set(at[0]);
-  if (at.is(Kind::sum) && at->count == 2) return is_number_set(at[0]) && at[1].is(Kind::set) && at[1].code == '-';
+  if (at.is(Kind::sum) && at.parts.size() == 2)
+    return is_number_set(at[0]) && at[1].is(Kind::set) && at[1].joint == '-';
   return at.is(Kind::set_operation) || at.is(Kind::set_builder) || is_number_set(at) ||
-         (at.is(Kind::constant) && at->code == '0');
+         (at.is(Kind::constant) && at.code == '0');
 }
 
-Form form_of_node(Ref at) noexcept {
-  switch (at->kind) {
+Form form_of_node(const Node& at) noexcept {
+  switch (at.kind) {
     case Kind::list:
       return Form::list;
     case Kind::set:
@@ -135,46 +136,41 @@ Form form_of_node(Ref at) noexcept {
     case Kind::words:
       return Form::text;
     case Kind::matrix:
-      return at->text != kCases ? Form::matrix : Form::list;
+      return at.text != kCases ? Form::matrix : Form::list;
     default:
       return is_set_like(at) ? Form::sets : Form::value;
   }
 }
 
-Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sign, Notes notes = {}) {
+Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int sign, Notes notes = {}) {
   for (std::size_t k = 0; k < rules.size(); ++k) {
-    if (rules[k].kind != to.tree.at(idx).kind) continue;
-    const NodeIdx next = rules[k].rewrites(to, {&to.tree, idx}, notes);
-    if (next < 0) continue;
-    idx = next;
+    const Node* next = rules[k].kind == at->kind ? rules[k].rewrites(to, *at, notes) : nullptr;
+    if (next == nullptr) continue;
+    at = next;
     k = std::size_t(-1);  // all rules again, of what it is now
   }
-  Answer answer;
-  answer.tree = &to.tree;
-  answer.node = idx;
-  answer.sign = sign;
+  Answer answer{form_of_node(*at), &to.tree, at, sign};
   answer.notes = std::move(notes);
-  const Node node = to.tree.at(idx);
-  answer.form = form_of_node(answer.at());
   const bool collection = answer.form == Form::list || answer.form == Form::set || answer.form == Form::tuple;
-  if (sign == 0 && !collection && has_plus_minus(answer.at())) {
+  if (sign == 0 && !collection && has_plus_minus(*at)) {
     answer.form = Form::list;
     answer.signs = true;
-    for (const int each : {1, -1}) answer.parts.push_back(answer_of(to, rules, idx, each, answer.notes));
+    for (const int each : {1, -1}) answer.parts.push_back(answer_of(to, rules, at, each, answer.notes));
     return answer;
   }
   if (answer.form == Form::value) return answer;
-  const std::int32_t columns = node.kind == Kind::matrix && collection ? node.columns : 1;  // of cases
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    const Link link = to.tree.link(node, k);
-    answer.either = answer.either || link.code == '|';
-    Answer part = answer_of(to, rules, link.node, sign, {.name = answer.notes.name});
+  const std::int32_t columns = collection ? at->columns : 0;  // of cases
+  for (const Node& each : at->parts) {
+    answer.either = answer.either || each.joint == '|';
+    Answer part = answer_of(to, rules, &each, sign, {.name = answer.notes.name});
     if (columns > 1) {
-      if (k % columns == 0) answer.parts.emplace_back() = {Form::tuple, &to.tree, idx, sign};
+      if ((&each - at->parts.data()) % columns == 0) answer.parts.push_back({Form::tuple, &to.tree, at, sign});
       answer.parts.back().parts.push_back(std::move(part));
-    } else if (part.signs && collection)
-      std::move(part.parts.begin(), part.parts.end(), std::back_inserter(answer.parts));
-    else answer.parts.push_back(std::move(part));
+    } else if (part.signs && collection) {
+      std::ranges::move(part.parts, std::back_inserter(answer.parts));
+    } else {
+      answer.parts.push_back(std::move(part));
+    }
   }
   return answer;
 }
@@ -183,13 +179,11 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, NodeIdx idx, int sig
 
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules) {
   Lowering to{tree, vocabulary};
-  Answer answer = answer_of(to, rules, tree.root, 0);
-  const Node root = tree.at(tree.root);
+  Answer answer = answer_of(to, rules, &*tree.root, 0);
   const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value) {  // the other reading is a part
-    const NodeIdx words = tree.make(Kind::words, {}, letters);
-    answer.parts.push_back(answer_of(to, rules, tree.make(Kind::quantity, {{tree.child(root, 0), 0}, {words, 0}}), 0));
-  }
+  if (!letters.empty() && answer.form == Form::value)  // the other reading is a part
+    answer.parts.push_back(
+        answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
   return answer;
 }
 

@@ -1,4 +1,4 @@
-// Owns the state of a parse: a Pratt parser, whose operators and their binding powers are a table in parser.cpp.
+// Owns the state of a parse: a Pratt parser, whose operators and their binding powers are a table (tables.cpp).
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace qrl::reward::math {
 
 /// What joins an operand to the one before it where more than one sign decides.
-enum class Joint : unsigned char { none, verb, divides, modulo, unit, ratio, united, times, beside };
+enum class Joint : unsigned char { none, verb, divides, modulo, unit, ratio, united, times, beside, equation };
 
 /// An operator behind an operand.
 struct Operator {
@@ -24,40 +24,41 @@ std::span<const Operator> operators() noexcept;
 /// The unit of degrees by its letter, C or F; empty: no such letter.
 std::string_view degrees(std::string_view letter) noexcept;
 
+/// Its members throw Unreadable where the text is not in the grammar.
 class Parser {
  public:
-  Parser(Tree& tree, const Vocabulary& vocabulary) : tree_(tree), tokens_(tree.tokens.tokens), words_(vocabulary) {}
-  void run();
+  Parser(Tokens& tokens, const Vocabulary& vocabulary)
+      : source_(tokens.source.data(), tokens.source.size()), tokens_(tokens.tokens), words_(vocabulary) {}
+  Node run();
 
  private:
+  [[noreturn]] static void fail(Fault why) { throw Unreadable{why}; }
   const Token& now(std::size_t ahead = 0) const noexcept { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  const Token& before() const noexcept { return at_ > 0 ? tokens_[at_ - 1] : tokens_.back(); }
   static bool is(const Token& token, TokenType type, char code) noexcept {
     return token.type == type && token.code == code;
   }
   bool is(TokenType type, char code) const noexcept { return is(now(), type, code); }
-  bool is_op(char code) const noexcept { return is(TokenType::op, code); }
-  bool take(TokenType type, char code) noexcept;
-  NodeIdx fail(Fault why) noexcept;
-  NodeIdx make(Kind kind, const std::vector<Link>& links, std::string_view text = {});
-  Node& made(NodeIdx idx) noexcept { return tree_.nodes[static_cast<std::size_t>(idx)]; }
-  Ref ref(NodeIdx idx) const noexcept { return {&tree_, idx}; }
-  bool is_kind(NodeIdx idx, Kind kind) const noexcept { return idx >= 0 && tree_.at(idx).kind == kind; }
+  bool is_op(char code) const noexcept { return is(now(), TokenType::op, code); }
+  const Token& next() noexcept { return tokens_[at_++]; }
+  bool take(TokenType type, char code) noexcept { return is(type, code) && ++at_ != 0; }
+  void expect(TokenType type, char code) {
+    if (!take(type, code)) fail(Fault::open_bracket);
+  }
 
-  // ---- parser.cpp: operators and lists
-  NodeIdx expression(int least);
-  const Operator* next_operator(NodeIdx left) const noexcept;
-  Joint joint_behind(NodeIdx left) const noexcept;
-  NodeIdx continue_with(const Operator& op, NodeIdx left);
-  NodeIdx several(const Operator& op, NodeIdx left);
-  NodeIdx power(NodeIdx base);
+  // ---- parser.cpp: operators
+  Node expression(int least);
+  const Operator* next_operator(const Node& left) const noexcept;
+  Joint joint_behind(const Node& left) const noexcept;
+  Node continue_with(const Operator& op, Node left);
+  Node several(const Operator& op, Node left);
+  Node separated(const Operator& op, Node first);
+  Node power(Node base);
   char take_lone(std::string_view signs) noexcept;
-  NodeIdx postfix(NodeIdx idx);
-  NodeIdx degree(NodeIdx of);
-  NodeIdx unit_behind(NodeIdx number);
+  Node postfix(Node of);
+  Node degree(Node of);
+  Node unit_behind(Node number);
   void pass_exponent() noexcept;
-  NodeIdx list(TokenType closing);
-  NodeIdx group(std::vector<Link> items);
-  bool ends_list(TokenType closing) const noexcept;
   bool begins_operand() const noexcept;
   bool begins_value(std::size_t ahead) const noexcept;
   bool begins_unit() const noexcept;
@@ -66,33 +67,41 @@ class Parser {
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;
 
-  // ---- primaries.cpp
-  NodeIdx prefix();
-  NodeIdx signed_operand();
-  NodeIdx relation_to(NodeIdx bound, char code);
-  NodeIdx relation_to_zero(char code) { return relation_to(make(Kind::number, {}, "0"), code); }
-  NodeIdx words();
-  NodeIdx argument();
-  NodeIdx leaf(Kind kind);
-  NodeIdx number();
-  bool calls(NodeIdx function) const noexcept;
-  NodeIdx call_of(NodeIdx function);
-  NodeIdx root();
-  NodeIdx function(const Token& token);
-  NodeIdx plain_argument();
-  NodeIdx absolute();
-  NodeIdx bracketed(char open);
-  NodeIdx inside(char open);
+  // ---- primaries.cpp: operands
+  Node prefix();
+  Node signed_operand();
+  /// What is left of a relation whose other side is an empty name.
+  static Node relation_to(Node bound, char code) {
+    return Node{Kind::relation, Node(Kind::words), std::move(bound).behind(code)};
+  }
+  static Node relation_to_zero(char code) { return relation_to(Node(Kind::number, "0"), code); }
+  Node words();
+  Node argument();
+  Node leaf(Kind kind);
+  Node number();
+  bool calls(const Node& function) const noexcept;
+  Node call_of(Node function);
+  Node root();
+  Node function(const Token& token);
+  Node plain_argument();
+  Node absolute();
+
+  // ---- brackets.cpp: lists and brackets
+  Node list();
+  Node bracketed(char open);
+  Node inside(char open);
+  bool ends_list() const noexcept;
+  bool ends_element() const noexcept;
   bool closes_outward() const noexcept;
   bool begins_builder() const noexcept;
   void split_thousands(std::size_t open);
 
   // ---- environments.cpp
-  NodeIdx environment(std::string_view name);
+  Node environment();
   void lay_out_rows(std::size_t begin);
-  NodeIdx entry();
+  Node entry();
 
-  Tree& tree_;
+  std::string_view source_;
   std::vector<Token>& tokens_;
   const Vocabulary& words_;
   std::size_t at_ = 0;
@@ -103,7 +112,6 @@ class Parser {
     bool separated = false;  ///< the bracket has several members
   };
   Context inner_;  ///< of the bracket that is read
-  bool ok_ = true;
 };
 
 }  // namespace qrl::reward::math

@@ -90,7 +90,7 @@ bool begins_with_verdict(const std::string& gold, std::string_view answer, const
 bool same_as_texts(const Reading& gold, const Reading& answer) {
   const std::string_view g = gold.text(), a = answer.text();
   const Tree& tree = gold.reads()[0].tree;
-  const bool is_text = tree.root < 0 || tree.at(tree.root).kind == Kind::words;
+  const bool is_text = !tree.root || tree.root->is(Kind::words);
   if (std::none_of(g.begin(), g.end(), is_letter)) return false;
   const Vocabulary& words = gold.vocabulary();
   const std::string key = text_key(without_article(g, words), words);
@@ -153,7 +153,7 @@ Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(te
   reads_.reserve(3);  // answers point to their trees
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
     Tree& tree = reads_.emplace_back(Read{parse(text_, comma, vocabulary), std::nullopt}).tree;
-    if (tree.root >= 0) reads_.back().answer = lower(tree, vocabulary, default_rules());
+    if (tree.root) reads_.back().answer = lower(tree, vocabulary, default_rules());
     const bool several = text_.find(',') != text_.rfind(',');  // no decimal comma then
     if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;
   }

@@ -62,14 +62,14 @@ class Reader {
   explicit Reader(Evaluator& evaluator) noexcept : evaluator_(evaluator) {}
 
   /// Depth: kMaxTreeDepth.
-  std::optional<RealSet> read(Ref at) {
-    switch (at->kind) {
+  std::optional<RealSet> read(const Node& at) {
+    switch (at.kind) {
       case Kind::tuple:
         return interval(at);
       case Kind::set:
         return points(at);
       case Kind::constant:
-        return at->code == '0' ? std::optional(RealSet{}) : std::nullopt;
+        return at.code == '0' ? std::optional(RealSet{}) : std::nullopt;
       case Kind::symbol:
         return is_reals(at) ? std::optional(RealSet{true, {}}) : std::nullopt;
       case Kind::subscript:  // \mathbb{R}^+, \mathbb{R}_{\ge 0}
@@ -89,21 +89,23 @@ class Reader {
   }
 
  private:
-  static bool is_reals(Ref at) noexcept { return is_number_set(at) && at->text.find('R') != std::string_view::npos; }
-  static constexpr std::int32_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
+  static bool is_reals(const Node& at) noexcept {
+    return is_number_set(at) && at.text.find('R') != std::string_view::npos;
+  }
+  static constexpr std::size_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
 
-  std::optional<RealSet> interval(Ref at) {
-    if (at->count != 2) return std::nullopt;
-    const auto low = half_line(evaluator_.value(at[0]), at->open == '[' ? 'g' : '>');
-    const auto high = half_line(evaluator_.value(at[1]), at->close == ']' ? 'l' : '<');
+  std::optional<RealSet> interval(const Node& at) {
+    if (at.parts.size() != 2) return std::nullopt;
+    const auto low = half_line(evaluator_.value(at[0]), at.open == '[' ? 'g' : '>');
+    const auto high = half_line(evaluator_.value(at[1]), at.close == ']' ? 'l' : '<');
     if (!low || !high) return std::nullopt;
     RealSet set = combined(*low, *high, kBoth);
     return set.below || !set.cuts.empty() ? std::optional(std::move(set)) : std::nullopt;
   }
 
-  std::optional<RealSet> points(Ref at) {
+  std::optional<RealSet> points(const Node& at) {
     RealSet set;
-    for (const Ref point : at.parts()) {
+    for (const Node& point : at.parts) {
       const Value value = evaluator_.value(point);
       const auto real = value.real();
       if (!real) return std::nullopt;
@@ -116,9 +118,9 @@ class Reader {
   }
 
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
-  std::optional<RealSet> described(Ref at) {
-    const Ref variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
-    if (!has_symbol(at[1], variable->text)) return std::nullopt;
+  std::optional<RealSet> described(const Node& at) {
+    const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
+    if (!has_symbol(at[1], variable.text)) return std::nullopt;
     auto set = read(at[1]);
     if (at[0].is(Kind::symbol) || !set) return set;
     const auto domain = read(at[0]);
@@ -126,16 +128,16 @@ class Reader {
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is, as with "or" between them or intervals.
-  std::optional<RealSet> conditions(Ref at) {
+  std::optional<RealSet> conditions(const Node& at) {
     RealSet either, both{true, {}};
     bool alternatives = false;
     const bool intervals = at[0].is(Kind::tuple);
-    for (const Ref member : at.parts()) {
+    for (const Node& member : at.parts) {
       if (!member.is(intervals ? Kind::tuple : Kind::relation)) return std::nullopt;
       if (!intervals && variables_of(at[0]) != variables_of(member)) return std::nullopt;
-      const auto next = at->count <= kMaxParts ? read(member) : std::nullopt;
+      const auto next = at.parts.size() <= kMaxParts ? read(member) : std::nullopt;
       if (!next) return std::nullopt;
-      alternatives = alternatives || member.code == '|';
+      alternatives = alternatives || member.joint == '|';
       either = combined(either, *next, kEither);
       both = combined(both, *next, kBoth);
     }
@@ -144,14 +146,14 @@ class Reader {
   }
 
   /// Unions, intersections, differences, and ℝ − {0}.
-  std::optional<RealSet> operation(Ref at) {
+  std::optional<RealSet> operation(const Node& at) {
     std::optional<RealSet> set;
-    for (const Ref part : at.parts()) {
-      const char code = part.code;
+    for (const Node& part : at.parts) {
+      const char code = part.joint;
       const bool minus = code == '-' && (part.is(Kind::set) || part.is(Kind::tuple));
       const bool joins =
           set.has_value() == (code != 0) && (code == 0 || code == 'U' || code == 'N' || code == 'D' || minus);
-      const auto next = joins && at->count <= kMaxParts ? read(part) : std::nullopt;
+      const auto next = joins && at.parts.size() <= kMaxParts ? read(part) : std::nullopt;
       if (!next) return std::nullopt;
       set = !set ? next : combined(*set, *next, [code](bool x, bool y) {
         return code == 'U' ? x || y : x && y == (code == 'N');
@@ -160,22 +162,19 @@ class Reader {
     return set;
   }
 
-  std::optional<RealSet> relation(Ref at) {
-    if (at->count == 2 && at[1].code == 'e')  // of 2x nothing follows for x here
+  std::optional<RealSet> relation(const Node& at) {
+    if (at.parts.size() == 2 && at[1].joint == 'e')  // of 2x nothing follows for x here
       return !at[0].is(Kind::product) && is_name(at[0]) ? read(at[1]) : std::nullopt;
     RealSet set{true, {}};
-    for (std::int32_t k = 1; k < at->count; ++k) {
-      char code = at[k].code;
-      Ref left = at[k - 1], right = at[k];
-      if (has_symbols(right)) {
-        std::swap(left, right);
-        code = reversed(code);
-      }
+    for (std::size_t k = 1; k < at.parts.size(); ++k) {
+      const bool turned = has_symbols(at[k]);
+      const Node &left = at[turned ? k : k - 1], &right = at[turned ? k - 1 : k];
+      const char code = turned ? reversed(at[k].joint) : at[k].joint;
       if (has_symbols(right)) return std::nullopt;
       const bool magnitude = left.is(Kind::absolute);
-      const Ref variable = magnitude ? left[0] : left;
+      const Node& variable = magnitude ? left[0] : left;
       const bool named = variable.is(Kind::symbol) || variable.is(Kind::subscript) ||
-                         (variable.is(Kind::words) && variable->text.empty());
+                         (variable.is(Kind::words) && variable.text.empty());
       const Value bound = evaluator_.value(right);
       auto next = named ? half_line(bound, code) : std::nullopt;
       if (next && magnitude) {  // |x| < a with a > 0
@@ -197,6 +196,6 @@ class Reader {
 
 }  // namespace
 
-std::optional<RealSet> real_set(Ref at, Evaluator evaluator) { return Reader(evaluator).read(at); }
+std::optional<RealSet> real_set(const Node& at, Evaluator evaluator) { return Reader(evaluator).read(at); }
 
 }  // namespace qrl::reward::math

@@ -25,6 +25,6 @@ bool equal(const RealSet& a, const RealSet& b) noexcept;
 
 /// The set that a tree describes: intervals, finite sets, unions and differences of sets, inequalities and memberships
 /// of one variable that stands alone (a < x ≤ b, |x| < a, x ≠ a), ℝ, ∅. Nothing for anything else.
-std::optional<RealSet> real_set(Ref at, Evaluator evaluator);
+std::optional<RealSet> real_set(const Node& at, Evaluator evaluator);
 
 }  // namespace qrl::reward::math

@@ -23,44 +23,43 @@ bool all_equalities(const Answer& x) noexcept {
   return true;
 }
 
-bool is_variable(const Answer& x) noexcept { return x.at()->kind != Kind::product && is_name(x.at()); }
+bool is_variable(const Answer& x) noexcept { return x.at().kind != Kind::product && is_name(x.at()); }
 
 /// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
 /// (100a + b), which is the side of an equation rather than what is asked for.
-bool is_equation_side(Ref at) noexcept {
+bool is_equation_side(const Node& at) noexcept {
   if (at.is(Kind::product)) return !has_symbols(at[0]);
   if (!at.is(Kind::sum)) return false;
-  bool plain = at->count > 1;
-  for (Ref term : at.parts()) {
-    plain = plain && term.code != '-' && !term.is(Kind::sum) && has_symbols(term);
-    term = unsigned_of(term);
-    if (term.is(Kind::product) && term->count == 2 && !has_symbols(term[0])) {
-      const std::string_view factor = term[0]->text;
+  bool plain = at.parts.size() > 1;
+  for (const Node& signed_term : at.parts) {
+    plain = plain && signed_term.joint != '-' && !signed_term.is(Kind::sum) && has_symbols(signed_term);
+    const Node* term = &unsigned_of(signed_term);
+    if (term->is(Kind::product) && term->parts.size() == 2 && !has_symbols((*term)[0])) {
+      const std::string_view factor = (*term)[0].text;
       plain = plain && factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
-      term = term[1];
+      term = &(*term)[1];
     }
-    if (!term.is(Kind::symbol) && !term.is(Kind::subscript) && has_symbols(term)) return false;
+    if (!term->is(Kind::symbol) && !term->is(Kind::subscript) && has_symbols(*term)) return false;
   }
   return !plain;
 }
 
 /// A^{-1}, A^T, (AB)^2: a power of a capital, an index of one or a product of them.
-bool is_power_of_capitals(Ref at) noexcept { return at.is(Kind::power) && any_node(at[0], is_capital); }
+bool is_power_of_capitals(const Node& at) noexcept { return at.is(Kind::power) && any_node(at[0], is_capital); }
 
 /// What one unit of the last place of a decimal is worth.
-std::optional<long double> last_place(Ref at) noexcept {
-  const Node& node = *at;
-  const std::size_t point = node.text.find('.');
-  if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos ||
+std::optional<long double> last_place(const Node& at) noexcept {
+  const std::size_t point = at.text.find('.');
+  if (at.kind != Kind::number || at.text.find_first_of("e(") != std::string_view::npos ||
       point == std::string_view::npos)
     return std::nullopt;
-  return std::pow(10.0L, -static_cast<long double>(node.text.size() - point - 1));
+  return std::pow(10.0L, -static_cast<long double>(at.text.size() - point - 1));
 }
 
 /// No division by variables.
-bool is_polynomial(Ref at) noexcept {
-  return !any_node(at, [](Ref part) {
-    return (part.code == '/' && has_symbols(part)) || (part.is(Kind::power) && part[1].is(Kind::sum));
+bool is_polynomial(const Node& at) noexcept {
+  return !any_node(at, [](const Node& part) {
+    return (part.joint == '/' && has_symbols(part)) || (part.is(Kind::power) && part[1].is(Kind::sum));
   });
 }
 
@@ -72,14 +71,14 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const auto& parts = relation.parts;
   const auto compare = [&](const Answer& value) {
     Answer said = value;
-    if (parts[0].at()->kind == Kind::symbol || parts[0].at()->kind == Kind::subscript)
+    if (parts[0].at().kind == Kind::symbol || parts[0].at().kind == Kind::subscript)
       said.notes.name = form_of(parts[0].at());
     if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
     return gold ? same(said, other) : same(other, said);
   };
   if (gold && is_congruence(relation) && !modulus_of(other.at())) return false;  // which of all?
   // n ≡ 42 names no congruence without its modulus; f(x) ≡ 42 is an identity.
-  const bool identity = parts[0].at()->kind == Kind::call || is_constant(parts[0]);
+  const bool identity = parts[0].at().kind == Kind::call || is_constant(parts[0]);
   if (parts.size() == 2 && relation.code(1) == 'c' && !is_congruence(relation) && !identity) return false;
   if (parts.size() == 2 && relation.code(1) == 'e') return is_variable(parts[0]) && compare(parts[1]);
   if (!all_equalities(relation) || !is_consistent(relation, gold)) return false;
@@ -93,7 +92,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   }
   if (is_constant(parts[last]) && compare(parts[last])) return true;  // 0 = x² − 1 is not x² − 1
   for (std::size_t k = 1; k < parts.size(); ++k) {                    // 42 = x is 42, 42 = 42x is not
-    const Kind kind = parts[k].at()->kind;
+    const Kind kind = parts[k].at().kind;
     if (!is_constant(parts[k]) && kind != Kind::symbol && kind != Kind::subscript && kind != Kind::call) return false;
   }
   return compare(parts[0]);
@@ -104,8 +103,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
 bool Equality::names(const Answer& left, const Answer& gold) const {
   const bool matrix = gold.form == Form::matrix;
   if (matrix && is_power_of_capitals(left.at())) return true;
-  const bool several = variables_of(left.at()).size() > 1 || any_node(left.at(), [](Ref part) {
-                         return part.is(Kind::call) && part->text.empty();  // f(1) + f(2)
+  const bool several = variables_of(left.at()).size() > 1 || any_node(left.at(), [](const Node& part) {
+                         return part.is(Kind::call) && part.text.empty();  // f(1) + f(2)
                        });
   return (matrix || (gold.form == Form::value && is_constant(gold) && !is_equation_side(left.at()))) && several;
 }
@@ -129,7 +128,7 @@ bool Equality::is_consistent(const Answer& relation, bool gold) {
   for (std::size_t k = 0; k < relation.parts.size(); ++k) {
     const Answer& next = relation.parts[k];
     const char code = relation.code(k);
-    const bool stated = k > 1 && unsigned_of(relation.parts[k - 1].at())->kind != Kind::number;  // x = 1/3 ≈ …
+    const bool stated = k > 1 && unsigned_of(relation.parts[k - 1].at()).kind != Kind::number;  // x = 1/3 ≈ …
     if (code == 'a' && (stated || gold)) continue;
     const bool real = is_real_constant(next);
     if (!real && (gold || code == 'a' || !is_other_constant(next))) continue;
@@ -197,11 +196,11 @@ bool Equality::same_equations(const Answer& g, const Answer& a) {
   if (same_sides(g, a, false) || same_sides(g, a, true)) return true;
   // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
   const auto is_graph = [](const Answer& left) {
-    const Ref at = left.at();
-    return left.form == Form::text || at->text == "y" || (at.is(Kind::call) && has_symbols(at[at->count - 1]));
+    const Node& at = left.at();
+    return left.form == Form::text || at.text == "y" || (at.is(Kind::call) && has_symbols(at[at.parts.size() - 1]));
   };
   const Answer &left = g.parts[0], &other = a.parts[0];
-  if (is_graph(left) && is_graph(other) && left.at()->kind != other.at()->kind && same(g.parts[1], a.parts[1]))
+  if (is_graph(left) && is_graph(other) && left.at().kind != other.at().kind && same(g.parts[1], a.parts[1]))
     return true;
   return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g);
 }
@@ -211,8 +210,8 @@ bool Equality::same_equations(const Answer& g, const Answer& a) {
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   for (std::size_t k = 0; k < 2; ++k) {
     const Answer &name = solution.parts[k], &by = solution.parts[1 - k];
-    const std::string_view variable = name.at()->text;
-    const bool solved = name.at()->kind == Kind::symbol && value(by).image && !has_symbol(by.at(), variable) &&
+    const std::string_view variable = name.at().text;
+    const bool solved = name.at().kind == Kind::symbol && value(by).image && !has_symbol(by.at(), variable) &&
                         has_symbol(equation.at(), variable);
     if (!solved) continue;
     const auto difference = [&](const Value& worth, std::size_t lane = 0) {
@@ -225,13 +224,13 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
     const Value zero = algebra.integer(0);
     if (!equal(difference(value(by)), zero) || budget_.spent()) continue;
     // Solved for another letter: each variable is a function of the other.
-    const std::size_t j = equation.parts[0].at()->kind == Kind::symbol ? 0 : 1;
+    const std::size_t j = equation.parts[0].at().kind == Kind::symbol ? 0 : 1;
     const Answer &other = equation.parts[j], &expression = equation.parts[1 - j];
-    const bool both = other.at()->kind == Kind::symbol && other.at()->text != variable && value(expression).image &&
-                      !has_symbol(expression.at(), other.at()->text);
-    if (both && has_symbol(by.at(), other.at()->text)) {
+    const bool both = other.at().kind == Kind::symbol && other.at().text != variable && value(expression).image &&
+                      !has_symbol(expression.at(), other.at().text);
+    if (both && has_symbol(by.at(), other.at().text)) {
       Evaluator inverse = evaluator(by);
-      inverse.assign(other.at()->text, value(expression));
+      inverse.assign(other.at().text, value(expression));
       if (equal(inverse.value(by.at()), algebra.symbol(variable)) && !budget_.spent()) return true;
       continue;
     }
@@ -247,7 +246,8 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
 /// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
-    const bool quantity = any_node(x.at(), [](Ref part) { return part.is(Kind::quantity); });  // units are no factors
+    const bool quantity =
+        any_node(x.at(), [](const Node& part) { return part.is(Kind::quantity); });  // units are no factors
     return has_symbols(x.at()) && !quantity && !alternates(x);
   };
   if (!may_be(g) || !may_be(a)) return 0;

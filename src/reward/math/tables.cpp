@@ -245,6 +245,8 @@ constexpr std::string_view kFaults[] = {
 
 // In order: binding powers to the left and to the right.
 constexpr Operator kOperators[] = {
+    {Joint::none, T::separator, ";", 1, 2, Kind::list},
+    {Joint::none, T::separator, ",&|", 3, 4, Kind::list},
     {Joint::none, T::relation, "", 10, 11, Kind::relation},
     {Joint::none, T::op, "UND", 20, 21, Kind::set_operation},
     {Joint::none, T::op, ":", 30, 31, Kind::ratio},
@@ -261,6 +263,7 @@ constexpr Operator kOperators[] = {
     {Joint::united, T::symbol, "U", 20, 21, Kind::set_operation},   // [1, 2] U [3, 4]
     {Joint::times, T::symbol, "*", 50, 51, Kind::product},          // 6.02 x 10^23
     {Joint::beside, T::end, "*", 50, 60, Kind::product},
+    {Joint::equation, T::end, ",", 3, 4, Kind::list},
 };
 
 constexpr Rule kRules[] = {

@@ -8,67 +8,62 @@
 
 namespace qrl::reward::math {
 
-NodeIdx Tree::make(Kind kind, const std::vector<Link>& of, std::string_view text) {
-  Node node;
-  node.kind = kind;
-  node.text = text;
-  node.first = static_cast<std::int32_t>(links.size());
-  node.count = static_cast<std::int32_t>(of.size());
-  for (const Link& link : of) {
-    if (link.node < 0) return -1;
-    node.depth = std::max(node.depth, at(link.node).depth + 1);
-  }
-  if (node.depth > kMaxTreeDepth) return -1;
-  links.insert(links.end(), of.begin(), of.end());
-  nodes.push_back(node);
-  return static_cast<NodeIdx>(nodes.size() - 1);
+Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its_parts)) {
+  for (const Node& part : parts) depth = std::max(depth, part.depth + 1);
+  if (depth > kMaxTreeDepth) throw Unreadable{Fault::nested_too_deep};
+}
+
+Node Node::constant(char code, std::string_view text) {
+  Node node(Kind::constant, text);
+  node.code = code;
+  return node;
 }
 
 constexpr std::string_view kUnknowns = "xyt", kNumberSet = "\\mathbb";
 
-bool has_symbols(Ref at) noexcept {
-  return any_node(at, [](Ref part) { return part.is(Kind::symbol) || part.is(Kind::words); });
+bool has_symbols(const Node& at) noexcept {
+  return any_node(at, [](const Node& part) { return part.is(Kind::symbol) || part.is(Kind::words); });
 }
 
-bool has_symbol(Ref at, std::string_view name) noexcept {
-  return any_node(at, [name](Ref part) { return part.is(Kind::symbol) && part->text == name; });
+bool has_symbol(const Node& at, std::string_view name) noexcept {
+  return any_node(at, [name](const Node& part) { return part.is(Kind::symbol) && part.text == name; });
 }
 
-bool has_plus_minus(Ref at) noexcept {
-  return any_node(at, [](Ref part) { return part.code == 'P' || part.code == 'M'; });
+bool has_plus_minus(const Node& at) noexcept {
+  return any_node(at, [](const Node& part) { return part.joint == 'P' || part.joint == 'M'; });
 }
 
-std::set<std::string> variables_of(Ref at) {
+std::set<std::string> variables_of(const Node& at) {
   if (at.is(Kind::subscript) || (at.is(Kind::symbol) && !is_number_set(at))) return {form_of(at)};
   std::set<std::string> all;
-  for (const Ref part : at.parts()) all.merge(variables_of(part));
+  for (const Node& part : at.parts) all.merge(variables_of(part));
   return all;
 }
 
-bool is_digits(Ref at) noexcept {
-  return at.is(Kind::number) && std::all_of(at->text.begin(), at->text.end(), base::is_digit);
+bool is_digits(const Node& at) noexcept {
+  return at.is(Kind::number) && std::all_of(at.text.begin(), at.text.end(), base::is_digit);
 }
 
-std::optional<std::int64_t> integer_of(Ref at) noexcept {
+std::optional<std::int64_t> integer_of(const Node& at) noexcept {
   std::int64_t value = 0;
   if (!is_digits(at)) return std::nullopt;
-  const auto [end, error] = std::from_chars(at->text.data(), at->text.data() + at->text.size(), value);
+  const auto [end, error] = std::from_chars(at.text.data(), at.text.data() + at.text.size(), value);
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-bool is_capital(Ref at) noexcept { return at.is(Kind::symbol) && at->text.size() == 1 && at->text[0] <= 'Z'; }
+bool is_capital(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z'; }
 
-bool is_product_of_factors(Ref at) noexcept {
+bool is_product_of_factors(const Node& at) noexcept {
   return at.is(Kind::product) &&
-         std::ranges::all_of(at.parts(1), [](Ref part) { return part.code == '*' || part.code == '/'; });
+         std::ranges::all_of(at.rest(), [](const Node& part) { return part.joint == '*' || part.joint == '/'; });
 }
 
-bool is_number_set(Ref at) noexcept { return at.is(Kind::symbol) && at->text.starts_with(kNumberSet); }
+bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.starts_with(kNumberSet); }
 
-Ref unsigned_of(Ref at) noexcept { return at.is(Kind::sum) && at->count == 1 ? at[0] : at; }
+const Node& unsigned_of(const Node& at) noexcept { return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at; }
 
-bool is_name(Ref at) noexcept {
-  switch (at->kind) {
+bool is_name(const Node& at) noexcept {
+  switch (at.kind) {
     case Kind::symbol:
     case Kind::words:
     case Kind::call:
@@ -76,7 +71,7 @@ bool is_name(Ref at) noexcept {
     case Kind::subscript:
       return true;
     case Kind::absolute:  // |x| = 4 is to be solved
-      if (at[0].is(Kind::symbol)) return kUnknowns.find(at[0]->text) == std::string_view::npos;
+      if (at[0].is(Kind::symbol)) return kUnknowns.find(at[0].text) == std::string_view::npos;
       [[fallthrough]];
     case Kind::product:  // 2x is none
     case Kind::ratio:
@@ -84,17 +79,17 @@ bool is_name(Ref at) noexcept {
     case Kind::list:
     case Kind::determinant:
     case Kind::set_operation:
-      return std::ranges::all_of(at.parts(),
-                                 [at](Ref part) { return has_symbols(part) ? is_name(part) : !at.is(Kind::product); });
+      return std::ranges::all_of(
+          at.parts, [&](const Node& part) { return has_symbols(part) ? is_name(part) : !at.is(Kind::product); });
     default:
       return false;
   }
 }
 
-std::optional<Ref> modulus_of(Ref at) noexcept {
-  if (at.is(Kind::relation)) at = at[at->count - 1];
-  const bool modular = at.is(Kind::product) && at->count == 2 && at[1].code == 'm';
-  return modular ? std::optional(at[1]) : std::nullopt;
+const Node* modulus_of(const Node& at) noexcept {
+  if (at.is(Kind::relation)) return modulus_of(at.parts.back());
+  const bool modular = at.is(Kind::product) && at.parts.size() == 2 && at[1].joint == 'm';
+  return modular ? &at[1] : nullptr;
 }
 
 char reversed(char code) noexcept {
@@ -103,12 +98,12 @@ char reversed(char code) noexcept {
   return at == std::string_view::npos ? code : kReversed[at];
 }
 
-std::string form_of(Ref at) {
-  std::string form = std::to_string(static_cast<int>(at->kind)) + ':' + std::string(at->text);
+std::string form_of(const Node& at) {
+  std::string form = std::to_string(static_cast<int>(at.kind)) + ':' + std::string(at.text);
   const bool any_order = at.is(Kind::sum) || at.is(Kind::product) || at.is(Kind::set) || at.is(Kind::list);
   const char first = at.is(Kind::sum) ? '+' : at.is(Kind::product) ? '*' : '\0';
   std::vector<std::string> parts;
-  for (const Ref part : at.parts()) parts.push_back((part.code != 0 ? part.code : first) + form_of(part));
+  for (const Node& part : at.parts) parts.push_back((part.joint != 0 ? part.joint : first) + form_of(part));
   if (any_order) std::ranges::sort(parts);
   for (const std::string& part : parts) (form += '(') += part + ')';
   return form;

@@ -1,12 +1,15 @@
 // Owns the form of an answer as a tree. Knows nothing of how it was written or what it is worth.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reward/math/lexer.h"
@@ -49,125 +52,88 @@ enum class Kind : std::uint8_t {
   dots,
 };
 
-using NodeIdx = std::int32_t;
-
-struct Link {
-  NodeIdx node = -1;
-  char code = 0;  ///< what stands before it in its parent
+/// Why a text is not in the grammar, thrown while it is parsed.
+struct Unreadable {
+  Fault fault;
 };
 
 struct Node {
   Kind kind = Kind::number;
+  char joint = 0;            ///< what stands before it in its parent
   char open = 0, close = 0;  ///< of a tuple
-  char code = 0;             ///< of a leaf: that of its token
-  bool flag = false;         ///< list: of semicolons; number: in words; symbol: apart and upright or not, after a space
+  char code = 0;             ///< of a constant or call: that of its token
   std::int32_t columns = 0;  ///< of a matrix
-  std::int32_t first = 0, count = 0;  ///< its links
-  std::int32_t depth = 1;
+  std::int32_t depth = 1;    ///< at most kMaxTreeDepth
   std::string_view text;
+  std::vector<Node> parts;
+
+  explicit Node(Kind of, std::string_view its_text = {}) : kind(of), text(its_text) {}
+  /// Throws Unreadable where it would be too deep.
+  Node(Kind of, std::vector<Node> its_parts);
+  template <std::same_as<Node>... Parts>
+  Node(Kind of, Node first, Parts... others) : Node(of, joined(std::move(first), std::move(others)...)) {}
+  static Node constant(char code, std::string_view text);
+  /// Itself, behind a sign.
+  Node behind(char sign) && noexcept { return joint = sign, std::move(*this); }
+
+  bool is(Kind of) const noexcept { return kind == of; }
+  const Node& operator[](std::size_t k) const noexcept { return parts[k]; }
+  std::span<const Node> rest(std::size_t first = 1) const noexcept { return std::span(parts).subspan(first); }
+
+ private:
+  template <class... Parts>
+  static std::vector<Node> joined(Parts... parts) {
+    std::vector<Node> all;
+    all.reserve(sizeof...(parts));
+    (all.push_back(std::move(parts)), ...);
+    return all;
+  }
 };
 
 struct Tree {
-  Tokens tokens;  ///< owns the texts
-  std::vector<Node> nodes;
-  std::vector<Link> links;
-  NodeIdx root = -1;       ///< −1: not parsed
-  std::string_view fault;  ///< why not, static text
-
-  const Node& at(NodeIdx idx) const noexcept { return nodes[static_cast<std::size_t>(idx)]; }
-  Link link(const Node& node, std::int32_t k) const noexcept {
-    return links[static_cast<std::size_t>(node.first) + static_cast<std::size_t>(k)];
-  }
-  NodeIdx child(const Node& node, std::int32_t k) const noexcept { return link(node, k).node; }
-  std::span<const Link> of(const Node& node) const noexcept {
-    return {links.data() + node.first, static_cast<std::size_t>(node.count)};
-  }
-  /// −1 where one of the links is or where it would be deeper than kMaxTreeDepth.
-  NodeIdx make(Kind kind, const std::vector<Link>& of, std::string_view text = {});
-  NodeIdx constant(char code, std::string_view text) {
-    const NodeIdx idx = make(Kind::constant, {}, text);
-    nodes.back().code = code;
-    return idx;
-  }
-  std::vector<Link> links_of(NodeIdx idx) const {
-    const auto begin = links.begin() + at(idx).first;
-    return {begin, begin + at(idx).count};
-  }
+  Tokens tokens;             ///< owns the texts
+  std::optional<Node> root;  ///< none: not parsed
+  std::string_view fault;    ///< why not, static text
+  std::deque<Node> added;    ///< by lowering
 };
 
-/// A node of a tree, and what stands before it in its parent.
-struct Ref {
-  const Tree* tree = nullptr;
-  NodeIdx idx = -1;
-  char code = 0;
-
-  const Node& operator*() const noexcept { return tree->at(idx); }
-  const Node* operator->() const noexcept { return &tree->at(idx); }
-  bool is(Kind kind) const noexcept { return tree->at(idx).kind == kind; }
-  Ref operator[](std::int32_t k) const noexcept {
-    const Link link = tree->link(**this, k);
-    return {tree, link.node, link.code};
-  }
-  /// Its parts from the first on. (Views of the library are not read by every compiler yet.)
-  struct Parts;
-  Parts parts(std::int32_t first = 0) const noexcept;
-};
-
-struct Ref::Parts {
-  struct Iterator {
-    using value_type = Ref;
-    using difference_type = std::ptrdiff_t;
-    Ref of;
-    std::int32_t k = 0;
-    Ref operator*() const noexcept { return of[k]; }
-    Iterator& operator++() noexcept { return ++k, *this; }
-    Iterator operator++(int) noexcept { return {of, k++}; }
-    bool operator==(const Iterator& other) const noexcept { return k == other.k; }
-  };
-  Ref of;
-  std::int32_t first;
-  Iterator begin() const noexcept { return {of, first}; }
-  Iterator end() const noexcept { return {of, of->count}; }
-};
-inline Ref::Parts Ref::parts(std::int32_t first) const noexcept { return {*this, first}; }
-
-/// Reads a whole answer. Never fails but by leaving root −1; recursion is bounded by kMaxTreeDepth.
+/// Reads a whole answer. Never fails but by leaving no root; recursion is bounded by kMaxTreeDepth.
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 // ---- questions about the form of a tree that need no values
 
 /// Whether `predicate` holds for a node of it.
 template <class Predicate>
-bool any_node(Ref at, const Predicate& predicate) {
-  return predicate(at) || std::ranges::any_of(at.parts(), [&](Ref part) { return any_node(part, predicate); });
+bool any_node(const Node& at, const Predicate& predicate) {
+  return predicate(at) || std::ranges::any_of(at.parts, [&](const Node& part) { return any_node(part, predicate); });
 }
 /// Whether a variable occurs in it; words count as one.
-bool has_symbols(Ref at) noexcept;
-bool has_symbol(Ref at, std::string_view name) noexcept;
-bool has_plus_minus(Ref at) noexcept;
+bool has_symbols(const Node& at) noexcept;
+bool has_symbol(const Node& at, std::string_view name) noexcept;
+bool has_plus_minus(const Node& at) noexcept;
 /// Its variables, with their indices.
-std::set<std::string> variables_of(Ref at);
+std::set<std::string> variables_of(const Node& at);
 /// Digits alone.
-bool is_digits(Ref at) noexcept;
+bool is_digits(const Node& at) noexcept;
 /// Of digits; nothing of anything else or beyond 64 bits.
-std::optional<std::int64_t> integer_of(Ref at) noexcept;
+std::optional<std::int64_t> integer_of(const Node& at) noexcept;
 /// One capital letter.
-bool is_capital(Ref at) noexcept;
+bool is_capital(const Node& at) noexcept;
 /// A product by · and / alone.
-bool is_product_of_factors(Ref at) noexcept;
+bool is_product_of_factors(const Node& at) noexcept;
 /// ℝ, ℤ and the like.
-bool is_number_set(Ref at) noexcept;
+bool is_number_set(const Node& at) noexcept;
 /// The node, or what a sign alone stands before.
-Ref unsigned_of(Ref at) noexcept;
+const Node& unsigned_of(const Node& at) noexcept;
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
-bool is_name(Ref at) noexcept;
-/// The modulus of "3 mod 7", and of a relation that ends so.
-std::optional<Ref> modulus_of(Ref at) noexcept;
+bool is_name(const Node& at) noexcept;
+/// The modulus of "3 mod 7", and of a relation that ends so; null: there is none.
+const Node* modulus_of(const Node& at) noexcept;
 /// The relation that holds when its sides are swapped.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code; }  ///< < > ≤ ≥
 /// Operations, names and numbers as one text, whatever order they have where it says nothing.
-std::string form_of(Ref at);
+std::string form_of(const Node& at);
 /// Letters and digits of a text in lower case, with points and signs before digits and the names of LaTeX's commands
 /// that lay nothing out.
 std::string text_key(std::string_view text, const Vocabulary& vocabulary);
