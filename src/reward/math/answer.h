@@ -2,6 +2,9 @@
 // answers.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,20 +13,28 @@
 
 namespace qrl::reward::math {
 
-/// The product of the units in "km/h", "square meters", "cm^2": its dimensions as a sorted text, and its factor.
+/// What the words behind a number say: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::string dimensions;
-  long double factor = 1;
-  bool known = false;
-  bool is(char dimension) const noexcept { return dimensions.size() == 1 && dimensions[0] == dimension; }
+  std::uint64_t dimensions = 0;  ///< the sum of those of its units, each a number of its own; 0: not known
+  long double factor = 1;        ///< the product of those of its units
+  long double scale = 1;         ///< 1e6 of "million"
+  bool is_known() const noexcept { return dimensions != 0; }
+  bool is(char dimension) const noexcept { return dimensions == number_of(dimension); }
+  static constexpr std::uint64_t number_of(char dimension) noexcept {
+    if (dimension == 's') return number_of('l') - number_of('t');
+    const std::uint64_t mixed = static_cast<unsigned char>(dimension) * 0x9e3779b97f4a7c15u;
+    return (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9u;
+  }
 };
+Measure measure(std::string_view words, const Vocabulary& vocabulary);
+/// What both numbers are to be multiplied by to be compared; nothing where they measure different things.
+std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
 /// What stands beside an answer. Notes must agree where both sides have them and count for nothing otherwise.
 struct Notes {
   std::string name;  ///< of a point, A of A(1, 2), or of the variable of x ∈ {1, 2}
   std::string run;   ///< capitals in a row, HTH, which are a product besides
   Measure unit;
-  long double scale = 1;   ///< 1e6 of "million"
   std::string_view words;  ///< behind a number
 };
 
@@ -31,8 +42,7 @@ enum class Form : unsigned char {
   value,     ///< a number or formula; a part: the same with letters as a unit
   list,      ///< any order: a list, or ± (`signs`), or alternatives (`either`), or rows of cases, which are tuples
   set,       ///< any order, repetitions count nothing
-  tuple,     ///< in order; an interval as well
-  matrix,    ///< entries by rows; `columns`
+  tuple,     ///< in order; an interval as well, and a matrix: its rows, or the entries of one row or column
   relation,  ///< sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
@@ -48,6 +58,7 @@ struct Answer {
   Notes notes;
   std::vector<Answer> parts;
   const Node& at() const noexcept { return *node; }
+  bool is_collection() const noexcept { return form == Form::list || form == Form::set || form == Form::tuple; }
   /// What stands before a part: relations.
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
@@ -71,7 +82,5 @@ std::span<const Rule> default_rules() noexcept;
 
 /// The answer that a tree is; `tree` must outlive it and is added to.
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules);
-
-Measure measure(std::string_view words, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

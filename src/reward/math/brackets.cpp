@@ -39,44 +39,34 @@ bool Parser::closes_outward() const noexcept {
 }
 
 /// Inside brackets with no other separator a comma separates: (1,234) is the pair 1, 234, but (1,000)(0.05) a product.
-void Parser::split_thousands(std::size_t open) {
-  const char code = tokens_[open].code;
-  const Token before = open > 0 ? tokens_[open - 1] : Token{};
-  const bool capital = before.type == T::symbol && before.text.size() == 1 && before.text[0] <= 'Z';
-  const bool begins = open == 0 || before.type == T::open || before.type == T::begin || before.type == T::cell ||
-                      before.type == T::newline || is_between(before) || capital;
-  if (!begins || (code == '{' && open > 0)) return;
-  std::vector<std::size_t> numbers;
-  std::size_t close = open + 1, depth = 0;
-  for (; close < tokens_.size(); ++close) {
-    const Token& token = tokens_[close];
-    if (token.type == T::open) ++depth;
-    if (token.type == T::close && depth-- == 0) break;
-    if (depth == 0 && token.type == T::separator) return;
-    if (depth == 0 && token.groups > 0) numbers.push_back(close);
-  }
-  const Token behind = tokens_[std::min(close + 1, tokens_.size() - 1)];
+void Parser::split_thousands() {
+  const Token last = before();
+  const bool braces = is(T::open, '{'),
+             capital = last.type == T::symbol && last.text.size() == 1 && last.text[0] <= 'Z';
+  const bool begins = at_ == 0 || last.type == T::open || last.type == T::begin || last.type == T::cell ||
+                      last.type == T::newline || is_between(last) || capital;
+  const std::size_t ahead = is(now(1), T::op, '-') ? 2 : 1;
+  const Token number = now(ahead);
+  const bool factor = now(ahead + 1).type == T::symbol || now(ahead + 1).type == T::constant;  // (3,331\pi)
+  const T close = now(ahead + (factor ? 2 : 1)).type;
+  const Token behind = now(ahead + (factor ? 3 : 2));
   const bool ends = behind.type == T::end || behind.type == T::close || behind.type == T::cell ||
                     behind.type == T::newline || behind.type == T::finish || behind.type == T::bar ||
                     is_between(behind);
-  if (!ends || (code == '{' && behind.type != T::end)) return;
-  for (std::size_t n = numbers.size(); n-- > 0;) {
-    const Token number = tokens_[numbers[n]];
-    const std::size_t size = std::min(number.text.find_first_not_of("0123456789"), number.text.size());
-    std::vector<Token> parts{number};
-    parts[0].text = number.text.substr(0, number.groups);
-    for (std::size_t k = number.groups; k < size; k += 3) {
-      parts.push_back({T::separator, ',', false, false, 0, {}});
-      parts.push_back(
-          {T::number, 0, false, false, 0, number.text.substr(k, k + 3 < size ? 3 : std::string_view::npos)});
-    }
-    tokens_.erase(tokens_.begin() + static_cast<std::ptrdiff_t>(numbers[n]));
-    tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(numbers[n]), parts.begin(), parts.end());
+  if (number.groups == 0 || close != T::close || (braces ? at_ > 0 || behind.type != T::end : !begins || !ends)) return;
+  const std::size_t size = std::min(number.text.find_first_not_of("0123456789"), number.text.size());
+  const auto place = tokens_.begin() + static_cast<std::ptrdiff_t>(at_ + ahead);
+  std::vector<Token> parts;
+  for (std::size_t k = number.groups; k < size; k += 3) {
+    parts.push_back({T::separator, ',', false, false, 0, {}});
+    parts.push_back({T::number, 0, false, false, 0, number.text.substr(k, k + 3 < size ? 3 : std::string_view::npos)});
   }
+  place->text = number.text.substr(0, number.groups);
+  tokens_.insert(place + 1, parts.begin(), parts.end());
 }
 
 Node Parser::bracketed(char open) {
-  split_thousands(at_);
+  split_thousands();
   ++at_;
   if (open == '{' && begins_builder()) open = 'S';
   if ((open == 'S' || open == '{') && take(T::close, closing_of(open)))

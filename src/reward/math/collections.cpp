@@ -45,24 +45,25 @@ std::string letters_of(const Answer& x) {
 
 bool Equality::same_collections(const Answer& g, const Answer& a) {
   if (is_joint(g) && is_joint(a) && g.either != a.either) return false;
-  const auto is_collection = [](const Answer& x) {
-    return x.form == Form::list || x.form == Form::set || x.form == Form::tuple;
-  };
-  if (is_collection(g) != is_collection(a)) {
-    const Answer& list = is_collection(g) ? g : a;
+  const bool tuples[] = {g.form == Form::tuple, a.form == Form::tuple};
+  if (g.is_collection() != a.is_collection()) {
+    const Answer& list = g.is_collection() ? g : a;
+    if (list.form == Form::tuple) return list.at().is(Kind::matrix) && same_value(g, a);  // 2A
     if (list.form == Form::list && letters_of(g).size() == list.parts.size() && letters_of(g) == letters_of(a))
       return true;
     if (list.form == Form::set && (g.form == Form::sets || a.form == Form::sets))
       return false;  // {∅} has a member, ∅ none
-    if (list.form == Form::tuple) return false;
   }
-  const Parts x = is_collection(g) ? parts_of(g) : Parts{&g}, y = is_collection(a) ? parts_of(a) : Parts{&a};
-  if (g.form == Form::tuple && a.form == Form::tuple) {
+  const Parts x = g.is_collection() ? parts_of(g) : Parts{&g}, y = a.is_collection() ? parts_of(a) : Parts{&a};
+  if (tuples[0] && tuples[1]) {
     const Node &gold = g.at(), &answer = a.at();
-    return ((gold.open == answer.open && gold.close == answer.close) || x.size() != 2) && in_order(x, y);
+    const bool matrices = gold.is(Kind::matrix) && answer.is(Kind::matrix);
+    const bool intervals = x.size() == 2 && gold.is(Kind::tuple) && answer.is(Kind::tuple);
+    return (!matrices || gold.columns == answer.columns) &&
+           (!intervals || (gold.open == answer.open && gold.close == answer.close)) && in_order(x, y);
   }
-  if (g.form == Form::tuple || a.form == Form::tuple) {
-    const Answer &tuple = g.form == Form::tuple ? g : a, &other = g.form == Form::tuple ? a : g;
+  if (tuples[0] || tuples[1]) {
+    const Answer &tuple = tuples[0] ? g : a, &other = tuples[0] ? a : g;
     if (other.form != Form::list) return false;
     const auto name_of = [](const Answer& part) {
       return part.form == Form::relation ? form_of(part.parts[0].at()) : std::string();
@@ -74,111 +75,66 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     if (other.parts.size() != 1) return false;  // a list of one is its member
   }
   // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
-  return as_sets(x, y, g.form == Form::list && a.form == Form::list && !is_collection(*x[0]));
+  return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0]->is_collection());
 }
 
 bool Equality::in_order(const Parts& x, const Parts& y) {
-  if (x.size() != y.size()) return false;
-  for (std::size_t k = 0; k < x.size(); ++k)
-    if (!same(*x[k], *y[k])) return false;
-  return true;
+  return std::ranges::equal(x, y, [this](const Answer* one, const Answer* other) { return same(*one, *other); });
 }
 
 /// The same for members that are equal numbers or points of such; 0 of any other.
 std::uint64_t Equality::image(const Answer& of) {
-  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
-  std::uint64_t all = 1;
-  if (of.form == Form::tuple) {
-    for (const Answer& part : of.parts) {
-      const std::uint64_t one = image(part);
-      if (one == 0) return 0;
-      all = (all ^ one) * kOdd;
-    }
-    return all;
-  }
-  if (of.form != Form::value || !of.notes.words.empty() || of.notes.run.size() > 2) return 0;
-  for (const std::size_t lane : {0, 1}) {
-    const auto& one = value(of, lane).image;
-    if (!one) return 0;
-    all = (all ^ *one) * kOdd;
-  }
-  return all;
+  const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
+  const bool number = of.form == Form::value || of.at().is(Kind::tuple);
+  if (!number || !of.notes.words.empty() || any_node(of.at(), is_more)) return 0;
+  const auto one = value(of).image, other = value(of, 1).image;
+  return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-struct Equality::Member {
-  const Answer* answer;
-  std::string label;
-  std::uint64_t image;
-  bool found = false;
-};
-
-std::vector<Equality::Member> Equality::members(const Parts& of, bool counted) {
-  std::vector<Member> all;
-  for (const Answer* each : of) all.push_back({each, label_of(*each, vocabulary_), image(*each)});
-  std::ranges::stable_sort(all, {}, &Member::image);
-  const auto twice = [](const Member& one, const Member& other) { return one.image != 0 && one.image == other.image; };
-  if (!counted) all.erase(std::unique(all.begin(), all.end(), twice), all.end());
-  return all;
-}
-
-/// Every member of each is one of the other; `counted`: as often. Those of one image are found first, so that their
-/// order costs nothing; the rest are compared each with each.
+/// Every member of each is one of the other; `counted`: as often. Those of one image are tried first, so that their
+/// order costs little.
 bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
-  std::vector<Member> gold = members(x, counted), answer = members(y, counted);
-  for (auto g = gold.begin(), a = answer.begin(); g != gold.end() && a != answer.end();) {
-    const std::uint64_t of_gold = g->image, of_answer = a->image;
-    if (of_gold == of_answer) g->found = a->found = of_gold != 0;
-    if (of_gold <= of_answer) ++g;
-    if (of_answer <= of_gold) ++a;
-  }
-  const auto has = [](const std::vector<Member>& members, const std::string& label) {
-    return std::ranges::find(members, label, &Member::label) != members.end();
+  struct Member {
+    const Answer* answer;
+    std::uint64_t image;
+    std::string label;
   };
-  const auto all_found = [&](std::vector<Member>& members, std::vector<Member>& others) {
-    for (Member& m : members) {
-      for (Member& other : others) {
-        if (m.found) break;
-        if (counted && other.found) continue;
-        if (!budget_.spend()) return false;
-        // 3 apples are not 3 pears where the other side has apples, too.
-        const bool apart = !m.label.empty() && !other.label.empty() && m.label != other.label &&
-                           (has(others, m.label) || has(members, other.label));
-        const bool first = &members == &gold;
-        if (!apart && same(*(first ? m : other).answer, *(first ? other : m).answer)) m.found = other.found = true;
-      }
-      if (!m.found) return false;
-    }
-    return true;
-  };
-  return all_found(gold, answer) && all_found(answer, gold);
-}
-
-bool Equality::same_matrices(const Answer& g, const Answer& a) {
-  const Node &gold = g.at(), &answer = a.at();
-  if (gold.kind == Kind::matrix && answer.kind == Kind::matrix)
-    return gold.columns == answer.columns && in_order(parts_of(g), parts_of(a));
-  // [[1, 2], [3, 4]], and a tuple of the numbers of a row or column.
-  const Answer &matrix = gold.kind == Kind::matrix ? g : a, &tuple = gold.kind == Kind::matrix ? a : g;
-  if (tuple.form != Form::tuple) {
-    const auto x = evaluator(g).matrix(g.at()), y = evaluator(a).matrix(a.at());
-    return x && y && x->columns == y->columns &&
-           std::ranges::equal(x->entries, y->entries, [](const Value& p, const Value& q) { return equal(p, q); });
-  }
-  const auto entries_of = [](const Answer& x) {
-    Parts all;
-    for (const Answer& row : x.parts) {
-      if (row.form != Form::tuple) all.push_back(&row);
-      for (const Answer& entry : row.parts) all.push_back(&entry);
-    }
+  const auto members = [&](const Parts& of) {
+    std::vector<Member> all;
+    for (const Answer* each : of) all.push_back({each, image(*each), label_of(*each, vocabulary_)});
+    std::ranges::stable_sort(all, {}, &Member::image);
+    const auto twice = [](const Member& m, const Member& n) { return m.image != 0 && m.image == n.image; };
+    if (!counted) all.erase(std::unique(all.begin(), all.end(), twice), all.end());
     return all;
   };
-  const auto columns = static_cast<std::size_t>(matrix.at().columns), count = matrix.parts.size();
-  const bool rows = std::ranges::all_of(
-      tuple.parts, [&](const Answer& row) { return row.form == Form::tuple && row.parts.size() == columns; });
-  if (!rows && columns != 1 && columns != count) return false;
-  return &tuple == &g ? in_order(entries_of(g), parts_of(a)) : in_order(parts_of(g), entries_of(a));
+  const std::vector<Member> gold = members(x), answer = members(y);
+  if (gold[0].image != 0 && std::ranges::equal(gold, answer, {}, &Member::image, &Member::image)) return true;
+  const auto has = [](const std::vector<Member>& all, const std::string& label) {
+    return std::ranges::find(all, label, &Member::label) != all.end();
+  };
+  std::vector<bool> found(answer.size());
+  const auto match = [&](std::size_t i, std::size_t j) {
+    const auto& [one, _, label] = gold[i];
+    const auto& [other, __, other_label] = answer[j];
+    // 3 apples are not 3 pears where the other side has apples, too.
+    const bool apart = !label.empty() && !other_label.empty() && label != other_label &&
+                       (has(answer, label) || has(gold, other_label));
+    const bool taken = counted && found[j];
+    return !taken && !apart && budget_.spend() && same(*one, *other) && (found[j] = true);
+  };
+  const auto any_match = [](const Member& of, const std::vector<Member>& others, const auto& matches) {
+    const auto first = std::ranges::lower_bound(others, of.image, {}, &Member::image) - others.begin();
+    std::size_t k = 0;
+    while (k < others.size() && !matches((static_cast<std::size_t>(first) + k) % others.size())) ++k;
+    return k < others.size();
+  };
+  for (std::size_t i = 0; i < gold.size(); ++i)
+    if (!any_match(gold[i], answer, [&](std::size_t j) { return match(i, j); })) return false;
+  for (std::size_t j = 0; j < answer.size(); ++j)
+    if (!found[j] && !any_match(answer[j], gold, [&](std::size_t i) { return match(i, j); })) return false;
+  return true;
 }
 
 /// Unions and differences part by part: for what is no set of real constants.

@@ -92,7 +92,7 @@ Node Parser::environment() {
   if (cases && entries.size() == 1) return std::move(entries[0]);
   Node matrix{Kind::matrix, std::move(entries)};
   matrix.text = cases ? kCases : name;
-  matrix.columns = static_cast<std::int32_t>(columns);
+  matrix.columns = columns;
   return name == "vmatrix" ? Node{Kind::determinant, std::move(matrix)} : matrix;
 }
 

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter where variables are not just positive
 
-bool is_collection(const Answer& x) noexcept {
-  return x.form == Form::list || x.form == Form::set || x.form == Form::tuple;
-}
-
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 
 /// Words behind a number that say something: left out on one side they are no unit.
@@ -86,8 +82,7 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
   if (g.form == Form::relation && a.form == Form::relation) return same_relations(g, a) || same_reals(g, a);
   if (g.form == Form::relation) return says(g, a, true) || same_reals(g, a);
   if (a.form == Form::relation) return says(a, g, false) || same_reals(g, a);
-  if (g.form == Form::matrix || a.form == Form::matrix) return same_matrices(g, a);
-  if (is_collection(g) || is_collection(a)) return same_collections(g, a) || same_reals(g, a);
+  if (g.is_collection() || a.is_collection()) return same_collections(g, a) || same_reals(g, a);
   if (g.form == Form::sets || a.form == Form::sets) return same_sets(g, a) || same_reals(g, a);
   return same_values(g, a);
 }
@@ -133,35 +128,24 @@ bool Equality::same_units(const Answer& g, const Answer& a) {
   const auto amount = [this](Answer of) {
     const std::string_view currency = of.tree->tokens.currency, words = of.notes.words;
     const bool rate = words.starts_with('/') || words.starts_with("per ");
-    if ((!of.notes.unit.known || rate) && !currency.empty())
+    if ((!of.notes.unit.is_known() || rate) && !currency.empty())
       of.notes.unit = measure(std::string(currency) + " " + std::string(words), vocabulary_);
     return of;
   };
   Answer gold = amount(g), answer = amount(a);
-  Measure &unit = gold.notes.unit, &other = answer.notes.unit;
   // A percentage or an angle is of another kind than what has a unit.
   const auto unmark = [](Answer& of) {
     const Kind kind = of.at().kind;
-    if (of.notes.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
-    of.notes.unit = Measure{{kind == Kind::percent ? '%' : 'a'}, 1, true};
+    if (of.notes.unit.is_known() || (kind != Kind::percent && kind != Kind::degree)) return;
+    of.notes.unit.dimensions = Measure::number_of(kind == Kind::percent ? '%' : 'a');
     of.node = &of.at()[0];
   };
-  if (other.known) unmark(gold);
-  if (unit.known) unmark(answer);
-  const auto are_degrees = [](const Measure& one, const Measure& two) {
-    return (one.is('k') || one.is('f')) && two.is('a') && two.factor == 1;
-  };
-  long double scale = gold.notes.scale, other_scale = answer.notes.scale;
-  if (unit.known && other.known && !are_degrees(unit, other) && !are_degrees(other, unit)) {
-    if (unit.dimensions != other.dimensions) return false;
-    scale *= unit.factor;
-    other_scale *= other.factor;
-  }
-  if (scale != other_scale) {  // 5 million is 5,000,000, of whatever
-    const auto u = value(gold).real(), v = value(answer).real();
-    return u && v && std::abs(*u * scale - *v * other_scale) <= 1e-9L * std::abs(*u * scale);
-  }
-  return same_marked(gold, answer);
+  if (answer.notes.unit.is_known()) unmark(gold);
+  if (gold.notes.unit.is_known()) unmark(answer);
+  const auto by = scales(gold.notes.unit, answer.notes.unit);
+  if (!by || (*by)[0] == (*by)[1]) return by && same_marked(gold, answer);
+  const auto u = value(gold).real(), v = value(answer).real();  // 5 million is 5,000,000, of whatever
+  return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
 }
 
 /// Numbers without words: 20 for 20 %, 90 for 90°.
@@ -190,11 +174,9 @@ bool Equality::same_value(const Answer& g, const Answer& a) {
 /// that it may be rounded or cut off.
 bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const {
   const auto places = [](const Answer& of) -> std::size_t {
-    const Node& node = unsigned_of(of.at());
-    const std::size_t point = node.text.find('.'), first = node.text.find_first_not_of("0.");
-    if (node.kind != Kind::number || node.text.find('e') != std::string_view::npos || point == std::string_view::npos)
-      return 0;
-    return first == std::string_view::npos || node.text.size() - first < 5 ? 0 : node.text.size() - point - 1;
+    const std::string_view text = unsigned_of(of.at()).text;
+    const std::size_t first = std::min(text.find_first_not_of("0."), text.size());
+    return text.size() - first < 5 ? 0 : places_of(of.at());
   };
   const std::size_t of_gold = places(g), of_answer = places(a), digits = std::max(of_gold, of_answer);
   if ((of_gold > 0) == (of_answer > 0)) return false;

@@ -45,18 +45,15 @@ class Equality {
   bool same_collections(const Answer& g, const Answer& a);
   bool in_order(const Parts& x, const Parts& y);
   bool as_sets(const Parts& x, const Parts& y, bool counted);
-  bool same_matrices(const Answer& g, const Answer& a);
   bool same_sets(const Answer& g, const Answer& a);
   bool same_reals(const Answer& g, const Answer& a);
-  struct Member;
-  std::vector<Member> members(const Parts& of, bool counted);
   std::uint64_t image(const Answer& of);
 
   // ---- relations.cpp
   bool same_relations(const Answer& g, const Answer& a);
-  bool same_equations(const Answer& g, const Answer& a);
-  bool same_sides(const Answer& g, const Answer& a, bool swapped);
-  bool same_chains(const Answer& g, const Answer& a);
+  bool same_sides(const Answer& g, const Answer& a, bool backward);
+  bool same_graphs(const Answer& g, const Answer& a);
+  std::string_view solved_for(const Answer& equation, std::size_t side);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
   /// Whether what a relation says of its left side is `other`: x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5.

@@ -80,6 +80,8 @@ Value Evaluator::value(const Node& at) {
       return ratio(at);
     case Kind::quantity:
       return value(at[0]);
+    case Kind::matrix:
+      return matrix(at);
     default:
       return opaque(at);
   }
@@ -101,7 +103,6 @@ Value Evaluator::ratio(const Node& at) {
 /// What is compared as written, part by part: its parts in order, with what stands before each.
 Value Evaluator::opaque(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
-  if (at.kind == Kind::matrix) key += at.text;
   std::vector<Value> parts;
   for (const Node& part : at.parts) {
     const char code = part.joint;
@@ -123,6 +124,7 @@ Value Evaluator::sum(const Node& at) {
 }
 
 Value Evaluator::product(const Node& at) {
+  if (std::ranges::count(at.parts, Kind::matrix, &Node::kind) > 1) return matrix_product(at);
   Value result = value(at[0]);
   for (const Node& part : at.rest()) {
     const char code = part.joint;
@@ -221,40 +223,34 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-std::optional<MatrixValue> Evaluator::matrix(const Node& at) {
-  std::optional<MatrixValue> result;
-  if (at.kind == Kind::matrix) {
-    const auto columns = static_cast<std::size_t>(at.columns);
-    result = {static_cast<std::size_t>(at.parts.size()) / columns, columns, {}};
-    for (const Node& entry : at.parts) result->entries.push_back(value(entry));
-    return result;
-  }
-  Value scale = algebra_.integer(1);
-  if (!is_product_of_factors(at)) return std::nullopt;
-  for (const Node& part : at.parts) {
-    const char code = part.joint;
-    const auto next = code == '/' ? std::nullopt : matrix(part);
-    if (!next) {
-      scale = code == '/' ? algebra_.divide(scale, value(part)) : algebra_.multiply(scale, value(part));
-    } else if (!result) {
-      result = next;
-    } else {
-      const std::size_t inner = next->rows, columns = next->columns;
-      if (result->columns != inner || !budget_.spend(static_cast<std::int64_t>(result->rows * columns * inner)))
-        return std::nullopt;
-      MatrixValue all{result->rows, columns, std::vector<Value>(result->rows * columns, algebra_.integer(0))};
-      for (std::size_t k = 0; k < all.entries.size() * inner; ++k) {
-        Value& entry = all.entries[k / inner];
-        const std::size_t row = k / inner / columns, column = k / inner % columns, j = k % inner;
-        entry = algebra_.add(entry,
-                             algebra_.multiply(result->entries[row * inner + j], next->entries[j * columns + column]));
-      }
-      result = std::move(all);
+/// The sum of its entries, each times a symbol of its place: so that 2A is what it is.
+Value Evaluator::matrix(const Node& at) {
+  Value all = algebra_.integer(0);
+  for (std::size_t k = 0; k < at.parts.size(); ++k)
+    all = algebra_.add(all, algebra_.multiply(value(at[k]), place(at.parts.size(), at.columns, k)));
+  return all;
+}
+
+/// Of two matrices; of more than that nothing is known.
+Value Evaluator::matrix_product(const Node& at) {
+  const Node &left = at[0], &right = at[1];
+  const std::size_t inner = left.columns, columns = right.columns;
+  if (at.parts.size() != 2 || right.joint != '*' || right.parts.size() != inner * columns) return opaque(at);
+  const std::size_t size = left.parts.size() / inner * columns;
+  Value all = algebra_.integer(0);
+  for (std::size_t k = 0; k < size; ++k) {
+    Value entry = algebra_.integer(0);
+    for (std::size_t j = 0; j < inner; ++j) {
+      const Value factor = value(left[k / columns * inner + j]);
+      entry = algebra_.add(entry, algebra_.multiply(factor, value(right[j * columns + k % columns])));
     }
+    all = algebra_.add(all, algebra_.multiply(entry, place(size, columns, k)));
   }
-  for (std::size_t k = 0; result && k < result->entries.size(); ++k)
-    result->entries[k] = algebra_.multiply(scale, result->entries[k]);
-  return result;
+  return all;
+}
+
+Value Evaluator::place(std::size_t size, std::size_t columns, std::size_t k) const {
+  return algebra_.symbol(std::to_string(size) + '/' + std::to_string(columns) + ':' + std::to_string(k));
 }
 
 }  // namespace qrl::reward::math

@@ -10,11 +10,6 @@
 
 namespace qrl::reward::math {
 
-struct MatrixValue {
-  std::size_t rows = 0, columns = 0;
-  std::vector<Value> entries;  ///< by rows
-};
-
 /// Counts the work of a verdict; what is asked for after it is spent is undefined.
 class Budget {
  public:
@@ -34,8 +29,6 @@ class Evaluator {
       : algebra_(algebra), budget_(budget), upper_(upper) {}
 
   Value value(const Node& at);
-  /// Of matrices and products of them and numbers; nothing for anything else.
-  std::optional<MatrixValue> matrix(const Node& at);
   /// From now on `variable` is worth `value`, which must outlive it.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
@@ -50,6 +43,10 @@ class Evaluator {
   std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
   Value subscript(const Node& at);
   Value ratio(const Node& at);
+  Value matrix(const Node& at);
+  Value matrix_product(const Node& at);
+  /// A symbol for an entry of matrices of a shape.
+  Value place(std::size_t size, std::size_t columns, std::size_t k) const;
   Value opaque(const Node& at);
 
   Algebra algebra_;

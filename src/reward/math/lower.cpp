@@ -1,6 +1,6 @@
 // Trees to answers: the table of rules, and what form each kind of node has.
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
 
 #include "base/ascii.h"
 #include "reward/math/answer.h"
@@ -13,36 +13,24 @@ using base::is_letter;
 
 constexpr std::string_view kCounts = "CAP";  // letters of combinations and arrangements
 
-/// Both of digits.
-bool not_above(const Node& k, const Node& n) noexcept {
-  if (!is_digits(k) || !is_digits(n)) return false;
-  return k.text.size() != n.text.size() ? k.text.size() < n.text.size() : k.text <= n.text;
-}
+}  // namespace
 
-/// C, A or P with an index.
-bool counts(const Node& at) noexcept { return is_capital(at[0]) && kCounts.find(at[0].text) != std::string_view::npos; }
-
-/// The number of subsets (C) or arrangements (A, P) of k out of n.
-const Node* count_of(Lowering& to, const Node& letter, const Node& n, const Node& k) {
+/// The number of subsets (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10} and {}_{10}C_3.
+const Node* combination(Lowering& to, const Node& at, Notes&) {
+  if (at.parts.size() != 2) return nullptr;
+  const Node &one = at[0], &other = at[1];
+  const bool product = at.is(Kind::product), first = !product && one.is(Kind::subscript);
+  const bool script = one.is(Kind::subscript) || one.is(Kind::power);
+  if (product ? !script || !one[0].is(Kind::words) : first == other.is(Kind::subscript)) return nullptr;
+  if (!first && !other.is(Kind::subscript)) return nullptr;
+  const Node& letter = product ? other[0] : first ? one[0] : one;
+  const Node &n = product || first ? one[1] : other[1], &k = product ? other[1] : first ? other : other[0];
+  const auto most = integer_of(n), taken = integer_of(k);
+  if (!is_capital(letter) || kCounts.find(letter.text) == std::string_view::npos || !most || !taken || *taken > *most)
+    return nullptr;
   Node subsets{Kind::binomial, n, k};
   if (letter.text[0] == kCounts[0]) return to.add(std::move(subsets));
   return to.add(Node{Kind::product, std::move(subsets), Node{Kind::factorial, k}.behind('*')});
-}
-
-}  // namespace
-
-/// C_{10}^3 and C^3_{10}; {}_{10}C_3 is a product.
-const Node* combination(Lowering& to, const Node& at, Notes&) {
-  if (at.parts.size() != 2 || at[1].is(Kind::words)) return nullptr;
-  const Node &one = at[0], &other = at[1];
-  const auto is_named = [](const Node& part) { return part.is(Kind::subscript) && counts(part); };
-  if (at.is(Kind::product)) {
-    const bool hollow = (one.is(Kind::subscript) || one.is(Kind::power)) && one[0].is(Kind::words);
-    return hollow && is_named(other) && is_digits(one[1]) ? count_of(to, other[0], one[1], other[1]) : nullptr;
-  }
-  if (is_named(one) && not_above(other, one[1])) return count_of(to, one[0], one[1], other);
-  const bool behind = other.is(Kind::subscript) && counts(at) && not_above(other[0], other[1]);
-  return behind ? count_of(to, one, other[1], other[0]) : nullptr;
 }
 
 const Node* named_point(Lowering&, const Node& at, Notes& notes) {
@@ -85,7 +73,6 @@ std::string_view unit_letters(const Lowering& to) noexcept {
 
 const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
   notes.words = at[1].text;
-  for_each_word(notes.words, [&](std::string_view word) { notes.scale *= to.vocabulary.magnitude(word); });
   notes.unit = measure(notes.words, to.vocabulary);
   return &at[0];
 }
@@ -136,7 +123,7 @@ Form form_of_node(const Node& at) noexcept {
     case Kind::words:
       return Form::text;
     case Kind::matrix:
-      return at.text != kCases ? Form::matrix : Form::list;
+      return at.text == kCases ? Form::list : Form::tuple;
     default:
       return is_set_like(at) ? Form::sets : Form::value;
   }
@@ -151,7 +138,8 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
   }
   Answer answer{form_of_node(*at), &to.tree, at, sign};
   answer.notes = std::move(notes);
-  const bool collection = answer.form == Form::list || answer.form == Form::set || answer.form == Form::tuple;
+  const bool matrix = answer.form == Form::tuple && at->is(Kind::matrix),
+             collection = answer.is_collection() && !matrix;
   if (sign == 0 && !collection && has_plus_minus(*at)) {
     answer.form = Form::list;
     answer.signs = true;
@@ -159,7 +147,7 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
     return answer;
   }
   if (answer.form == Form::value) return answer;
-  const std::int32_t columns = collection ? at->columns : 0;  // of cases
+  const std::size_t columns = at->is(Kind::matrix) && (collection || at->columns < at->parts.size()) ? at->columns : 1;
   for (const Node& each : at->parts) {
     answer.either = answer.either || each.joint == '|';
     Answer part = answer_of(to, rules, &each, sign, {.name = answer.notes.name});
@@ -205,8 +193,8 @@ int take_exponent(std::string_view words, std::size_t& at) noexcept {
 
 /// Not known when any word is not, or when all there is is "units".
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
-  Measure m{"", 1, true};
-  bool below = false;
+  Measure all;
+  bool below = false, known = true;
   int power = 1;
   for (std::size_t k = 0; k < words.size();) {
     if (words[k] == '\\') {  // \text{…} is in the words where several stand in a row
@@ -220,24 +208,29 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
     }
     const std::string word = lower_word(words, k);
     const Unit unit = vocabulary.unit(word);
+    const long double magnitude = vocabulary.magnitude(word);
+    all.scale *= magnitude;
     if (unit.dimension == '/') below = true;
     if (unit.dimension == '^') power = static_cast<int>(unit.factor);
-    if (unit.dimension == '/' || unit.dimension == '^' || vocabulary.magnitude(word) != 1) continue;
-    if (unit.dimension == 0 || unit.dimension == '?') return {};
-    const int exponent = take_exponent(words, k);
-    const bool inverse = below != (exponent < 0);
-    for (int j = 0; j < power * std::abs(exponent); ++j) {
-      const std::string_view each = unit.dimension == 's' ? "lT" : std::string_view(&unit.dimension, 1);
-      for (const char c : each) m.dimensions += static_cast<char>(inverse ? c ^ 32 : c);
-      m.factor *= inverse ? 1 / unit.factor : unit.factor;
-    }
+    if (unit.dimension == '/' || unit.dimension == '^' || magnitude != 1) continue;
+    if (unit.dimension == 'k' || unit.dimension == 'f') all.dimensions = 0;  // degrees Celsius are no angle
+    known = known && unit.dimension != 0 && unit.dimension != '?';
+    const int exponent = (below ? -power : power) * take_exponent(words, k);
+    all.dimensions += Measure::number_of(unit.dimension) * static_cast<std::uint64_t>(exponent);
+    all.factor *= std::pow(unit.factor, static_cast<long double>(exponent));
     power = 1;
   }
-  m.known = !m.dimensions.empty();
-  const bool temperature = m.dimensions.find_first_of("kf") != std::string::npos;  // degrees Celsius are no angle
-  if (temperature) std::erase(m.dimensions, 'a');
-  std::sort(m.dimensions.begin(), m.dimensions.end());
-  return m;
+  if (!known) all.dimensions = 0;
+  return all;
+}
+
+std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept {
+  const auto are_degrees = [](const Measure& x, const Measure& y) {
+    return (x.is('k') || x.is('f')) && y.is('a') && y.factor == 1;
+  };
+  const bool both = one.is_known() && other.is_known() && !are_degrees(one, other) && !are_degrees(other, one);
+  if (both && one.dimensions != other.dimensions) return std::nullopt;
+  return {{one.scale * (both ? one.factor : 1), other.scale * (both ? other.factor : 1)}};
 }
 
 }  // namespace qrl::reward::math

@@ -94,7 +94,7 @@ class Parser {
   bool ends_element() const noexcept;
   bool closes_outward() const noexcept;
   bool begins_builder() const noexcept;
-  void split_thousands(std::size_t open);
+  void split_thousands();
 
   // ---- environments.cpp
   Node environment();

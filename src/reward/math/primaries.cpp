@@ -11,15 +11,15 @@ namespace {
 
 using T = TokenType;
 
-bool digits(const Token& token) noexcept {
-  return token.type == T::number && std::all_of(token.text.begin(), token.text.end(), base::is_digit);
+/// Of a token of digits.
+std::optional<std::int64_t> integer_of(const Token& token) noexcept {
+  return math::integer_of(Node(token.type == T::number ? Kind::number : Kind::words, token.text));
 }
 
-/// Whether b is above a, both as digits.
-bool below(std::string_view a, std::string_view b) noexcept {
-  a.remove_prefix(std::min(a.find_first_not_of('0'), a.size()));
-  b.remove_prefix(std::min(b.find_first_not_of('0'), b.size()));
-  return a.size() != b.size() ? a.size() < b.size() : a < b;
+/// Whether both are of digits and the first is below the other.
+bool are_below(const Token& one, const Token& other) noexcept {
+  const auto above = integer_of(one), under = integer_of(other);
+  return above && under && *above < *under;
 }
 
 }  // namespace
@@ -128,8 +128,7 @@ Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
   if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
-    if (now().newline || !digits(whole) || !digits(now()) || !digits(now(2)) || !below(now().text, now(2).text))
-      fail(Fault::no_operation_between);
+    if (now().newline || !integer_of(whole) || !are_below(now(), now(2))) fail(Fault::no_operation_between);
     Node above = leaf(Kind::number);
     ++at_;
     return Node{Kind::mixed, std::move(read), Node{Kind::product, std::move(above), leaf(Kind::number).behind('/')}};
@@ -143,14 +142,12 @@ Node Parser::number() {
     at_ += close + 1;
     return read;
   }
-  if (!is(T::fraction, '/') || !digits(whole)) return read;
-  const bool braced = is(now(1), T::open, '{');
-  const std::string_view above = braced ? now(2).text : now(1).text.substr(0, 1);
-  const std::string_view under =
-      braced ? now(5).text : now(1).text.substr(std::min<std::size_t>(now(1).text.size(), 1));
-  const bool mixed = braced ? digits(now(2)) && now(3).type == T::close && digits(now(5)) && now(6).type == T::close
-                            : digits(now(1)) && now(1).text.size() == 2;
-  return mixed && below(above, under) ? Node{Kind::mixed, std::move(read), prefix()} : read;
+  if (!is(T::fraction, '/') || !integer_of(whole)) return read;
+  const std::string_view digits = now(1).text;  // \frac45
+  const bool braced = is(now(1), T::open, '{') && now(3).type == T::close && now(6).type == T::close;
+  const bool mixed =
+      braced ? are_below(now(2), now(5)) : integer_of(now(1)) && digits.size() == 2 && digits[0] < digits[1];
+  return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
 /// Whether "(" behind a name calls it rather than multiplies: f(…) always, P(A) and Y(t) for one symbol or number.

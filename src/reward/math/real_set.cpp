@@ -106,14 +106,10 @@ class Reader {
   std::optional<RealSet> points(const Node& at) {
     RealSet set;
     for (const Node& point : at.parts) {
-      const Value value = evaluator_.value(point);
-      const auto real = value.real();
-      if (!real) return std::nullopt;
-      set.cuts.push_back({value, *real, true, false});
+      const auto next = at.parts.size() <= kMaxParts ? half_line(evaluator_.value(point), '=') : std::nullopt;
+      if (!next) return std::nullopt;
+      set = combined(set, *next, kEither);
     }
-    std::ranges::stable_sort(set.cuts, {}, &Cut::real);
-    const auto twice = [](const Cut& one, const Cut& other) { return equal(one.value, other.value); };
-    set.cuts.erase(std::unique(set.cuts.begin(), set.cuts.end(), twice), set.cuts.end());
     return set;
   }
 

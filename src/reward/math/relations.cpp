@@ -47,15 +47,6 @@ bool is_equation_side(const Node& at) noexcept {
 /// A^{-1}, A^T, (AB)^2: a power of a capital, an index of one or a product of them.
 bool is_power_of_capitals(const Node& at) noexcept { return at.is(Kind::power) && any_node(at[0], is_capital); }
 
-/// What one unit of the last place of a decimal is worth.
-std::optional<long double> last_place(const Node& at) noexcept {
-  const std::size_t point = at.text.find('.');
-  if (at.kind != Kind::number || at.text.find_first_of("e(") != std::string_view::npos ||
-      point == std::string_view::npos)
-    return std::nullopt;
-  return std::pow(10.0L, -static_cast<long double>(at.text.size() - point - 1));
-}
-
 /// No division by variables.
 bool is_polynomial(const Node& at) noexcept {
   return !any_node(at, [](const Node& part) {
@@ -101,7 +92,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
 /// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y², A^{-1};
 /// an equation in one variable is to be solved.
 bool Equality::names(const Answer& left, const Answer& gold) const {
-  const bool matrix = gold.form == Form::matrix;
+  const bool matrix = gold.at().is(Kind::matrix);
   if (matrix && is_power_of_capitals(left.at())) return true;
   const bool several = variables_of(left.at()).size() > 1 || any_node(left.at(), [](const Node& part) {
                          return part.is(Kind::call) && part.text.empty();  // f(1) + f(2)
@@ -145,12 +136,10 @@ bool Equality::is_consistent(const Answer& relation, bool gold) {
 /// Equal, or one of them a decimal that the other gives when rounded: 5/6 = 0.833, 9π = 28.26. Different units do not
 /// agree; a number without one is held against the other's number alone: 17 m = 17. `about`: by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
-  const Measure &unit = one.notes.unit, &other_unit = other.notes.unit;
-  const bool has_units = !unit.dimensions.empty() && !other_unit.dimensions.empty();
-  if (has_units && unit.dimensions != other_unit.dimensions) return false;
+  const auto by = scales(one.notes.unit, other.notes.unit);
+  if (!by) return false;
+  const auto [of_first, of_second] = *by;
   const Value &first = value(one), &second = value(other);
-  const long double of_first = one.notes.scale * (has_units ? unit.factor : 1);
-  const long double of_second = other.notes.scale * (has_units ? other_unit.factor : 1);
   const long double x = *first.real() * of_first, y = *second.real() * of_second;
   constexpr long double kRounding = 1e-9L, kAbout = 0.05L, kNeverRounded = 1000;
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
@@ -159,12 +148,13 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
   // rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
-    const auto place = last_place(unsigned_of(decimal.at()));
-    if (!place) return;
+    const std::size_t places = places_of(decimal.at());
+    if (places == 0) return;
     const bool ends = of_other.exact && ends_within(of_other.exact->denominator, kMostPlaces);
     const bool rounded = ends || (of_other.exact && !cut);
     const long double units = rounded ? 0.5L : of_other.exact ? 1 : 2;
-    allowed = std::max(allowed, units * *place * of_decimal * (1 + kRounding));
+    allowed =
+        std::max(allowed, units * std::pow(10.0L, -static_cast<long double>(places)) * of_decimal * (1 + kRounding));
   };
   allow(one, of_first, second, std::abs(x) < std::abs(y));
   allow(other, of_second, first, std::abs(y) < std::abs(x));
@@ -179,41 +169,51 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
     return all_equalities(g) && all_equalities(a) && same(g.parts.back(), a.parts.back()) && is_name(g.parts[0].at()) &&
            is_name(a.parts[0].at()) && is_consistent(a, false);
   }
-  if (g.parts.size() != 2) return same_chains(g, a);
+  if (same_sides(g, a, false) || same_sides(g, a, true)) return true;
+  if (g.parts.size() != 2) return false;
   const char x = g.code(1), y = a.code(1);
-  if (is_equality(x) && is_equality(y)) return same_equations(g, a);
-  if (x == y && same_sides(g, a, false)) return true;
-  const bool ordered = is_order(x);
-  const int factor = ordered ? proportion(g, a) : 0;
+  if (is_equality(x) && is_equality(y))
+    return same_graphs(g, a) || proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g);
+  const int factor = is_order(x) ? proportion(g, a) : 0;
   return factor != 0 && (factor > 0 ? x : reversed(x)) == y;
 }
 
-bool Equality::same_sides(const Answer& g, const Answer& a, bool swapped) {
-  return same(g.parts[0], a.parts[swapped ? 1 : 0]) && same(g.parts[1], a.parts[swapped ? 0 : 1]);
+/// One by one, from the left or, backward, from the right: a < b < c and c > b > a.
+bool Equality::same_sides(const Answer& g, const Answer& a, bool backward) {
+  const std::size_t n = g.parts.size();
+  for (std::size_t k = 1; k < n; ++k) {
+    const char x = g.code(k), y = backward ? reversed(a.code(n - k)) : a.code(k);
+    if (x != y && !(n == 2 && is_equality(x) && is_equality(y))) return false;
+  }
+  for (std::size_t k = 0; k < n; ++k)
+    if (!same(g.parts[k], a.parts[backward ? n - 1 - k : k])) return false;
+  return true;
 }
 
-bool Equality::same_equations(const Answer& g, const Answer& a) {
-  if (same_sides(g, a, false) || same_sides(g, a, true)) return true;
-  // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
+/// y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
+bool Equality::same_graphs(const Answer& g, const Answer& a) {
   const auto is_graph = [](const Answer& left) {
     const Node& at = left.at();
-    return left.form == Form::text || at.text == "y" || (at.is(Kind::call) && has_symbols(at[at.parts.size() - 1]));
+    return left.form == Form::text || at.text == "y" || (at.is(Kind::call) && has_symbols(at.parts.back()));
   };
   const Answer &left = g.parts[0], &other = a.parts[0];
-  if (is_graph(left) && is_graph(other) && left.at().kind != other.at().kind && same(g.parts[1], a.parts[1]))
-    return true;
-  return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g);
+  return is_graph(left) && is_graph(other) && left.at().kind != other.at().kind && same(g.parts[1], a.parts[1]);
 }
 
-/// y = f(x) and an equation a(x) y + b(x) = 0 that holds there, where no solution has a = 0: y = (x + 1)/(x − 1) and
-/// xy − y = x + 1, but not y = x/x and xy = x.
+/// The variable that a side of an equation is where the other side is a formula without it; empty: there is none.
+std::string_view Equality::solved_for(const Answer& equation, std::size_t side) {
+  const Node &name = equation.parts[side].at(), &by = equation.parts[1 - side].at();
+  const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(equation.parts[1 - side]).image;
+  return solved ? name.text : std::string_view();
+}
+
+/// y = f(x) and an equation a(x) y + b(x) = 0 that holds there, where no solution has a = 0: y = 6/x and xy = 6, but
+/// not y = x/x and xy = x.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
-  for (std::size_t k = 0; k < 2; ++k) {
-    const Answer &name = solution.parts[k], &by = solution.parts[1 - k];
-    const std::string_view variable = name.at().text;
-    const bool solved = name.at().kind == Kind::symbol && value(by).image && !has_symbol(by.at(), variable) &&
-                        has_symbol(equation.at(), variable);
-    if (!solved) continue;
+  for (const std::size_t k : {0, 1}) {
+    const std::string_view variable = solved_for(solution, k);
+    if (variable.empty() || !has_symbol(equation.at(), variable)) continue;
+    const Answer& by = solution.parts[1 - k];
     const auto difference = [&](const Value& worth, std::size_t lane = 0) {
       Evaluator sides = evaluator(equation, lane);
       sides.assign(variable, worth);
@@ -224,20 +224,17 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
     const Value zero = algebra.integer(0);
     if (!equal(difference(value(by)), zero) || budget_.spent()) continue;
     // Solved for another letter: each variable is a function of the other.
-    const std::size_t j = equation.parts[0].at().kind == Kind::symbol ? 0 : 1;
-    const Answer &other = equation.parts[j], &expression = equation.parts[1 - j];
-    const bool both = other.at().kind == Kind::symbol && other.at().text != variable && value(expression).image &&
-                      !has_symbol(expression.at(), other.at().text);
-    if (both && has_symbol(by.at(), other.at().text)) {
+    const std::size_t j = equation.parts[0].at().is(Kind::symbol) ? 0 : 1;
+    const std::string_view other = solved_for(equation, j);
+    if (!other.empty() && other != variable && has_symbol(by.at(), other)) {
       Evaluator inverse = evaluator(by);
-      inverse.assign(other.at().text, value(expression));
+      inverse.assign(other, value(equation.parts[1 - j]));
       if (equal(inverse.value(by.at()), algebra.symbol(variable)) && !budget_.spent()) return true;
       continue;
     }
     const Value at[] = {difference(zero), difference(algebra.integer(1)), difference(algebra.integer(2))};
     const Value slope = algebra.subtract(at[1], at[0]);
-    const bool linear = equal(algebra.subtract(at[2], at[1]), slope) && at[0].image &&
-                        is_polynomial(equation.parts[0].at()) && is_polynomial(equation.parts[1].at());
+    const bool linear = equal(algebra.subtract(at[2], at[1]), slope) && at[0].image && is_polynomial(equation.at());
     if (linear && !slope.is_zero()) return equal(at[0], difference(zero, 2)) && !at[0].is_zero();
   }
   return false;
@@ -265,19 +262,6 @@ int Equality::proportion(const Answer& g, const Answer& a) {
   }
   if (budget_.spent() || ratio[0].is_zero() || !equal(ratio[0], ratio[1])) return 0;
   return ratio[0].z.real() < 0 ? -1 : 1;
-}
-
-/// a < b < c and c > b > a.
-bool Equality::same_chains(const Answer& g, const Answer& a) {
-  const std::size_t n = g.parts.size();
-  const auto same_chain = [&](bool backward) {
-    for (std::size_t k = 0; k < n; ++k) {
-      const char code = k == 0 ? g.code(0) : backward ? reversed(a.code(n - k)) : a.code(k);
-      if (g.code(k) != code || !same(g.parts[k], a.parts[backward ? n - 1 - k : k])) return false;
-    }
-    return true;
-  };
-  return same_chain(false) || same_chain(true);
 }
 
 }  // namespace qrl::reward::math

@@ -51,6 +51,13 @@ std::optional<std::int64_t> integer_of(const Node& at) noexcept {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
+std::size_t places_of(const Node& at) noexcept {
+  const std::string_view text = unsigned_of(at).text;
+  const std::size_t point = text.find('.');
+  const bool decimal = unsigned_of(at).is(Kind::number) && text.find_first_of("e(") == std::string_view::npos;
+  return decimal && point != std::string_view::npos ? text.size() - point - 1 : 0;
+}
+
 bool is_capital(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z'; }
 
 bool is_product_of_factors(const Node& at) noexcept {
@@ -93,9 +100,9 @@ const Node* modulus_of(const Node& at) noexcept {
 }
 
 char reversed(char code) noexcept {
-  constexpr std::string_view kOrders = "<>lg", kReversed = "><gl";
-  const std::size_t at = kOrders.find(code);
-  return at == std::string_view::npos ? code : kReversed[at];
+  constexpr std::string_view kCodes = "<>lg=acnGHJ", kReversed = "><gl=acnGHJ";
+  const std::size_t at = kCodes.find(code);
+  return at == std::string_view::npos ? '\0' : kReversed[at];
 }
 
 std::string form_of(const Node& at) {

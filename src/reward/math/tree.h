@@ -62,7 +62,7 @@ struct Node {
   char joint = 0;            ///< what stands before it in its parent
   char open = 0, close = 0;  ///< of a tuple
   char code = 0;             ///< of a constant or call: that of its token
-  std::int32_t columns = 0;  ///< of a matrix
+  std::size_t columns = 0;   ///< of a matrix
   std::int32_t depth = 1;    ///< at most kMaxTreeDepth
   std::string_view text;
   std::vector<Node> parts;
@@ -117,6 +117,8 @@ std::set<std::string> variables_of(const Node& at);
 bool is_digits(const Node& at) noexcept;
 /// Of digits; nothing of anything else or beyond 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
+/// Digits behind the point of a decimal, perhaps with a sign; 0 of anything else.
+std::size_t places_of(const Node& at) noexcept;
 /// One capital letter.
 bool is_capital(const Node& at) noexcept;
 /// A product by · and / alone.
@@ -129,9 +131,9 @@ const Node& unsigned_of(const Node& at) noexcept;
 bool is_name(const Node& at) noexcept;
 /// The modulus of "3 mod 7", and of a relation that ends so; null: there is none.
 const Node* modulus_of(const Node& at) noexcept;
-/// The relation that holds when its sides are swapped.
+/// The relation that holds when its sides are swapped; 0: nothing is known of it then.
 char reversed(char code) noexcept;
-inline bool is_order(char code) noexcept { return reversed(code) != code; }  ///< < > ≤ ≥
+inline bool is_order(char code) noexcept { return reversed(code) != code && reversed(code) != 0; }  ///< < > ≤ ≥
 /// Operations, names and numbers as one text, whatever order they have where it says nothing.
 std::string form_of(const Node& at);
 /// Letters and digits of a text in lower case, with points and signs before digits and the names of LaTeX's commands
