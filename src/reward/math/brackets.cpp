@@ -9,13 +9,10 @@ namespace {
 
 using T = TokenType;
 
-bool is_set_operator(const Token& token) noexcept {
-  return token.type == T::op && (token.code == 'U' || token.code == 'N' || token.code == 'D');
-}
-
 /// Whether a token between items stands there.
 bool is_between(const Token& token) noexcept {
-  return token.type == T::relation || token.type == T::separator || token.type == T::word || is_set_operator(token);
+  return token.type == T::relation || token.type == T::separator || token.type == T::word ||
+         (token.type == T::op && std::string_view("UND").find(token.code) != std::string_view::npos);
 }
 
 char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? ']' : open == '{' ? '}' : open; }
@@ -32,10 +29,9 @@ bool Parser::begins_builder() const noexcept {
 /// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
 bool Parser::closes_outward() const noexcept {
   if (!is(T::open, '[') || !inner_.separated) return false;
-  const T last = before().type, next = now(1).type;
-  const bool mark = last == T::op && std::string_view("!%d").find(before().code) != std::string_view::npos;
-  const bool operand = last == T::number || last == T::symbol || last == T::constant || last == T::close;
-  return (operand || mark) && (next == T::end || next == T::close || is_between(now(1)));
+  const bool mark = before().type == T::op && std::string_view("!%d").find(before().code) != std::string_view::npos;
+  const bool operand = is_one_of(before(), T::number, T::symbol, T::constant, T::close);
+  return (operand || mark) && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
 /// Inside brackets with no other separator a comma separates: (1,234) is the pair 1, 234, but (1,000)(0.05) a product.
@@ -43,16 +39,13 @@ void Parser::split_thousands() {
   const Token last = before();
   const bool braces = is(T::open, '{'),
              capital = last.type == T::symbol && last.text.size() == 1 && last.text[0] <= 'Z';
-  const bool begins = at_ == 0 || last.type == T::open || last.type == T::begin || last.type == T::cell ||
-                      last.type == T::newline || is_between(last) || capital;
+  const bool begins = is_one_of(last, T::end, T::open, T::begin, T::cell, T::newline) || is_between(last) || capital;
   const std::size_t ahead = is(now(1), T::op, '-') ? 2 : 1;
   const Token number = now(ahead);
-  const bool factor = now(ahead + 1).type == T::symbol || now(ahead + 1).type == T::constant;  // (3,331\pi)
+  const bool factor = is_one_of(now(ahead + 1), T::symbol, T::constant);  // (3,331\pi)
   const T close = now(ahead + (factor ? 2 : 1)).type;
   const Token behind = now(ahead + (factor ? 3 : 2));
-  const bool ends = behind.type == T::end || behind.type == T::close || behind.type == T::cell ||
-                    behind.type == T::newline || behind.type == T::finish || behind.type == T::bar ||
-                    is_between(behind);
+  const bool ends = is_one_of(behind, T::end, T::close, T::cell, T::newline, T::finish, T::bar) || is_between(behind);
   if (number.groups == 0 || close != T::close || (braces ? at_ > 0 || behind.type != T::end : !begins || !ends)) return;
   const std::size_t size = std::min(number.text.find_first_not_of("0123456789"), number.text.size());
   const auto place = tokens_.begin() + static_cast<std::ptrdiff_t>(at_ + ahead);
@@ -122,9 +115,7 @@ Node Parser::list() {
 bool Parser::ends_element() const noexcept { return inner_.in_set && (now().type == T::bar || is_op(':')); }
 
 bool Parser::ends_list() const noexcept {
-  const T type = now().type;
-  return type == T::end || type == T::close || type == T::cell || type == T::newline || type == T::finish ||
-         closes_outward();
+  return is_one_of(now(), T::end, T::close, T::cell, T::newline, T::finish) || closes_outward();
 }
 
 /// Items with separators between them, or equations without. Semicolons separate lists of what commas separate.
@@ -151,9 +142,9 @@ Node Parser::separated(const Operator& op, Node first) {
 }
 
 bool Parser::modulus_follows() const noexcept {
-  const auto is_mod = [](const Token& t) { return t.type == T::op && (t.code == 'p' || t.code == 'm'); };
-  const std::size_t braced = is(T::open, '{') ? 1 : 0;
-  return is_op('p') || (is(now(braced), T::open, '(') && is_mod(now(braced + 1)));
+  const std::size_t ahead = is(T::open, '{') ? 2 : 1;
+  const bool bracket = is(now(ahead - 1), T::open, '(');
+  return is_op('p') || (bracket && (is(now(ahead), T::op, 'p') || is(now(ahead), T::op, 'm')));
 }
 
 /// Whether "y =", behind a line break or \quad, begins another equation: x = 2 \quad y = 3.
@@ -172,8 +163,7 @@ bool Parser::equation_follows() const noexcept {
 
 bool Parser::begins_value(std::size_t ahead) const noexcept {
   while (is(now(ahead), T::op, '-') || now(ahead).type == T::open) ++ahead;
-  const Token& token = now(ahead);
-  return token.type == T::number || token.type == T::fraction || token.type == T::root || is(token, T::constant, 'p');
+  return is_one_of(now(ahead), T::number, T::fraction, T::root) || is(now(ahead), T::constant, 'p');
 }
 
 /// Whether an operand follows without an operation sign.

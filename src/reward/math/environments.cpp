@@ -16,57 +16,54 @@ bool is_operation(const Token& token) noexcept {
   return token.type == T::op && std::string_view("+-*/PM").find(token.code) != std::string_view::npos;
 }
 
+std::size_t depth_behind(const Token& token, std::size_t depth) noexcept {
+  if (token.type == T::open || token.type == T::begin) return depth + 1;
+  return depth - (depth > 0 && (token.type == T::close || token.type == T::finish) ? 1 : 0);
+}
+
 }  // namespace
 
 /// Takes out the & that only align, and makes rows that continue the one above a part of it. `begin`: behind the name.
 void Parser::lay_out_rows(std::size_t begin) {
   const std::string_view name = tokens_[begin - 1].text;
   if (name.ends_with("matrix")) return;
-  std::vector<std::size_t> marks{begin - 1};  // the name, & and line ends of this environment, and its end
-  std::size_t depth = 0;
-  for (std::size_t k = begin; tokens_[marks.back()].type != T::finish; ++k) {
-    const T type = tokens_[k].type;
-    if (type == T::end) return;
-    if (depth == 0 && (type == T::cell || type == T::newline || type == T::finish)) marks.push_back(k);
-    if (type == T::open || type == T::begin) ++depth;
-    if ((type == T::close || type == T::finish) && depth > 0) --depth;
-  }
-  const auto is_cell = [&](std::size_t m) { return tokens_[marks[m]].type == T::cell; };
-  const auto is_beside = [&](std::size_t m, auto predicate) {
-    return predicate(tokens_[marks[m] - 1]) || predicate(tokens_[marks[m] + 1]);
+  const auto is_beside = [&](std::size_t k, auto predicate) {
+    return predicate(tokens_[k - 1]) || predicate(tokens_[k + 1]);
   };
+  std::size_t end = begin, depth = 0;  // of brackets and environments within
   bool aligned = false, one_row = true;
-  for (std::size_t m = 1; m + 1 < marks.size(); ++m) {
-    aligned = aligned || (is_cell(m) && is_beside(m, is_relation));
-    one_row = one_row && (is_cell(m) || marks[m + 1] == marks[m] + 1);
+  for (; tokens_[end].type != T::finish || depth > 0; ++end) {
+    if (tokens_[end].type == T::end) return;
+    depth = depth_behind(tokens_[end], depth);
+    const T type = depth == 0 ? tokens_[end].type : T::layout;
+    aligned = aligned || (type == T::cell && is_beside(end, is_relation));
+    one_row = one_row && (type != T::newline || tokens_[end + 1].type == T::finish);
   }
   if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
   tokens_[begin - 1].text = kCases;
-  std::size_t kept = begin;
-  bool filled = false, relation = false, indented = tokens_[begin].type == T::cell;  // of the row so far
-  for (std::size_t m = 1; m < marks.size(); ++m) {
-    for (std::size_t k = marks[m - 1] + 1; k < marks[m]; ++k) {
-      filled = true;
-      relation = relation || is_relation(tokens_[k]);
-      tokens_[kept++] = tokens_[k];
-    }
-    Token mark = tokens_[marks[m]];
-    if (is_cell(m)) {
-      const bool empty = !filled || marks[m + 1] == marks[m] + 1;
-      if (empty || (aligned && (is_beside(m, is_relation) || is_beside(m, is_operation)))) continue;
-      if (one_row && relation && is_cell(m + 1) && is_beside(m + 1, is_relation)) mark.type = T::newline;
-    } else if (mark.type == T::newline) {
-      const bool cell = tokens_[marks[m] + 1].type == T::cell;
-      const Token& first = tokens_[marks[m] + (cell ? 2 : 1)];
-      const bool continues = is_relation(first) || (cell && !indented && is_operation(first));
+  std::size_t kept = begin, row = begin;  // behind the tokens that stay, and where their last row begins
+  bool indented = tokens_[begin].type == T::cell;
+  for (std::size_t k = begin; k < end; ++k) {
+    Token token = tokens_[k];
+    depth = depth_behind(token, depth);
+    if (depth == 0 && token.type == T::cell) {
+      const bool aligns = aligned && (is_beside(k, is_relation) || is_beside(k, is_operation));
+      if (kept == row || aligns || is_one_of(tokens_[k + 1], T::cell, T::newline, T::finish)) continue;
+      const auto first = tokens_.begin() + static_cast<std::ptrdiff_t>(row);
+      const bool relation = std::any_of(first, first + static_cast<std::ptrdiff_t>(kept - row), is_relation);
+      if (one_row && aligned && relation) token.type = T::newline;
+    } else if (depth == 0 && token.type == T::newline) {
+      const bool cell = tokens_[k + 1].type == T::cell;
+      const Token& next = tokens_[k + (cell ? 2 : 1)];
+      const bool continues = is_relation(next) || (cell && !indented && is_operation(next));
       indented = cell;
       if (continues) continue;
-      filled = relation = false;
     }
-    tokens_[kept++] = mark;
+    tokens_[kept++] = token;
+    if (depth == 0 && token.type == T::newline) row = kept;
   }
   tokens_.erase(tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
-                tokens_.begin() + static_cast<std::ptrdiff_t>(marks.back()) + 1);
+                tokens_.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
 Node Parser::environment() {
@@ -98,10 +95,7 @@ Node Parser::environment() {
 
 /// Up to the sign behind it; an empty one is a name without letters.
 Node Parser::entry() {
-  const auto ends = [this](std::size_t ahead) {
-    const T type = now(ahead).type;
-    return type == T::cell || type == T::newline || type == T::finish;
-  };
+  const auto ends = [this](std::size_t ahead) { return is_one_of(now(ahead), T::cell, T::newline, T::finish); };
   if (now().type == T::end) fail(Fault::open_bracket);
   if (ends(0)) return Node(Kind::words);
   if (now().type == T::word && words_.is(WordClass::condition, now().text) && !ends(1)) ++at_;  // x & \text{if } x > 0

@@ -89,13 +89,8 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
 
 std::string_view shown_letters(const Answer& x) noexcept {
   const Node& at = x.at();
-  std::string_view shown = x.form == Form::text || at.is(Kind::symbol) ? at.text : std::string_view();
-  for (std::size_t k = 0; x.form == Form::value && at.is(Kind::product) && k < at.parts.size(); ++k) {
-    const std::string_view letter = at[k].text;
-    if (letter.size() != 1 || (k > 0 && letter.data() != shown.data() + shown.size())) return {};
-    shown = {k == 0 ? letter.data() : shown.data(), shown.size() + 1};
-  }
-  return shown;
+  if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
+  return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
 /// Texts: by the letters that are shown.

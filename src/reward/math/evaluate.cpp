@@ -183,7 +183,7 @@ Value Evaluator::call(const Node& at) {
     const bool brackets = part.is(Kind::tuple) && (part.open == '[') == (part.close == ']');
     if (code == '_') index = value(part);
     else if (code == '^') exponent = value(part);
-    else if (!brackets && !part.is(Kind::list) && !part.is(Kind::set)) arguments.push_back(value(part));
+    else if (!brackets && !part.is(Kind::list, Kind::set)) arguments.push_back(value(part));
     else
       for (const Node& entry : part.parts) arguments.push_back(value(entry));
   }

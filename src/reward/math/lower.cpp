@@ -20,7 +20,7 @@ const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
   const bool product = at.is(Kind::product), first = !product && one.is(Kind::subscript);
-  const bool script = one.is(Kind::subscript) || one.is(Kind::power);
+  const bool script = one.is(Kind::subscript, Kind::power);
   if (product ? !script || !one[0].is(Kind::words) : first == other.is(Kind::subscript)) return nullptr;
   if (!first && !other.is(Kind::subscript)) return nullptr;
   const Node& letter = product ? other[0] : first ? one[0] : one;
@@ -48,25 +48,20 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
 namespace {
 
 /// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.
-std::string_view unit_letters(const Lowering& to) noexcept {
+std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
-  if (!root.is(Kind::product) || !root[0].is(Kind::number)) return {};
-  const char* number = root[0].text.data();
+  const auto is_other = [](const Node& part) {
+    return part.is(Kind::symbol) ? part.text.size() > 1 : !part.is(Kind::product, Kind::power, Kind::sum, Kind::number);
+  };
+  if (!root.is(Kind::product) || !root[0].is(Kind::number) || any_node(root, is_other)) return {};
+  const std::vector<char>& source = to.tree.tokens.source;
   const std::vector<Token>& tokens = to.tree.tokens.tokens;
-  auto at = std::ranges::find(tokens, number, [](const Token& token) { return token.text.data(); });
+  const std::string_view number = root[0].text;
+  const auto at = std::ranges::find(tokens, number.data(), [](const Token& token) { return token.text.data(); });
   if (at == tokens.end() || (!(at + 1)->space && at->groups == 0)) return {};  // 6m is a product
-  const char* begin = nullptr;
-  for (++at; at->type != TokenType::end; ++at) {
-    const Unit unit = at->text.size() == 1 ? to.vocabulary.unit(at->text) : Unit{};
-    const bool letter = at->type == TokenType::symbol && unit.dimension != 0 && unit.dimension != '?';
-    const bool sign = at->type == TokenType::op && std::string_view("/^-*").find(at->code) != std::string_view::npos;
-    if (begin == nullptr && letter) begin = at->text.data();
-    if (!letter && !sign && at->type != TokenType::number && at->type != TokenType::fraction && at->code != '{' &&
-        at->code != '}')
-      return {};
-  }
-  return begin == nullptr ? std::string_view()
-                          : std::string_view(begin, to.tree.tokens.source.data() + to.tree.tokens.source.size());
+  const char *begin = number.data() + number.size(), *end = source.data() + source.size();
+  const std::string_view behind(begin, static_cast<std::size_t>(end - begin));
+  return measure(behind, to.vocabulary).is_known() ? behind : std::string_view();
 }
 
 }  // namespace
@@ -79,16 +74,11 @@ const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
 
 /// Capitals next to each other: a word or points, and a product besides.
 const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
-  constexpr std::string_view kAngle = "angle";
-  std::string_view run;
-  const bool angle = at[0].text.ends_with(kAngle);
-  for (const Node& part : at.rest(angle ? 1 : 0)) {
-    const bool next = run.empty() || part.text.data() == run.data() + run.size();
-    if (!is_capital(part) || !next || (part.joint != 0 && part.joint != '*')) return nullptr;
-    run = {run.empty() ? part.text.data() : run.data(), run.size() + 1};
-  }
-  notes.run = run;
-  if (angle && run.size() == 3) notes.run = std::min(notes.run, std::string(run.rbegin(), run.rend()));
+  const bool angle = at[0].text.ends_with("angle");
+  const auto letters = at.rest(angle ? 1 : 0);
+  if (!std::ranges::all_of(letters, is_capital)) return nullptr;
+  notes.run = letters_in_a_row(letters);
+  if (angle && letters.size() == 3) notes.run = std::min(notes.run, std::string(notes.run.rbegin(), notes.run.rend()));
   return nullptr;
 }
 
@@ -96,7 +86,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
-  notes.name = at[0].is(Kind::symbol) || at[0].is(Kind::subscript) ? form_of(at[0]) : "";
+  notes.name = at[0].is(Kind::symbol, Kind::subscript) ? form_of(at[0]) : "";
   return &at[1];
 }
 
@@ -104,9 +94,9 @@ namespace {
 
 bool is_set_like(const Node& at) noexcept {
   if (at.is(Kind::subscript)) return is_number_set(at[0]);
-  if (at.is(Kind::sum) && at.parts.size() == 2)
-    return is_number_set(at[0]) && at[1].is(Kind::set) && at[1].joint == '-';
-  return at.is(Kind::set_operation) || at.is(Kind::set_builder) || is_number_set(at) ||
+  if (at.is(Kind::sum))
+    return is_number_set(at[0]) && at.parts.size() == 2 && at[1].is(Kind::set) && at[1].joint == '-';
+  return at.is(Kind::set_operation, Kind::set_builder) || is_number_set(at) ||
          (at.is(Kind::constant) && at.code == '0');
 }
 

@@ -35,7 +35,7 @@ Node Parser::expression(int least) {
 /// What joins the operand to the left with what follows, where that is no operator of one sign.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
-  const bool words = left.is(Kind::words) || left.is(Kind::quantity);
+  const bool words = left.is(Kind::words, Kind::quantity);
   if (modulus_follows()) return Joint::modulo;
   if (token.type == T::word && !inner_.in_set && words_.is(WordClass::verb, token.text) && begins_value(1))
     return Joint::verb;
@@ -156,13 +156,6 @@ bool Parser::begins_unit() const noexcept {
   return token.code == 'r' && token.space && words_.unit(token.text).dimension != 0;
 }
 
-/// Behind ^2, ^{-1} and the like.
-void Parser::pass_exponent() noexcept {
-  const bool braced = is(now(1), T::open, '{');
-  while (braced && now().type != T::close && now().type != T::end) ++at_;
-  at_ = std::min(at_ + (braced ? 1 : is(now(1), T::op, '-') ? 3 : 2), tokens_.size() - 1);
-}
-
 Node Parser::unit_behind(Node number) {
   // Plain words behind variables are prose; \text{…} is a unit there, too.
   if (now().type == T::word && now().code == 0 && has_symbols(number)) fail(Fault::unfit_words);
@@ -174,10 +167,9 @@ Node Parser::unit_behind(Node number) {
     const bool unit = now().type == T::word ||
                       (now().type == T::symbol && (now().code != 0 || words_.unit(now().text).dimension != 0));
     if (unit) ++at_;
-    else if (is_op('^') && at_ > first) pass_exponent();
-    else if (joint && (now(1).type == T::word || now(1).type == T::symbol)) at_ += 2;
-    else if (joint && is(now(1), T::open, '(') && (now(2).type == T::word || now(2).type == T::symbol))
-      at_ += 3, ++brackets;
+    else if (at_ > first && take(T::op, '^')) expression(59);
+    else if (joint && is_one_of(now(1), T::word, T::symbol)) at_ += 2;
+    else if (joint && is(now(1), T::open, '(') && is_one_of(now(2), T::word, T::symbol)) at_ += 3, ++brackets;
     else if (brackets > 0 && is(T::close, ')')) ++at_, --brackets;
     else more = false;
   }

@@ -38,6 +38,10 @@ class Parser {
   static bool is(const Token& token, TokenType type, char code) noexcept {
     return token.type == type && token.code == code;
   }
+  template <std::same_as<TokenType>... Types>
+  static bool is_one_of(const Token& token, Types... types) noexcept {
+    return ((token.type == types) || ...);
+  }
   bool is(TokenType type, char code) const noexcept { return is(now(), type, code); }
   bool is_op(char code) const noexcept { return is(now(), TokenType::op, code); }
   const Token& next() noexcept { return tokens_[at_++]; }
@@ -58,7 +62,6 @@ class Parser {
   Node postfix(Node of);
   Node degree(Node of);
   Node unit_behind(Node number);
-  void pass_exponent() noexcept;
   bool begins_operand() const noexcept;
   bool begins_value(std::size_t ahead) const noexcept;
   bool begins_unit() const noexcept;

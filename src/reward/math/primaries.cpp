@@ -89,8 +89,7 @@ Node Parser::signed_operand() {
   Node operand = expression(59);
   if (code == '+') return operand;
   // −5 % is (−5) %, so that it differs from −5 by its mark alone
-  const bool marked = operand.is(Kind::percent) || operand.is(Kind::degree) || operand.is(Kind::quantity);
-  if (!marked) return Node{Kind::sum, std::move(operand).behind(code)};
+  if (!operand.is(Kind::percent, Kind::degree, Kind::quantity)) return Node{Kind::sum, std::move(operand).behind(code)};
   operand.parts[0] = Node{Kind::sum, std::move(operand.parts[0]).behind(code)};
   return Node{operand.kind, std::move(operand.parts)};
 }
@@ -153,11 +152,10 @@ Node Parser::number() {
 /// Whether "(" behind a name calls it rather than multiplies: f(…) always, P(A) and Y(t) for one symbol or number.
 bool Parser::calls(const Node& function) const noexcept {
   if (!is(T::open, '(')) return false;
-  const T first = now(1).type;
-  const bool one = (first == T::symbol || first == T::number || first == T::constant) && is(now(2), T::close, ')');
+  const bool one = is_one_of(now(1), T::symbol, T::number, T::constant) && is(now(2), T::close, ')');
   if (!function.is(Kind::symbol)) return one;
   if (words_.is(WordClass::calling, function.text)) return true;
-  const bool event = first == T::symbol && now(2).type == T::relation && is_capital(function);  // P(X = 2)
+  const bool event = now(1).type == T::symbol && now(2).type == T::relation && is_capital(function);  // P(X = 2)
   return event || (one && words_.is(WordClass::may_call, function.text));
 }
 
@@ -183,7 +181,7 @@ Node Parser::function(const Token& token) {
   }
   while (take(T::op, '\'')) {
   }
-  if (now().type == T::close || now().type == T::end || now().type == T::relation) {  // m_{\max}
+  if (is_one_of(now(), T::close, T::end, T::relation)) {  // m_{\max}
     if (!scripts.empty()) fail(Fault::operand_missing);
     return Node(Kind::symbol, token.text);
   }
@@ -205,11 +203,9 @@ Node Parser::function(const Token& token) {
 Node Parser::plain_argument() {
   if (is_op('-')) return signed_operand();
   std::vector<Node> factors;
-  while (factors.empty() ||
-         (begins_operand() && now().type != T::function && now().type != T::open && !begins_unit())) {
+  while (factors.empty() || (begins_operand() && !is_one_of(now(), T::function, T::open) && !begins_unit())) {
     factors.push_back(expression(59).behind(factors.empty() ? char{0} : '*'));
-    const Kind first = factors[0].kind;
-    const bool simple = first == Kind::number || first == Kind::symbol || first == Kind::constant;
+    const bool simple = factors[0].is(Kind::number, Kind::symbol, Kind::constant);
     if (is_op('/') && now(1).type == T::number && factors.size() == 1 && simple) {  // sin pi/6
       ++at_;
       factors.push_back(expression(59).behind('/'));

@@ -146,7 +146,7 @@ class Reader {
     std::optional<RealSet> set;
     for (const Node& part : at.parts) {
       const char code = part.joint;
-      const bool minus = code == '-' && (part.is(Kind::set) || part.is(Kind::tuple));
+      const bool minus = code == '-' && (part.is(Kind::set, Kind::tuple));
       const bool joins =
           set.has_value() == (code != 0) && (code == 0 || code == 'U' || code == 'N' || code == 'D' || minus);
       const auto next = joins && at.parts.size() <= kMaxParts ? read(part) : std::nullopt;
@@ -169,8 +169,8 @@ class Reader {
       if (has_symbols(right)) return std::nullopt;
       const bool magnitude = left.is(Kind::absolute);
       const Node& variable = magnitude ? left[0] : left;
-      const bool named = variable.is(Kind::symbol) || variable.is(Kind::subscript) ||
-                         (variable.is(Kind::words) && variable.text.empty());
+      const bool named =
+          variable.is(Kind::symbol, Kind::subscript) || (variable.is(Kind::words) && variable.text.empty());
       const Value bound = evaluator_.value(right);
       auto next = named ? half_line(bound, code) : std::nullopt;
       if (next && magnitude) {  // |x| < a with a > 0

@@ -39,7 +39,7 @@ bool is_equation_side(const Node& at) noexcept {
       plain = plain && factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
       term = &(*term)[1];
     }
-    if (!term->is(Kind::symbol) && !term->is(Kind::subscript) && has_symbols(*term)) return false;
+    if (!term->is(Kind::symbol, Kind::subscript) && has_symbols(*term)) return false;
   }
   return !plain;
 }

@@ -22,7 +22,7 @@ Node Node::constant(char code, std::string_view text) {
 constexpr std::string_view kUnknowns = "xyt", kNumberSet = "\\mathbb";
 
 bool has_symbols(const Node& at) noexcept {
-  return any_node(at, [](const Node& part) { return part.is(Kind::symbol) || part.is(Kind::words); });
+  return any_node(at, [](const Node& part) { return part.is(Kind::symbol, Kind::words); });
 }
 
 bool has_symbol(const Node& at, std::string_view name) noexcept {
@@ -51,6 +51,16 @@ std::optional<std::int64_t> integer_of(const Node& at) noexcept {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
+std::string_view letters_in_a_row(std::span<const Node> factors) noexcept {
+  std::string_view row;
+  for (const Node& factor : factors) {
+    const bool next = row.empty() || factor.text.data() == row.data() + row.size();
+    if (factor.text.size() != 1 || !next) return {};
+    row = {row.empty() ? factor.text.data() : row.data(), row.size() + 1};
+  }
+  return row;
+}
+
 std::size_t places_of(const Node& at) noexcept {
   const std::string_view text = unsigned_of(at).text;
   const std::size_t point = text.find('.');
@@ -59,11 +69,6 @@ std::size_t places_of(const Node& at) noexcept {
 }
 
 bool is_capital(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z'; }
-
-bool is_product_of_factors(const Node& at) noexcept {
-  return at.is(Kind::product) &&
-         std::ranges::all_of(at.rest(), [](const Node& part) { return part.joint == '*' || part.joint == '/'; });
-}
 
 bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.starts_with(kNumberSet); }
 
@@ -107,7 +112,7 @@ char reversed(char code) noexcept {
 
 std::string form_of(const Node& at) {
   std::string form = std::to_string(static_cast<int>(at.kind)) + ':' + std::string(at.text);
-  const bool any_order = at.is(Kind::sum) || at.is(Kind::product) || at.is(Kind::set) || at.is(Kind::list);
+  const bool any_order = at.is(Kind::sum, Kind::product, Kind::set, Kind::list);
   const char first = at.is(Kind::sum) ? '+' : at.is(Kind::product) ? '*' : '\0';
   std::vector<std::string> parts;
   for (const Node& part : at.parts) parts.push_back((part.joint != 0 ? part.joint : first) + form_of(part));

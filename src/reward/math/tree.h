@@ -76,7 +76,11 @@ struct Node {
   /// Itself, behind a sign.
   Node behind(char sign) && noexcept { return joint = sign, std::move(*this); }
 
-  bool is(Kind of) const noexcept { return kind == of; }
+  /// Whether it is one of these kinds.
+  template <std::same_as<Kind>... Kinds>
+  bool is(Kinds... kinds) const noexcept {
+    return ((kind == kinds) || ...);
+  }
   const Node& operator[](std::size_t k) const noexcept { return parts[k]; }
   std::span<const Node> rest(std::size_t first = 1) const noexcept { return std::span(parts).subspan(first); }
 
@@ -117,12 +121,12 @@ std::set<std::string> variables_of(const Node& at);
 bool is_digits(const Node& at) noexcept;
 /// Of digits; nothing of anything else or beyond 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
+/// The letters of factors that stand next to each other; empty where there is anything else.
+std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
 /// Digits behind the point of a decimal, perhaps with a sign; 0 of anything else.
 std::size_t places_of(const Node& at) noexcept;
 /// One capital letter.
 bool is_capital(const Node& at) noexcept;
-/// A product by · and / alone.
-bool is_product_of_factors(const Node& at) noexcept;
 /// ℝ, ℤ and the like.
 bool is_number_set(const Node& at) noexcept;
 /// The node, or what a sign alone stands before.
