@@ -24,11 +24,10 @@ std::string label_of(const Answer& x, const Vocabulary& vocabulary) {
 
 /// Whether all members are inequalities or letters: "and" and "or" between them differ.
 bool is_joint(const Answer& x) {
-  return x.form == Form::list && x.parts.size() > 1 &&
-         std::all_of(x.parts.begin(), x.parts.end(), [](const Answer& part) {
-           bool ordered = part.form == Form::relation;
-           for (std::size_t k = 1; ordered && k < part.parts.size(); ++k) ordered = is_order(part.code(k));
-           return ordered || !shown_letters(part).empty();
+  return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
+           const auto ordered = [](const Node& side) { return is_order(side.joint); };
+           return part.form == Form::relation ? std::ranges::all_of(part.at().rest(), ordered)
+                                              : !shown_letters(part).empty();
          });
 }
 
@@ -36,8 +35,8 @@ bool is_joint(const Answer& x) {
 std::string letters_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
-    if (part.at().kind == Kind::symbol && part.at().text.size() == 1 && part.at().text[0] <= 'Z') all += part.at().text;
-  std::sort(all.begin(), all.end());
+    if (is_capital(part.at())) all += part.at().text;
+  std::ranges::sort(all);
   return all;
 }
 
@@ -139,14 +138,11 @@ bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
 
 /// Unions and differences part by part: for what is no set of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
-  if (g.at().kind != Kind::set_operation || a.at().kind != Kind::set_operation || g.parts.size() != a.parts.size())
-    return same_value(g, a);
-  bool ordered = false;
-  for (std::size_t k = 1; k < g.parts.size(); ++k) {
-    if (g.code(k) != a.code(k)) return false;
-    ordered = ordered || g.code(k) == 'D';
-  }
-  return ordered ? in_order(parts_of(g), parts_of(a)) : as_sets(parts_of(g), parts_of(a), false);
+  if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
+  const auto& operands = g.at().parts;
+  if (!std::ranges::equal(operands, a.at().parts, {}, &Node::joint, &Node::joint)) return false;
+  return std::ranges::count(operands, 'D', &Node::joint) > 0 ? in_order(parts_of(g), parts_of(a))
+                                                             : as_sets(parts_of(g), parts_of(a), false);
 }
 
 bool Equality::same_reals(const Answer& g, const Answer& a) {

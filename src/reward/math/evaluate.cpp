@@ -59,8 +59,10 @@ Value Evaluator::value(const Node& at) {
       return root(at);
     case Kind::call:
       return call(at);
-    case Kind::factorial:
-      return factorial(at);
+    case Kind::factorial: {
+      const Value n = value(at[0]);
+      return budget_.spend(factorial_steps(n)) ? algebra_.factorial(n) : Value::nothing();
+    }
     case Kind::absolute:
       return algebra_.absolute(value(at[0]));
     case Kind::percent:
@@ -72,8 +74,10 @@ Value Evaluator::value(const Node& at) {
       return algebra_.rounded(value(at[0]), at.kind == Kind::ceiling);
     case Kind::subscript:
       return subscript(at);
-    case Kind::binomial:
-      return binomial(at);
+    case Kind::binomial: {
+      const Value n = value(at[0]), k = value(at[1]);
+      return budget_.spend(3 * factorial_steps(n)) ? algebra_.binomial(n, k) : Value::nothing();
+    }
     case Kind::mixed:
       return algebra_.add(value(at[0]), value(at[1]));
     case Kind::ratio:
@@ -135,16 +139,6 @@ Value Evaluator::product(const Node& at) {
     else result = algebra_.opaque(code, std::array{result, factor});
   }
   return result;
-}
-
-Value Evaluator::factorial(const Node& at) {
-  const Value n = value(at[0]);
-  return budget_.spend(factorial_steps(n)) ? algebra_.factorial(n) : Value::nothing();
-}
-
-Value Evaluator::binomial(const Node& at) {
-  const Value n = value(at[0]), k = value(at[1]);
-  return budget_.spend(3 * factorial_steps(n)) ? algebra_.binomial(n, k) : Value::nothing();
 }
 
 Value Evaluator::power(const Node& at) {

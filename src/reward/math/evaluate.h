@@ -37,8 +37,6 @@ class Evaluator {
   Value product(const Node& at);
   Value power(const Node& at);
   Value root(const Node& at);
-  Value factorial(const Node& at);
-  Value binomial(const Node& at);
   Value call(const Node& at);
   std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
   Value subscript(const Node& at);

@@ -18,30 +18,26 @@ bool is_congruence(const Answer& x) noexcept {
 }
 
 bool all_equalities(const Answer& x) noexcept {
-  for (std::size_t k = 1; k < x.parts.size(); ++k)
-    if (!is_equality(x.code(k))) return false;
-  return true;
+  return std::ranges::all_of(x.at().rest(), [](const Node& side) { return is_equality(side.joint); });
 }
 
-bool is_variable(const Answer& x) noexcept { return x.at().kind != Kind::product && is_name(x.at()); }
+/// x and 10x: a name, or a power of ten times one. `any`: a constant, or whatever times a name.
+bool is_term(const Node& at, bool any) noexcept {
+  if (!at.is(Kind::product) || at.parts.size() != 2 || has_symbols(at[0]))
+    return at.is(Kind::symbol, Kind::subscript) || (any && !has_symbols(at));
+  const std::string_view factor = at[0].text;
+  const bool ten = factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
+  return (any || ten) && is_term(at[1], any);
+}
 
 /// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
 /// (100a + b), which is the side of an equation rather than what is asked for.
 bool is_equation_side(const Node& at) noexcept {
   if (at.is(Kind::product)) return !has_symbols(at[0]);
-  if (!at.is(Kind::sum)) return false;
-  bool plain = at.parts.size() > 1;
-  for (const Node& signed_term : at.parts) {
-    plain = plain && signed_term.joint != '-' && !signed_term.is(Kind::sum) && has_symbols(signed_term);
-    const Node* term = &unsigned_of(signed_term);
-    if (term->is(Kind::product) && term->parts.size() == 2 && !has_symbols((*term)[0])) {
-      const std::string_view factor = (*term)[0].text;
-      plain = plain && factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
-      term = &(*term)[1];
-    }
-    if (!term->is(Kind::symbol, Kind::subscript) && has_symbols(*term)) return false;
-  }
-  return !plain;
+  const auto is_plain = [](const Node& term) { return term.joint != '-' && is_term(term, false); };
+  return at.is(Kind::sum) &&
+         std::ranges::all_of(at.parts, [](const Node& t) { return is_term(unsigned_of(t), true); }) &&
+         (at.parts.size() == 1 || !std::ranges::all_of(at.parts, is_plain));
 }
 
 /// A^{-1}, A^T, (AB)^2: a power of a capital, an index of one or a product of them.
@@ -62,8 +58,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const auto& parts = relation.parts;
   const auto compare = [&](const Answer& value) {
     Answer said = value;
-    if (parts[0].at().kind == Kind::symbol || parts[0].at().kind == Kind::subscript)
-      said.notes.name = form_of(parts[0].at());
+    if (parts[0].at().is(Kind::symbol, Kind::subscript)) said.notes.name = form_of(parts[0].at());
     if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
     return gold ? same(said, other) : same(other, said);
   };
@@ -71,7 +66,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   // n ≡ 42 names no congruence without its modulus; f(x) ≡ 42 is an identity.
   const bool identity = parts[0].at().kind == Kind::call || is_constant(parts[0]);
   if (parts.size() == 2 && relation.code(1) == 'c' && !is_congruence(relation) && !identity) return false;
-  if (parts.size() == 2 && relation.code(1) == 'e') return is_variable(parts[0]) && compare(parts[1]);
+  if (parts.size() == 2 && relation.code(1) == 'e')
+    return !parts[0].at().is(Kind::product) && is_name(parts[0].at()) && compare(parts[1]);
   if (!all_equalities(relation) || !is_consistent(relation, gold)) return false;
   // What stands before an ≈ is the answer, what follows it illustrates.
   std::size_t last = parts.size() - 1;
@@ -82,11 +78,10 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     return (named || (!gold && depth_ == 1 && names(parts[0], other))) && compare(parts[last]);
   }
   if (is_constant(parts[last]) && compare(parts[last])) return true;  // 0 = x² − 1 is not x² − 1
-  for (std::size_t k = 1; k < parts.size(); ++k) {                    // 42 = x is 42, 42 = 42x is not
-    const Kind kind = parts[k].at().kind;
-    if (!is_constant(parts[k]) && kind != Kind::symbol && kind != Kind::subscript && kind != Kind::call) return false;
-  }
-  return compare(parts[0]);
+  const auto is_plain = [](const Node& side) {
+    return !has_symbols(side) || side.is(Kind::symbol, Kind::subscript, Kind::call);
+  };
+  return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42, 42 = 42x is not
 }
 
 /// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y², A^{-1};
