@@ -16,9 +16,9 @@ bool equal(const RealSet& a, const RealSet& b) noexcept {
 
 namespace {
 
-/// The numbers for which `operation` holds of being in `a` and being in `b`.
-template <class Operation>
-RealSet combined(const RealSet& a, const RealSet& b, const Operation& operation) {
+/// The numbers that are in a union (U), an intersection (N) or a difference of two sets.
+RealSet combined(const RealSet& a, char code, const RealSet& b) {
+  const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
   RealSet out{operation(a.below, b.below), {}};
   bool in_a = a.below, in_b = b.below, before = out.below;
   for (auto x = a.cuts.begin(), y = b.cuts.begin(); x != a.cuts.end() || y != b.cuts.end();) {
@@ -35,9 +35,6 @@ RealSet combined(const RealSet& a, const RealSet& b, const Operation& operation)
   }
   return out;
 }
-
-constexpr auto kEither = [](bool x, bool y) { return x || y; };
-constexpr auto kBoth = [](bool x, bool y) { return x && y; };
 
 /// The numbers below a bound, the bound and those above it that stand in a relation to it.
 struct HalfLine {
@@ -67,7 +64,7 @@ class Reader {
       case Kind::tuple:
         return interval(at);
       case Kind::set:
-        return points(at);
+        return joined(at.parts, 'U', [&](const Node& point) { return half_line(evaluator_.value(point), '='); });
       case Kind::constant:
         return at.code == '0' ? std::optional(RealSet{}) : std::nullopt;
       case Kind::symbol:
@@ -94,23 +91,27 @@ class Reader {
   }
   static constexpr std::size_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
 
+  /// The sets that `read` gives of parts, joined; nothing where one has none. `code` 0: by the signs before the parts.
+  template <class Read>
+  static std::optional<RealSet> joined(const std::vector<Node>& parts, char code, const Read& read) {
+    RealSet all{code == 'N', {}};
+    if (parts.size() > kMaxParts) return std::nullopt;
+    for (const Node& part : parts) {
+      const std::optional<RealSet> next = read(part);
+      if (!next) return std::nullopt;
+      all = combined(all, code != 0 ? code : part.joint != 0 ? part.joint : 'U', *next);
+    }
+    return all;
+  }
+  static bool is_empty(const RealSet& set) noexcept { return !set.below && set.cuts.empty(); }
+
   std::optional<RealSet> interval(const Node& at) {
     if (at.parts.size() != 2) return std::nullopt;
     const auto low = half_line(evaluator_.value(at[0]), at.open == '[' ? 'g' : '>');
     const auto high = half_line(evaluator_.value(at[1]), at.close == ']' ? 'l' : '<');
     if (!low || !high) return std::nullopt;
-    RealSet set = combined(*low, *high, kBoth);
-    return set.below || !set.cuts.empty() ? std::optional(std::move(set)) : std::nullopt;
-  }
-
-  std::optional<RealSet> points(const Node& at) {
-    RealSet set;
-    for (const Node& point : at.parts) {
-      const auto next = at.parts.size() <= kMaxParts ? half_line(evaluator_.value(point), '=') : std::nullopt;
-      if (!next) return std::nullopt;
-      set = combined(set, *next, kEither);
-    }
-    return set;
+    RealSet set = combined(*low, 'N', *high);
+    return is_empty(set) ? std::nullopt : std::optional(std::move(set));
   }
 
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
@@ -120,42 +121,29 @@ class Reader {
     auto set = read(at[1]);
     if (at[0].is(Kind::symbol) || !set) return set;
     const auto domain = read(at[0]);
-    return domain ? std::optional(combined(*domain, *set, kBoth)) : std::nullopt;
+    return domain ? std::optional(combined(*domain, 'N', *set)) : std::nullopt;
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is, as with "or" between them or intervals.
   std::optional<RealSet> conditions(const Node& at) {
-    RealSet either, both{true, {}};
-    bool alternatives = false;
-    const bool intervals = at[0].is(Kind::tuple);
-    for (const Node& member : at.parts) {
-      if (!member.is(intervals ? Kind::tuple : Kind::relation)) return std::nullopt;
-      if (!intervals && variables_of(at[0]) != variables_of(member)) return std::nullopt;
-      const auto next = at.parts.size() <= kMaxParts ? read(member) : std::nullopt;
-      if (!next) return std::nullopt;
-      alternatives = alternatives || member.joint == '|';
-      either = combined(either, *next, kEither);
-      both = combined(both, *next, kBoth);
-    }
-    if (intervals && !alternatives) return std::nullopt;
-    return alternatives || (!both.below && both.cuts.empty()) ? either : both;
+    const bool intervals = at[0].is(Kind::tuple), either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
+    const auto member = [&](const Node& each) {
+      const bool alike = each.kind == at[0].kind && (intervals || variables_of(each) == variables_of(at[0]));
+      return alike ? read(each) : std::nullopt;
+    };
+    if (intervals ? !either : !at[0].is(Kind::relation)) return std::nullopt;
+    auto both = joined(at.parts, 'N', member);
+    return both && (either || is_empty(*both)) ? joined(at.parts, 'U', member) : both;
   }
 
   /// Unions, intersections, differences, and ℝ − {0}.
   std::optional<RealSet> operation(const Node& at) {
-    std::optional<RealSet> set;
-    for (const Node& part : at.parts) {
-      const char code = part.joint;
-      const bool minus = code == '-' && (part.is(Kind::set, Kind::tuple));
-      const bool joins =
-          set.has_value() == (code != 0) && (code == 0 || code == 'U' || code == 'N' || code == 'D' || minus);
-      const auto next = joins && at.parts.size() <= kMaxParts ? read(part) : std::nullopt;
-      if (!next) return std::nullopt;
-      set = !set ? next : combined(*set, *next, [code](bool x, bool y) {
-        return code == 'U' ? x || y : x && y == (code == 'N');
-      });
-    }
-    return set;
+    return joined(at.parts, 0, [&](const Node& part) {
+      const bool minus = part.joint == '-' && part.is(Kind::set, Kind::tuple);
+      const bool first = &part == at.parts.data(),
+                 sign = std::string_view("UND").find(part.joint) != std::string_view::npos;
+      return (first ? part.joint == 0 : minus || sign) ? read(part) : std::nullopt;
+    });
   }
 
   std::optional<RealSet> relation(const Node& at) {
@@ -177,11 +165,10 @@ class Reader {
         const auto other = half_line(algebra_.negate(bound), reversed(code));
         const auto real = bound.real();
         if (!real || *real <= 0) return std::nullopt;
-        next = code == '<' || code == 'l' || code == 'n' ? combined(*next, *other, kBoth)
-                                                         : combined(*next, *other, kEither);
+        next = combined(*next, code == '<' || code == 'l' || code == 'n' ? 'N' : 'U', *other);
       }
       if (!next) return std::nullopt;
-      set = combined(set, *next, kBoth);
+      set = combined(set, 'N', *next);
     }
     return set;
   }
