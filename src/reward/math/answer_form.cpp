@@ -16,10 +16,10 @@ namespace {
 class AnswerForm {
  public:
   bool has_operation_left(const Node& at) {
-    if (is_rational_number(at)) return !is_one_number(at);
+    if (is_rational(at)) return !is_one_number(at);
     if (at.is(Kind::product)) return left_in_product(at);
     if (at.is(Kind::relation)) return left_in_relation(at);
-    const auto is_number = [this](const Node& term) { return is_rational_number(term); };
+    const auto is_number = [this](const Node& term) { return is_rational(term); };
     return (at.is(Kind::sum) && std::ranges::count_if(at.parts, is_number) > 1) || any_left(at);
   }
   bool any_left(const Node& at) {
@@ -29,7 +29,7 @@ class AnswerForm {
  private:
   /// The rational numbers among the factors of a product and of the products that are factors of it.
   struct Factors {
-    std::vector<const Node*> above, below;
+    std::vector<const Node*> above, below;  ///< the fraction line
   };
 
   /// 2·3√2 and 6π/4: the numbers among the factors are one number, above a fraction line, below it, or a fraction.
@@ -38,9 +38,7 @@ class AnswerForm {
     if (collect(at, false, factors)) return true;
     const auto& [above, below] = factors;
     if (above.size() > 1 || below.size() > 1) return true;
-    if (below.empty()) return false;
-    return above.empty() ? !is_integer(*below[0]) || size_of(*below[0]) == 1
-                         : !is_lowest_fraction(*above[0], *below[0]);
+    return !below.empty() && !is_lowest_fraction(above.empty() ? nullptr : above[0], *below[0]);
   }
 
   /// Whether a factor has an operation left.
@@ -48,10 +46,10 @@ class AnswerForm {
     const bool scientific = begins_with_scientific(at);
     if (scientific) (inverse ? factors.below : factors.above).push_back(&at[0]);
     return std::ranges::any_of(at.rest(scientific ? 2 : 0), [&](const Node& part) {
-      const bool divides = part.joint == '/', is_factor = divides || part.joint == 0 || part.joint == '*';
-      const bool rational = is_rational_number(part);
-      if (is_factor && !rational && part.is(Kind::product)) return collect(part, divides != inverse, factors);
-      if (is_factor && rational) (divides != inverse ? factors.below : factors.above).push_back(&part);
+      const bool below = (part.joint == '/') != inverse,
+                 is_factor = part.joint == '/' || part.joint == 0 || part.joint == '*';
+      if (is_factor && is_rational(part)) (below ? factors.below : factors.above).push_back(&part);
+      else if (is_factor && part.is(Kind::product)) return collect(part, below, factors);
       return has_operation_left(part);
     });
   }
@@ -60,42 +58,28 @@ class AnswerForm {
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
-    bool number = false, number_done = false, formula = false, formula_done = false;
+    bool found[2] = {}, done[2] = {};  // of formulas and of numbers
     for (const Node& side : at.parts) {
       const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);  // x ≡ 10 (mod 7) names a class
-      const bool of_numbers = is_of_numbers(side);
+      const bool formula = has_symbols(side);
       if (!equality && left) return true;
-      if (!of_numbers && is_name(side)) continue;
-      (of_numbers ? number : formula) = true;
-      if (!left) (of_numbers ? number_done : formula_done) = true;
+      if (formula && is_name(side)) continue;
+      found[formula] = true;
+      done[formula] = done[formula] || !left;
     }
-    return equality && ((number && !number_done) || (formula && !formula_done));
+    return found[0] != done[0] || found[1] != done[1];
   }
 
-  /// Made of numbers, π, e and i alone.
-  bool is_of_numbers(const Node& at) const noexcept {
-    if (at.parts.empty()) return at.is(Kind::number) || (at.is(Kind::constant) && at.code != 'o' && at.code != '0');
-    return !at.is(Kind::relation) &&
-           std::ranges::all_of(at.parts, [this](const Node& part) { return is_of_numbers(part); });
-  }
-
-  /// Made of numbers, π, e and i alone, with a rational value, degrees counting as numbers.
-  bool is_rational_number(const Node& at) {
-    constexpr Kind kCollections[] = {Kind::list, Kind::tuple, Kind::set, Kind::set_operation, Kind::matrix};
-    constexpr Kind kIrrational[] = {Kind::constant, Kind::root,  Kind::call,    Kind::prime,
-                                    Kind::absolute, Kind::floor, Kind::ceiling, Kind::determinant};
-    const auto among = [](const auto& kinds, Kind kind) { return std::ranges::find(kinds, kind) != std::end(kinds); };
-    if (!is_of_numbers(at) || among(kCollections, at.kind)) return false;
-    const bool may_be_irrational = any_node(at, [&](const Node& part) {
-      return among(kIrrational, part.kind) || (part.is(Kind::power) && !is_integer(part[1]));
-    });
-    return !may_be_irrational || has_rational_value(at);  // whatever its size: 64 bits do not bound it
-  }
-
-  bool has_rational_value(const Node& at) {
+  /// Whether its value is a rational number, degrees counting as numbers.
+  bool is_rational(const Node& at) {
+    if (at.is(Kind::degree)) return is_rational(at[0]);
+    if (at.is(Kind::number)) return true;
+    if (has_symbols(at)) return false;
     const Value value = Evaluator(algebra_, budget_).value(at);
-    if (budget_.spent() || value.undefined || value.infinite != 0) return false;
-    if (value.exact) return true;
+    if (budget_.spent() || !value.constant || !value.is_number()) return false;
+    const bool has_constants =
+        any_node(at, [](const Node& part) { return part.is(Kind::constant); });  // π has an image
+    if (value.exact || (value.image && !has_constants)) return true;
     const auto number = value.real();
     constexpr int kMaxDenominator = 100;  // ours: of √2·√2 and log₂8, whose exact value the algebra does not carry
     for (int q = 1; number && std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
@@ -123,16 +107,18 @@ class AnswerForm {
       case Kind::ratio:
       case Kind::product:
         if (at.parts.size() != 2) return false;
-        if (at.is(Kind::ratio) || at[1].joint == '/') return is_lowest_fraction(at[0], at[1]);
+        if (at.is(Kind::ratio) || at[1].joint == '/') return is_lowest_fraction(&at[0], at[1]);
         return begins_with_scientific(at);
       default:
         return false;
     }
   }
 
-  bool is_lowest_fraction(const Node& above, const Node& below) const {
-    if (!is_integer(above) || !is_integer(below) || (is_negative(above) && is_negative(below))) return false;
-    const auto a = size_of(above), b = size_of(below);
+  /// Of integers; nothing above the line stands for 1.
+  bool is_lowest_fraction(const Node* above, const Node& below) const {
+    if (!is_integer(below) || (above && (!is_integer(*above) || (is_negative(*above) && is_negative(below)))))
+      return false;
+    const auto a = above ? size_of(*above) : 1, b = size_of(below);
     return (!b || *b > 1) && (!a || !b || std::gcd(*a, *b) == 1);
   }
 
