@@ -61,9 +61,9 @@ TEST_CASE("each rule of lowering left out changes the verdict on its example") {
 TEST_CASE("a unit, a function and a marker are one row each") {
   const std::span<const Row> known = default_rows();
   std::vector<Row> rows(known.begin(), known.end());
-  rows.push_back({WordClass::name, TokenType::function, 0, "", "versin"});
-  rows.push_back({WordClass::unit, TokenType::word, 'l', "", "fathom", 1.8288L});
-  rows.push_back({WordClass::noun, TokenType::word, 0, "", "risposta"});
+  rows.push_back({WordClass::name, TokenType::function, "versin"});
+  rows.push_back({WordClass::unit, TokenType::word, "fathom", 'l', 1.8288L});
+  rows.push_back({WordClass::noun, TokenType::word, "risposta"});
   const Vocabulary more(rows);
   const std::span<const Rule> rules = default_rules();
   CHECK(same("1.8288\\text{ m}", "1\\text{ fathom}", rules, more));

@@ -11,127 +11,55 @@ using T = TokenType;
 using W = WordClass;
 
 constexpr Row function(Law law, std::string_view names) {
-  return {W::name, T::function, static_cast<char>(law), "", names};
+  return {W::name, T::function, names, static_cast<char>(law)};
 }
 constexpr Row unit(char dimension, long double factor, std::string_view names) {
-  return {W::unit, T::word, dimension, "", names, factor};
+  return {W::unit, T::word, names, dimension, factor};
 }
 constexpr Row magnitude(long double factor, std::string_view names) {
-  return {W::magnitude, T::word, 0, "", names, factor};
+  return {W::magnitude, T::word, names, 0, factor};
 }
 constexpr Row numbers(char kind, long double first, long double step, std::string_view names) {
-  return {W::number, T::word, kind, "", names, first, step};
+  return {W::number, T::word, names, kind, first, step};
 }
-constexpr Row words(W of, std::string_view names) { return {of, T::word, 0, "", names}; }
+constexpr Row words(W of, std::string_view names) { return {of, T::word, names}; }
 
 // clang-format off
 constexpr Row kRows[] = {
-    {W::command, T::relation, 't', "", "Longrightarrow Rightarrow gets implies mapsto rightarrow to"},
-    {W::command, T::relation, 'c', "", "Leftrightarrow cong equiv iff simeq"},
-    {W::command, T::relation, 'a', "", "approx"},
-    {W::command, T::relation, 'g', "", "ge geq geqslant"},
-    {W::command, T::relation, 'l', "", "le leq leqslant"},
-    {W::command, T::relation, '>', "", "gt"},
-    {W::command, T::relation, '<', "", "lt"},
-    {W::command, T::relation, 'n', "", "ne neq"},
-    {W::command, T::relation, 'e', "", "in"},
-    {W::command, T::relation, 'A', "", "subset subsetneq"},
-    {W::command, T::relation, 'B', "", "subseteq"},
-    {W::command, T::relation, 'C', "", "supset"},
-    {W::command, T::relation, 'D', "", "supseteq"},
-    {W::command, T::relation, 'E', "", "notin"},
-    {W::command, T::relation, 'F', "", "nmid"},
-    {W::command, T::relation, 'G', "", "parallel"},
-    {W::command, T::relation, 'H', "", "perp"},
-    {W::command, T::relation, 'I', "", "propto"},
-    {W::command, T::relation, 'J', "", "sim"},
-    {W::command, T::relation, 'K', "", "triangleleft"},
-    {W::command, T::op, '*', "", "ast bullet cdot star times"},
-    {W::command, T::op, '/', "", "div"},
-    {W::command, T::op, 'D', "", "backslash setminus smallsetminus"},
-    {W::command, T::op, 'm', "", "bmod"},
-    {W::name, T::op, 'p', "", "mod modulo"},
-    {W::command, T::op, 'p', "", "pmod"},
-    {W::name, T::op, 'U', "", "cup"},
-    {W::command, T::op, 'U', "", "bigcup"},
-    {W::plain, T::op, 'U', "", "union"},
-    {W::command, T::op, 'N', "", "cap bigcap"},
-    {W::command, T::op, 'h', "", "choose"},
-    {W::command, T::op, 'd', "", "circ degree"},
-    {W::command, T::op, ':', "", "colon"},
-    {W::command, T::op, 'M', "", "mp"},
-    {W::command, T::op, 'P', "", "pm"},
-    {W::command, T::op, 'o', "", "over"},
-    {W::command, T::op, '\'', "", "prime"},
-    {W::command, T::op, 'w', "", "wedge"},
-    {W::command, T::op, 'v', "", "vee"},
-    {W::command, T::op, 'x', "", "otimes"},
-    {W::command, T::op, 'O', "", "oplus"},
-    {W::command, T::op, 'r', "", "rtimes"},
-    {W::plain, T::op, '-', "", "minus negative Minus Negative"},
-    {W::plain, T::op, '%', "", "percent percentage pct"},
-    {W::command, T::begin, 0, "", "begin"},
-    {W::command, T::finish, 0, "", "end"},
-    {W::command, T::newline, 0, "", "cr"},
-    {W::command, T::fraction, '/', "", "frac cfrac dfrac tfrac sfrac nicefrac"},
-    {W::command, T::fraction, 'b', "", "binom dbinom tbinom"},
-    {W::name, T::root, 0, "", "sqrt"},
-    {W::command, T::dots, 0, "", "cdots dots dotsb dotsc ldots vdots"},
-    {W::command, T::constant, '0', "empty", "emptyset varnothing"},
-    {W::command, T::constant, 'o', "infinity", "infin infty"},
-    {W::plain, T::constant, 'o', "infinity", "infinity oo infty inf"},
-    {W::name, T::constant, 'p', "pi", "pi"},
-    {W::command, T::open, '(', "", "langle lparen"},
-    {W::command, T::close, ')', "", "rangle rparen"},
-    {W::command, T::open, 'S', "", "lbrace"},
-    {W::command, T::close, 'S', "", "rbrace"},
-    {W::command, T::open, '[', "", "lbrack"},
-    {W::command, T::close, ']', "", "rbrack"},
-    {W::command, T::open, 'C', "", "lceil"},
-    {W::command, T::close, 'C', "", "rceil"},
-    {W::command, T::open, 'F', "", "lfloor"},
-    {W::command, T::close, 'F', "", "rfloor"},
-    {W::command, T::bar, 0, "", "lvert rvert Vert vert lVert rVert"},
-    {W::command, T::bar, 'm', "", "mid"},
-    {W::command, T::separator, '&', "", "land"},
-    {W::command, T::separator, '|', "", "lor"},
-    {W::plain, T::separator, '&', "", "and And"},
-    {W::plain, T::separator, '|', "", "or Or"},
-    {W::command, T::money, 0, "dollar", "textdollar"},
-    {W::command, T::money, 0, "euro", "euro texteuro"},
-    {W::command, T::money, 0, "pound", "pounds"},
-    {W::command, T::money, 0, "yen", "yen"},
-    {W::command, T::money, 0, "rupee", "rupee"},
-    {W::plain, T::money, 0, "dollar", "USD"},
-    {W::plain, T::money, 0, "euro", "EUR"},
-    {W::plain, T::money, 0, "pound", "GBP"},
-    {W::plain, T::money, 0, "rupee", "INR Rs"},
-    {W::command, T::layout, '.', "", "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm"},
-    {W::command, T::layout, 'n', "", "quad qquad"},
-    {W::command, T::layout, 0, "", "displaystyle textstyle limits nolimits hfill thinspace enspace negthinspace scriptstyle par noindent newline "
-                            "nobreak bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize"},
+    {W::command, T::relation, "@t Longrightarrow Rightarrow gets implies mapsto rightarrow to @c Leftrightarrow cong equiv iff simeq @a approx @g "
+                              "ge geq geqslant @l le leq leqslant @> gt @< lt @n ne neq @e in @A subset subsetneq @B subseteq @C supset @D "
+                              "supseteq @E notin @F nmid @G parallel @H perp @I propto @J sim @K triangleleft"},
+    {W::command, T::op, "@* ast bullet cdot star times @/ div @D backslash setminus smallsetminus @m bmod @p pmod @U bigcup @N cap bigcap @h "
+                        "choose @d circ degree @: colon @M mp @P pm @o over @' prime @w wedge @v vee @x otimes @O oplus @r rtimes"},
+    {W::name, T::op, "@p mod modulo @U cup"}, {W::plain, T::op, "@U union @- minus negative Minus Negative @% percent percentage pct"},
+    {W::command, T::begin, "begin"}, {W::command, T::finish, "end"}, {W::command, T::newline, "cr"},
+    {W::command, T::fraction, "@/ frac cfrac dfrac tfrac sfrac nicefrac @b binom dbinom tbinom"}, {W::name, T::root, "sqrt"},
+    {W::command, T::dots, "cdots dots dotsb dotsc ldots vdots"}, {W::command, T::constant, "@0=empty emptyset varnothing @o=infinity infin infty"},
+    {W::plain, T::constant, "@o=infinity infinity oo infty inf"}, {W::name, T::constant, "@p=pi pi"},
+    {W::command, T::open, "@( langle lparen @S lbrace @[ lbrack @C lceil @F lfloor"},
+    {W::command, T::close, "@) rangle rparen @S rbrace @] rbrack @C rceil @F rfloor"},
+    {W::command, T::bar, "lvert rvert Vert vert lVert rVert @m mid"}, {W::command, T::separator, "@& land @| lor"},
+    {W::plain, T::separator, "@& and And @| or Or"},
+    {W::command, T::money, "@$=dollar textdollar @$=euro euro texteuro @$=pound pounds @$=yen yen @$=rupee rupee"},
+    {W::plain, T::money, "@$=dollar USD @$=euro EUR @$=pound GBP @$=rupee INR Rs"},
+    {W::command, T::layout, "displaystyle textstyle limits nolimits hfill thinspace enspace negthinspace scriptstyle par noindent newline nobreak "
+                            "bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize @. left "
+                            "right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm @n quad qquad"},
     // of a wrapper: t text, r upright, p plain, n a name of its own, o a function's name, c its second argument, d nothing
-    {W::command, T::wrapper, 't', "", "text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup"},
-    {W::command, T::wrapper, 'r', "", "mathrm rm mathtt"},
-    {W::command, T::wrapper, 'p', "", "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
-                               "overleftrightarrow displaylines bold framebox tt"},
-    {W::command, T::wrapper, 'n', "", "mathbb mathcal mathfrak mathscr Bbb"},
-    {W::command, T::wrapper, 'o', "", "operatorname"},
-    {W::command, T::wrapper, 'c', "", "textcolor colorbox"},
-    {W::command, T::wrapper, 'd', "", "phantom label tag hspace vspace color hphantom vphantom"},
-    {W::name, T::symbol, 0, "", "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho "
-                            "varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon "
-                            "Phi Psi Omega ell hbar angle aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box "
-                            "heartsuit spadesuit clubsuit diamondsuit measuredangle beth checkmark blacksquare bigcirc odot perthousand"},
-    {W::command, T::symbol, 0, "", "triangle square top exists diamond complement S"},
-    {W::sign, T::dots, 0, "", "..."}, {W::sign, T::cell, 0, "", "&"}, {W::sign, T::separator, '&', "", "\\&"}, {W::sign, T::money, 0, "dollar", "\\$"},
-    {W::sign, T::relation, 'n', "", "!="}, {W::sign, T::relation, '=', "", "= =="}, {W::sign, T::relation, 't', "", "=> ->"}, {W::sign, T::relation, 'l', "", "<="},
-    {W::sign, T::relation, 'g', "", ">="}, {W::sign, T::relation, '<', "", "<"}, {W::sign, T::relation, '>', "", ">"}, {W::sign, T::open, '(', "", "("},
-    {W::sign, T::close, ')', "", ")"}, {W::sign, T::open, '[', "", "["}, {W::sign, T::close, ']', "", "]"}, {W::sign, T::open, 'S', "", "\\{"},
-    {W::sign, T::close, 'S', "", "\\}"}, {W::sign, T::bar, 0, "", "| \\|"}, {W::sign, T::separator, ',', "", ","}, {W::sign, T::separator, ';', "", ";"},
-    {W::sign, T::op, '^', "", "^ **"}, {W::sign, T::op, '/', "", "/"}, {W::sign, T::op, '+', "", "+"}, {W::sign, T::op, '-', "", "-"}, {W::sign, T::op, '_', "", "_ \\_"},
-    {W::sign, T::op, '\'', "", "'"}, {W::sign, T::op, '%', "", "% \\%"}, {W::sign, T::op, ':', "", ":"}, {W::sign, T::op, '!', "", "!"}, {W::sign, T::op, '*', "", "*"},
-    {W::sign, T::layout, 0, "", ". ~ ` \" \\( \\) \\[ \\] \\, \\; \\: \\! \\> \\/"},
+    {W::command, T::wrapper, "@t text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup @r mathrm rm mathtt @p mathbf "
+                             "mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath overleftrightarrow "
+                             "displaylines bold framebox tt @n mathbb mathcal mathfrak mathscr Bbb @o operatorname @c textcolor colorbox @d "
+                             "phantom label tag hspace vspace color hphantom vphantom"},
+    {W::name, T::symbol, "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho varrho sigma "
+                         "varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar angle "
+                         "aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box heartsuit spadesuit clubsuit diamondsuit "
+                         "measuredangle beth checkmark blacksquare bigcirc odot perthousand"},
+    {W::command, T::symbol, "triangle square top exists diamond complement S"}, {W::sign, T::dots, "..."}, {W::sign, T::cell, "&"},
+    {W::sign, T::separator, "@& \\& @, , @; ;"}, {W::sign, T::money, "@$=dollar \\$"},
+    {W::sign, T::relation, "@n != @= = == @t => -> @l <= @g >= @< < @> >"}, {W::sign, T::open, "@( ( @[ [ @S \\{"},
+    {W::sign, T::close, "@) ) @] ] @S \\}"}, {W::sign, T::bar, "| \\|"},
+    {W::sign, T::op, "@^ ^ ** @/ / @+ + @- - @_ _ \\_ @' ' @% % \\% @: : @! ! @* *"},
+    {W::sign, T::layout, ". ~ ` \" \\( \\) \\[ \\] \\, \\; \\: \\! \\> \\/"},
     function(Law::sin, "sin"), function(Law::cos, "cos"), function(Law::tan, "tan"), function(Law::cot, "cot"), function(Law::sec, "sec"),
     function(Law::csc, "csc"), function(Law::arcsin, "arcsin asin"), function(Law::arccos, "arccos acos"), function(Law::arctan, "arctan atan"),
     function(Law::sinh, "sinh"), function(Law::cosh, "cosh"), function(Law::tanh, "tanh"),
@@ -142,7 +70,7 @@ constexpr Row kRows[] = {
     function(Law::none, "coth sech csch cis det arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
                         "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace conj Arg "
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
-    {W::command, T::function, 0, "", "sign tr rank hat bar dot span char"},
+    {W::command, T::function, "sign tr rank hat bar dot span char"},
 
     // Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
     unit('l', 1e-3L, "mm millimeter millimetre"), unit('l', 1e-2L, "cm centimeter centimetre"), unit('l', 0.1L, "dm"), unit('l', 1, "m meter metre"),

@@ -14,18 +14,21 @@ std::string lower_word(std::string_view text, std::size_t& at) {
 
 Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
   for (const Row& row : rows) {
-    Meaning meaning{row.type, row.code, row.text, row.value};
-    const auto add = [&](WordClass of, std::string_view name) {
-      classes_[static_cast<std::size_t>(of)].emplace(name, meaning);
-    };
-    const char between = row.names.find('\t') == std::string_view::npos ? ' ' : '\t';
+    Meaning meaning{row.type, row.code, {}, row.value};
+    std::string_view text;
     const auto take = [&](std::string_view name) {
-      if (row.text.empty()) meaning.text = name;
-      if (row.of != WordClass::name) return add(row.of, name), meaning.value += row.step, void();
-      add(WordClass::command, name);
-      add(WordClass::plain, name);
+      if (name.size() > 1 && name[0] == '@') {
+        meaning.code = name[1];
+        text = name.substr(std::min<std::size_t>(name.size(), 3));
+        return;
+      }
+      meaning.text = text.empty() ? name : text;
+      const bool both = row.of == WordClass::name;
+      for (const WordClass of : {both ? WordClass::command : row.of, both ? WordClass::plain : row.of})
+        classes_[static_cast<std::size_t>(of)].emplace(name, meaning);
+      meaning.value += row.step;
     };
-    for_each_name(row.names, take, between);
+    for_each_name(row.names, take, row.names.find('\t') == std::string_view::npos ? ' ' : '\t');
   }
 }
 

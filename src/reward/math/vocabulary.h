@@ -153,12 +153,13 @@ struct Meaning {
   std::string_view text;
   long double value = 0;
 };
-/// Names that mean the same, separated by tabs where there is one, else by spaces. `text` empty: each means itself.
+/// Names separated by tabs where there is one, else by spaces. "@c" gives those behind it the code c, "@c=text" a text
+/// as well; without one a name's text is itself.
 struct Row {
   WordClass of;
   TokenType type;
-  char code;
-  std::string_view text, names;
+  std::string_view names;
+  char code = 0;
   long double value = 0, step = 0;  ///< of the first name, and from each to the next
 };
 
