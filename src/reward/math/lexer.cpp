@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/ascii.h"
 #include "reward/math/normalize.h"
@@ -16,6 +17,9 @@ using base::is_letter;
 using base::is_space;
 using T = TokenType;
 
+constexpr std::string_view kSpaced = ":-+=<>,";  // in braces of their own
+constexpr std::size_t kMaxShown_bytes = 40;
+
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
 class Lexer {
@@ -26,7 +30,26 @@ class Lexer {
   void run() {
     while (out_.fault.empty() && at_ < text_.size()) {
       if (out_.tokens.size() >= kMaxTokens) return fail("too many tokens");
-      read_one();
+      const char c = peek();
+      if (is_space(c)) {
+        space_ = true;
+        newline_ = newline_ || c == '\n' || c == '\r';
+        ++at_;
+      } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
+        read_number();
+      } else if (c == '\\' && is_letter(peek(1))) {
+        read_command();
+      } else if (c == '\\' && peek(1) == '\\') {
+        read_break();
+      } else if (is_word_byte(c)) {
+        read_letters();
+      } else if (c == '$') {
+        read_dollar();
+      } else if (c == '{' && peek(2) == '}' && kSpaced.find(peek(1)) != std::string_view::npos) {  // 1{:}2, {-}7
+        out_.source[at_] = out_.source[at_ + 2] = ' ';
+      } else {
+        read_sign();
+      }
     }
     push(T::end);
   }
@@ -35,7 +58,12 @@ class Lexer {
   void fail(std::string why) { out_.fault = std::move(why); }
   char peek(std::size_t ahead = 0) const noexcept { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   std::string_view rest() const noexcept { return text_.substr(std::min(at_, text_.size())); }
-  bool in_text() const noexcept { return !text_ends_.empty() && !formula_in_text_; }
+  bool in_text() const noexcept { return at_ < text_end_ && !formula_in_text_; }
+  std::string_view letters_at(std::size_t begin) const noexcept {
+    std::size_t end = begin;
+    while (end < text_.size() && is_letter(text_[end])) ++end;
+    return text_.substr(begin, end - begin);
+  }
   void push(T type, char code = 0, std::string_view text = {}) {
     out_.tokens.push_back({type, code, space_, newline_, 0, text});
     space_ = newline_ = false;
@@ -48,39 +76,13 @@ class Lexer {
            (token.type == T::op && (token.code == '%' || token.code == 'd'));
   }
 
-  void read_one() {
-    const char c = peek();
-    if (!text_ends_.empty() && at_ == text_ends_.back()) {
-      text_ends_.pop_back();
-      formula_in_text_ = false;
-      ++at_;
-      space_ = true;
-    } else if (is_space(c)) {
-      space_ = true;
-      newline_ = newline_ || c == '\n' || c == '\r';
-      ++at_;
-    } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
-      read_number();
-    } else if (c == '\\') {
-      read_command();
-    } else if (is_word_byte(c)) {
-      read_letters();
-    } else if (c == '$') {
-      read_dollar();
-    } else if (c == '{' || c == '}') {
-      read_brace(c);
-    } else {
-      read_sign();
-    }
-  }
-
   void read_sign() {
     for (std::size_t size = 3; size > 0; --size) {  // the longest
       const std::string_view sign = rest().substr(0, size);
       const Meaning* meaning = words_.find(WordClass::sign, sign);
       if (meaning == nullptr) continue;
       at_ += sign.size();
-      return push_known(*meaning, sign);
+      return push_meaning(*meaning, sign);
     }
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
@@ -90,7 +92,7 @@ class Lexer {
     const bool alone = text_.find('$') == at_ && text_.find('$', at_ + 1) == std::string_view::npos;
     ++at_;
     if (alone && is_digit(peek())) note_currency("dollar");
-    else formula_in_text_ = !text_ends_.empty() && !formula_in_text_;
+    else formula_in_text_ = in_text();
   }
 
   /// Signs of money are no tokens: they say what all the numbers of the answer are.
@@ -98,17 +100,6 @@ class Lexer {
     if (out_.currency.empty()) out_.currency = unit;
     else if (out_.currency != unit) out_.currency = "several";
     space_ = true;
-  }
-
-  void read_brace(char c) {
-    const bool sign = std::string_view(":-+=<>,").find(peek(1)) != std::string_view::npos && peek(2) == '}';
-    ++at_;
-    if (c == '{' && sign) {  // 1{:}2, {-}7: braces that only set a sign's spacing
-      read_sign();
-      ++at_;
-      return;
-    }
-    push(c == '{' ? T::open : T::close, c);
   }
 
   void read_number() {
@@ -137,11 +128,12 @@ class Lexer {
     if (word.size() == 1 && !(in_text() && word[0] >= 'a' && word != "e" && word != "i")) return push_letter(word);
     const Meaning* meaning = words_.word(word);
     // Within text a function's name is one before its brackets alone: \text{lcm}(3,4), and a symbol's is a word.
-    const bool called = peek() == '(' || (peek() == '}' && (peek(1) == '(' || rest().starts_with("}\\left(")));
+    const bool called =
+        peek() == '(' || (at_ + 1 == text_end_ && (peek(1) == '(' || rest().substr(1).starts_with("\\left(")));
     const bool name = meaning != nullptr && (meaning->type == T::symbol || (meaning->type == T::function && !called));
     const bool prose = last().type == T::word && space_;
     if ((name && in_text()) || (prose && meaning != nullptr && meaning->type == T::op)) meaning = nullptr;
-    if (meaning != nullptr) return push_meaning(*meaning);
+    if (meaning != nullptr) return push_meaning(*meaning, word);
     const bool unit = after_value() && words_.unit(word).dimension != 0;
     if (in_text() || unit || prose || words_.is_word(word)) return push(T::word, in_text() ? 't' : '\0', word);
     for (std::size_t k = 0; k < word.size();
@@ -161,7 +153,11 @@ class Lexer {
   /// A number in words. Its digits take the place of its letters, which are more.
   bool read_numeral(std::size_t begin) {
     const bool behind_number = last().type == T::number;
-    const auto numeral = after_value() && !behind_number ? std::nullopt : numeral_at(text_.substr(begin), words_);
+    const auto numeral =
+        after_value() && !behind_number
+            ? std::nullopt
+            : numeral_at(text_.substr(begin, text_end_ > begin ? text_end_ - 1 - begin : std::string_view::npos),
+                         words_);
     if (!numeral || (begin > 0 && text_[begin - 1] == '-') || (behind_number && numeral->denominator > 1)) return false;
     std::size_t end = begin;
     const auto write = [&](const std::string& text, T type, char code) {
@@ -179,50 +175,44 @@ class Lexer {
   }
 
   void read_command() {
-    const std::size_t begin = at_++;
-    if (!is_letter(peek())) return read_escaped();
-    while (is_letter(peek())) ++at_;
-    std::string_view name = text_.substr(begin + 1, at_ - begin - 1);
-    for (; !name.empty(); name.remove_suffix(1)) {  // \quadx is \quad x: the longest beginning that is known
+    const std::string_view letters = letters_at(at_ + 1);
+    for (std::string_view name = letters; !name.empty(); name.remove_suffix(1)) {  // \quadx is \quad x
       const Meaning* meaning = words_.command(name);
       if (meaning == nullptr) continue;
-      at_ = begin + 1 + name.size();
+      const std::size_t begin = at_;
+      at_ += 1 + name.size();
       if (peek() == '*') ++at_;
-      if (meaning->type == T::wrapper) return read_wrapped(meaning->code, begin);
-      return push_known(*meaning, name);
+      return meaning->type == T::wrapper ? read_wrapped(meaning->code, begin) : push_meaning(*meaning, name);
     }
-    fail("a command that is not known: " + std::string(text_.substr(begin, std::min<std::size_t>(at_ - begin, 40))));
+    fail("a command that is not known: \\" + std::string(letters.substr(0, kMaxShown_bytes)));
   }
 
   /// What means itself is a part of the source.
-  void push_known(const Meaning& meaning, std::string_view source) {
-    push_meaning({meaning.type, meaning.code, meaning.text == source ? source : meaning.text});
-  }
-  void push_meaning(const Meaning& meaning) {
+  void push_meaning(const Meaning& meaning, std::string_view source) {
     if (meaning.type == T::money) return note_currency(meaning.text);
     if (meaning.type == T::begin || meaning.type == T::finish) return read_environment(meaning.type);
-    if (meaning.type != T::layout) return push(meaning.type, meaning.code, meaning.text);
+    if (meaning.type != T::layout)
+      return push(meaning.type, meaning.code, meaning.text == source ? source : meaning.text);
     space_ = true;
     newline_ = newline_ || meaning.code == 'n';
     if (meaning.code == '.' && peek() == '.') ++at_;  // \right.
   }
 
-  void read_escaped() {
-    if (is_space(peek())) {
-      ++at_;
-      space_ = true;
-      return;
-    }
-    if (peek() != '\\') {
+  /// A line break: the end of a row, or a comma outside of environments. \\frac is \frac.
+  void read_break() {
+    at_ += 2;
+    if (depth_ > 0) {
+      push(T::newline);
+      skip_option();
+    } else if (words_.command(letters_at(at_)) != nullptr) {
       --at_;
-      return read_sign();
+    } else {
+      push(T::separator, ',');
     }
-    ++at_;
-    std::size_t end = at_;
-    while (end < text_.size() && is_letter(text_[end])) ++end;
-    if (end > at_ && depth_ == 0 && words_.command(text_.substr(at_, end - at_)) != nullptr) --at_;  // \\frac
-    else if (depth_ == 0) push(T::separator, ',');
-    else if (push(T::newline); peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;  // \\[2pt]
+  }
+  /// [2pt], [t].
+  void skip_option() noexcept {
+    if (peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
   }
 
   /// The end of the content of the braces that follow; nothing when they do not. Leaves the content to be read.
@@ -237,16 +227,23 @@ class Lexer {
     return std::nullopt;
   }
 
+  /// What the braces that follow hold; at_ is behind them then.
+  std::optional<std::string_view> argument() noexcept {
+    const auto end = open_brace();
+    if (!end) return std::nullopt;
+    const std::size_t begin = std::exchange(at_, *end + 1);
+    return text_.substr(begin, *end - begin);
+  }
+
   void read_environment(T type) {
-    auto end = open_brace();
-    if (!end) return fail("an environment without a name");
-    const std::string_view name = text_.substr(at_, *end - at_);
-    at_ = *end + 1;
+    const auto name = argument();
+    if (!name) return fail("an environment without a name");
     depth_ += type == T::begin ? 1 : -1;
-    if (type == T::begin && peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
-    const bool columns = type == T::begin && !name.ends_with("matrix");
-    if (columns && (end = open_brace())) at_ = *end + 1;
-    push(type, 0, name);
+    if (type == T::begin) {
+      skip_option();
+      if (!name->ends_with("matrix")) argument();  // its columns
+    }
+    push(type, 0, *name);
   }
 
   void read_wrapped(char wrapper, std::size_t command) {
@@ -255,24 +252,22 @@ class Lexer {
       at_ = end.value_or(at_) + 1;
       return push(T::symbol, 0, text_.substr(command, at_ - command));
     }
-    if (!end)
-      return wrapper == 'r' || wrapper == 'p' || wrapper == 'd' ? void() : fail("a command without its argument");
+    if (!end) return;
     const std::string_view content = text_.substr(at_, *end - at_);
     const bool letters = content.size() > 1 && std::ranges::all_of(content, is_letter);
-    if (wrapper == 't' && content.find('=') != std::string_view::npos && !has_word(content)) {
-      out_.source[*end] = ' ';  // \text{y = 2x + 3} is mathematics
-    } else if (wrapper == 't') {
-      text_ends_.push_back(*end);
-    } else if (wrapper == 'c' || wrapper == 'd') {
+    if (wrapper == 'c' || wrapper == 'd') {
       at_ = *end + 1;  // what it colors follows in braces of its own
     } else if (wrapper == 'o' || (wrapper == 'r' && letters)) {
       at_ = *end + 1;
       const bool unit = wrapper == 'r' && after_value() && words_.unit(content).dimension != 0;
       const Meaning* meaning = unit ? nullptr : words_.word(content);
-      if (meaning != nullptr) return push_meaning(*meaning);
-      wrapper == 'o' ? push(T::function, 0, content) : push(T::word, 'r', content);
-    } else if (wrapper == 'r') {
-      upright_end_ = *end, out_.source[*end] = ' ', space_ = space_ || content.empty();
+      if (meaning != nullptr) push_meaning(*meaning, content);
+      else push(wrapper == 'o' ? T::function : T::word, wrapper == 'o' ? '\0' : 'r', content);
+    } else if (wrapper == 'r' || wrapper == 't') {
+      const bool formula = content.find('=') != std::string_view::npos && !has_word(content);  // \text{y = 2x + 3}
+      if (wrapper == 'r') upright_end_ = *end;
+      else if (!formula) text_end_ = std::max(text_end_, *end + 1), formula_in_text_ = false;
+      out_.source[*end] = ' ';
     } else {
       --at_;  // its braces are LaTeX's own
     }
@@ -287,11 +282,10 @@ class Lexer {
   std::string_view text_;
   Comma comma_;
   const Vocabulary& words_;
-  std::size_t at_ = 0, upright_end_ = 0;
+  std::size_t at_ = 0, upright_end_ = 0, text_end_ = 0;  ///< the last \mathrm{…} ends, behind \text{…}
   bool space_ = false, newline_ = false;
-  bool formula_in_text_ = false;        ///< between $ within \text{…}
-  int depth_ = 0;                       ///< environments open
-  std::vector<std::size_t> text_ends_;  ///< of \text{…} that are open
+  bool formula_in_text_ = false;  ///< between $ within \text{…}
+  int depth_ = 0;                 ///< environments open
 };
 
 }  // namespace
