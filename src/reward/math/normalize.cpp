@@ -1,7 +1,7 @@
 #include "reward/math/normalize.h"
 
+#include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
-#include <unicode/unorm2.h>
 #include <unicode/utf8.h>
 
 #include <algorithm>
@@ -21,16 +21,28 @@ struct Spelling {
 constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
+/// Calls `take` with each character and its bytes; with a negative one where they are no UTF-8.
+template <class Take>
+void for_each_character(std::string_view text, const Take& take) {
+  const auto size = static_cast<std::int32_t>(text.size());
+  for (std::int32_t begin = 0, end = 0; end < size; begin = end) {
+    UChar32 c = 0;
+    U8_NEXT(text.data(), end, size, c);
+    take(c, text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+  }
+}
+
 const std::unordered_map<UChar32, std::string>& symbols() {
   static const auto table = [] {
     std::unordered_map<UChar32, std::string> all;
     for_each_name(characters(), [&all](std::string_view row) {
-      const auto* behind = std::ranges::find_if(row, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-      std::string ascii(behind, row.end());
-      std::ranges::replace(ascii, '\n', ' ');
-      UChar32 c = 0;
-      for (std::int32_t at = 0, end = static_cast<std::int32_t>(behind - row.begin()); at < end; all.emplace(c, ascii))
-        U8_NEXT(row.data(), at, end, c);
+      std::string ascii;
+      for_each_character(row, [&](UChar32 c, auto) {
+        if (c < 0x80) ascii += c == '\n' ? ' ' : static_cast<char>(c);
+      });
+      for_each_character(row, [&](UChar32 c, auto) {
+        if (c >= 0x80) all.emplace(c, ascii);
+      });
     });
     return all;
   }();
@@ -40,22 +52,12 @@ const std::unordered_map<UChar32, std::string>& symbols() {
 /// NFKC of one character in UTF-8.
 std::string compatible(UChar32 c) {
   UErrorCode error = U_ZERO_ERROR;
-  static const UNormalizer2* const nfkc = unorm2_getNFKCInstance(&error);
-  UChar source[2], made[32];
-  std::int32_t size = 0;
-  U16_APPEND_UNSAFE(source, size, c);
-  const std::int32_t length = unorm2_normalize(nfkc, source, size, made, 32, &error);
-  std::string out;
-  for (std::int32_t k = 0; U_SUCCESS(error) && k < length;) {
-    UChar32 next = 0;
-    U16_NEXT(made, k, length, next);
-    char bytes[4];
-    std::int32_t count = 0;
-    U8_APPEND_UNSAFE(bytes, count, next);
-    if (next == kFractionSlash) out += "}{";
-    else if (const auto symbol = symbols().find(next); symbol != symbols().end()) out += symbol->second;
-    else out.append(bytes, static_cast<std::size_t>(count));
-  }
+  std::string made, out;
+  icu::Normalizer2::getNFKCInstance(error)->normalize(icu::UnicodeString(c), error).toUTF8String(made);
+  for_each_character(made, [&out](UChar32 next, std::string_view bytes) {
+    const auto symbol = symbols().find(next);
+    out += next == kFractionSlash ? "}{" : symbol != symbols().end() ? symbol->second : bytes;
+  });
   return out;
 }
 
@@ -72,26 +74,22 @@ std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
   const Spelling* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
-  const auto size = static_cast<std::int32_t>(text.size());
-  for (std::int32_t at = 0; at < size;) {
-    const std::int32_t begin = at;
-    UChar32 c = 0;
-    U8_NEXT(text.data(), at, size, c);
+  for_each_character(text, [&](UChar32 c, std::string_view bytes) {
     const Spelling* form = nullptr;
-    if (c < 0x80) {  // no UTF-8 where negative
-      out += text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(at - begin));
+    if (c < 0x80) {
+      out += bytes;
     } else if (const auto symbol = symbols().find(c); symbol != symbols().end()) {
       out += symbol->second;
     } else {
       const int type = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
-      form = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
-      if (form == std::end(kForms)) form = nullptr;
-      if (form != nullptr && form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
-      else if (form != nullptr) out.append(form->before).append(shown(c, type)).append(form->behind);
-      else out += shown(c, type);
+      const auto* found = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
+      if (found != std::end(kForms)) form = found;
+      if (form == nullptr) out += shown(c, type);
+      else if (form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
+      else out.append(form->before).append(shown(c, type)).append(form->behind);
     }
     last = form;
-  }
+  });
   return out;
 }
 
