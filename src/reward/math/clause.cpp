@@ -19,7 +19,6 @@ constexpr std::string_view kBold = "**", kDigits = "0123456789", kNumbers = "012
                            kApart = "([;, ", kBreaks = " ,:", kValues = "0123456789$\\", kPause = "...",
                            kArticle = " a", kAnd = " and ", kLoss = "($";
 
-bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
 bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
 
 /// The letters that a text ends with.
@@ -29,24 +28,44 @@ std::string_view last_word(std::string_view text) noexcept {
   return text.substr(begin);
 }
 
-/// Where the formula begins that ends a text: behind the last word in it that is no mathematics.
+/// Where the formula begins that ends a text: behind the last word or colon in it that is no mathematics.
 std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   std::size_t first = 0;
-  int depth = 0;
-  for (std::size_t k = 0; k < text.size();) {
-    const char c = text[k], before = k == 0 ? '\0' : text[k - 1];
-    std::size_t end = k;
-    while (end < text.size() && is_letter(text[end])) ++end;
-    const std::string_view word = text.substr(k, end - k);
-    const Meaning* meaning = vocabulary.word(word);
+  for (Words words{text}; words.next();) {
+    const Meaning* meaning = vocabulary.word(text.substr(words.begin, words.word.size()));
     const bool symbol = meaning != nullptr && meaning->type != TokenType::separator && meaning->type != TokenType::op;
-    const bool ratio = is_digit(before) || (before == ' ' && k > 1 && is_digit(text[k - 2]));
-    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
-    if (word.size() > 1 && depth <= 0 && before != '\\' && !symbol) first = end;
-    if ((c == ':' && !ratio) || (c == '>' && is_letter(before))) first = k + 1;  // <b>2
-    k = std::max(end, k + 1);
+    const std::size_t brace = text.find_last_of("{}", words.begin);
+    const bool inside = brace != std::string_view::npos && text[brace] == '{';
+    if (words.word.size() > 1 && !inside && !symbol) first = words.end;
   }
-  return first;
+  const std::size_t colon = text.rfind(':') + 1,
+                    digit = text.substr(0, std::max<std::size_t>(colon, 1) - 1).find_last_not_of(' ');
+  const bool ratio = colon > 1 && digit != std::string_view::npos && is_digit(text[digit]);
+  return ratio ? first : std::max(first, colon);
+}
+
+/// Whether a clause ends between two texts.
+bool ends_between(std::string_view before, char c, std::string_view behind, const Vocabulary& vocabulary) {
+  const bool apart = behind.empty() || is_space(behind[0]);
+  switch (c) {
+    case '\n':
+      return true;
+    case '.':  // not that of "Mr.", "..." and "A. 42"
+      return apart && !before.ends_with('.') &&
+             !vocabulary.is(WordClass::shortened, in_lower_case(last_word(before))) &&
+             (before.size() != 1 || !is_choice(before[0]) || behind.size() < 2 || is_letter(behind[1]));
+    case '!':
+      return apart && behind.size() > 1 && is_capital(behind[1]);
+    case ' ':
+      return !behind.empty() && is_capital(behind[0]) &&
+             vocabulary.is(WordClass::concluding, in_lower_case(letters_of(behind)));
+    case '<': {  // no "<b>x</b> of"
+      const std::string_view after = trimmed(behind.substr(std::min(behind.find('>') + 1, behind.size())));
+      return behind.starts_with('/') && (after.empty() || !is_letter(after[0]));
+    }
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -83,81 +102,58 @@ std::string_view item_of(std::string_view line) noexcept {
 }
 
 std::string_view sentence(std::string_view text, const Vocabulary& vocabulary) {
-  for (std::size_t k = 0; k < text.size(); ++k) {
-    const char c = text[k];
-    const std::string_view behind = text.substr(k + 1);
-    const bool apart = behind.empty() || is_space(behind[0]);
-    bool ends = c == '\n';
-    if (c == '.' && apart) {  // not that of "Mr." and of "..."
-      std::size_t word = 0;
-      ends = !has(".", k == 0 ? ' ' : text[k - 1]) &&
-             !vocabulary.is(WordClass::shortened, lower_word(last_word(text.substr(0, k)), word)) &&
-             (k != 1 || !is_choice(text[0]) || behind.size() < 2 || is_letter(behind[1]));  // A. 42
-    } else if (c == '!') {
-      ends = behind.size() > 1 && apart && is_capital(behind[1]);
-    } else if (c == ' ' && !behind.empty() && is_capital(behind[0])) {
-      std::size_t word = 0;
-      ends = vocabulary.is(WordClass::concluding, lower_word(behind, word));
-    } else if (c == '<' && behind.starts_with('/')) {  // no "<b>x</b> of"
-      const std::string_view after = trimmed(text.substr(std::min(text.find('>', k), text.size() - 1) + 1));
-      ends = after.empty() || !is_letter(after[0]);
-    }
-    if (ends) return text.substr(0, k);
-  }
-  return text;
+  std::size_t end = 0;
+  while (end < text.size() && !ends_between(text.substr(0, end), text[end], text.substr(end + 1), vocabulary)) ++end;
+  return text.substr(0, end);
 }
 
 std::string value_of_clause(std::string_view clause, const Vocabulary& vocabulary) {
   std::string text(bare(clause));
   for (std::size_t at = text.find(kBold); at != std::string::npos; at = text.find(kBold, at)) text.erase(at, 2);
   std::string_view rest = bare(text);
-  for (std::size_t end = 0; vocabulary.is(WordClass::leading, lower_word(rest, end)); end = 0) {
-    const std::size_t next = rest.find_first_not_of(kBreaks, end);
-    if (next == end || next == std::string_view::npos) break;
+  for (Words words{rest}; words.next() && words.begin == 0 && vocabulary.is(WordClass::leading, words.word);
+       words = {rest}) {
+    const std::size_t next = rest.find_first_not_of(kBreaks, words.end);
+    if (next == words.end || next == std::string_view::npos) break;
     rest.remove_prefix(next);
   }
-  bool value = false;  // something with a digit or a formula came before
-  for (std::size_t k = 0; k < rest.size();) {
-    value = value || has(kValues, rest[k]);
-    std::size_t end = k;
-    const std::string word = lower_word(rest, end);
-    const std::string_view before = word.empty() ? std::string_view() : trimmed(rest.substr(0, k));
-    if (!before.empty() && before.back() != '\\') {
-      const bool apart = has(kApart, before.back()) && value && word.size() > 1;
-      const bool closes =
-          vocabulary.is(WordClass::closing, word) && !vocabulary.is(WordClass::refusal, last_word(before));
-      const bool denies = before.back() == ',' && vocabulary.is(WordClass::denial, word);
-      if (closes || denies || (apart && !vocabulary.is(WordClass::changing, word))) {
-        rest = before.substr(0, before.find_last_not_of(kApart) + 1);
-        break;
-      }
+  for (Words words{rest}; words.next();) {
+    const std::string_view before = trimmed(rest.substr(0, words.begin));
+    if (before.empty()) continue;
+    const bool apart =
+        has(kApart, before.back()) && words.word.size() > 1 && before.find_first_of(kValues) != std::string_view::npos;
+    const bool closes =
+        vocabulary.is(WordClass::closing, words.word) && !vocabulary.is(WordClass::refusal, last_word(before));
+    const bool denies = before.back() == ',' && vocabulary.is(WordClass::denial, words.word);
+    if (closes || denies || (apart && !vocabulary.is(WordClass::changing, words.word))) {
+      rest = before.substr(0, before.find_last_not_of(kApart) + 1);
+      break;
     }
-    k = std::max(end, k + 1);
   }
-  if (value && rest.ends_with(kArticle)) rest.remove_suffix(kArticle.size());
+  if (rest.ends_with(kArticle) && rest.find_first_of(kValues) != std::string_view::npos)
+    rest.remove_suffix(kArticle.size());
   return std::string(bare(rest));
 }
 
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary) {
-  bool words = text.empty();
-  for_each_word(text, [&](const std::string& word) {
-    words =
-        words || (vocabulary.is_word(word) && vocabulary.word(word) == nullptr && vocabulary.unit(word).dimension == 0);
-  });
-  return !words;
+  for (Words words{text}; words.next();)
+    if (vocabulary.is_word(words.word) && vocabulary.word(words.word) == nullptr &&
+        vocabulary.unit(words.word).dimension == 0)
+      return false;
+  return !text.empty();
 }
 
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary) {
-  const std::size_t digit = text.find_last_of(kDigits) + 1;
-  if (digit == 0) return std::nullopt;
-  std::size_t begin = text.substr(0, digit).rfind('\n') + 1;
-  begin = std::max(begin, digit - std::min(digit, kMaxSentence_bytes));
-  std::string_view said = sentence(text.substr(begin), vocabulary);
-  while (begin + said.size() < digit) {
-    begin += said.size() + 1;
-    said = sentence(text.substr(begin), vocabulary);
+  const std::size_t last = text.find_last_of(kDigits) + 1;
+  if (last == 0) return std::nullopt;
+  const char* const end = text.data() + last;
+  text.remove_prefix(std::max(text.substr(0, last).rfind('\n') + 1, last - std::min(last, kMaxSentence_bytes)));
+  std::string_view said = sentence(text, vocabulary);
+  while (said.data() + said.size() < end) {
+    text.remove_prefix(said.size() + 1);
+    said = sentence(text, vocabulary);
   }
-  const std::size_t first = formula_begin(said.substr(0, digit - begin), vocabulary);
+  const std::size_t first = formula_begin(said.substr(0, static_cast<std::size_t>(end - said.data())), vocabulary);
   std::string_view formula = trimmed(said.substr(std::min(said.find_first_not_of(kBreaks, first), said.size())));
   const std::size_t and_at = formula.find(kAnd), behind = and_at + kAnd.size();  // in April and May
   if (and_at != std::string_view::npos && behind < formula.size() && is_capital(formula[behind]))

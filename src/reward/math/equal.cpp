@@ -18,9 +18,8 @@ bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(K
 /// Words behind a number that say something: left out on one side they are no unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
-  for_each_word(words, [&](const std::string& word) {
-    if (vocabulary.is(WordClass::saying, word)) found.insert(word);
-  });
+  for (Words each{words}; each.next();)
+    if (vocabulary.is(WordClass::saying, each.word)) found.insert(each.word);
   return found;
 }
 

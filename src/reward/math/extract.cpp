@@ -13,16 +13,21 @@ namespace qrl::reward::math {
 
 namespace {
 
-using base::is_digit;
 using base::is_letter;
 using base::trimmed;
 using P = config::MathProfile;
 using W = WordClass;
 
 constexpr std::size_t kMaxWhole_bytes = 300, kMaxBoxes = 64, kMaxGap_bytes = 60, kMaxQuestion_bytes = 120,
-                      kMaxNouns = 1000;
+                      kMaxNouns = 1000, kNumFormulaShells = 4;
 constexpr std::string_view kBox = "\\boxed", kEmphasis = " *_", kStops = ".:?!\n;", kJson = "\":", kWhere = "where",
-                           kTextBegin = "\\text{ ", kNumbers = "0123456789.,/:-$* to", kMark = " *_\"!\r";
+                           kTextBegin = "\\text{ ", kNumbers = "0123456789.,/:-$* to", kMark = "####",
+                           kLoud = " *_\"!\r", kClosing = " .\n";
+
+void skip(std::string_view& text, std::string_view characters) noexcept {
+  text.remove_prefix(std::min(text.find_first_not_of(characters), text.size()));
+}
+std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
 /// "f(x) = ax + b, where b is any integer" without its condition; one that is an equation is part of the answer.
 std::string without_condition(std::string_view text) {
@@ -30,14 +35,9 @@ std::string without_condition(std::string_view text) {
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
   std::string_view before = text.substr(0, at), condition = trimmed(text.substr(at + kWhere.size()));
   if (before.ends_with(kTextBegin)) before.remove_suffix(kTextBegin.size());
-  if (condition.starts_with('}')) condition.remove_prefix(1);
-  const bool part =
-      condition.find('=') != std::string_view::npos && looks_like_formula(condition, default_vocabulary());
+  skip(condition, "}");
+  const bool part = has(condition, '=') && looks_like_formula(condition, default_vocabulary());
   return std::string(bare(before)) + (part ? ", " + std::string(condition) : std::string());
-}
-
-void skip(std::string_view& text, std::string_view characters) noexcept {
-  text.remove_prefix(std::min(text.find_first_not_of(characters), text.size()));
 }
 
 class Extraction {
@@ -89,15 +89,13 @@ class Extraction {
     if (clause.size() > kMaxAnswer_bytes) return candidates(clause);
     Candidates all{value_of_clause(clause, vocabulary_)};
     const std::string value = all[0];
-    const auto letters = static_cast<std::size_t>(std::ranges::find_if_not(value, is_letter) - value.begin());
-    const bool prose = letters > 1 && vocabulary_.word(value.substr(0, letters)) == nullptr;
+    const bool prose = letters_of(value).size() > 1 && vocabulary_.word(letters_of(value)) == nullptr;
     if (const std::size_t mark = clause.find('!'); mark != std::string_view::npos) {
-      const std::size_t at = static_cast<std::size_t>(clause.data() - text_.data());
-      const std::string_view line = text_.substr(0, at).substr(text_.substr(0, at).rfind('\n') + 1);
-      const bool number =
-          clause.find_first_not_of(kNumbers) == mark && !line.ends_with('>') && !vocabulary_.any(W::counting, line);
-      const bool ends = std::ranges::all_of(
-          clause.substr(mark), [](char c) { return (c & 0x80) != 0 || kMark.find(c) != std::string_view::npos; });
+      const std::string_view before = text_.substr(0, static_cast<std::size_t>(clause.data() - text_.data()));
+      const bool number = clause.find_first_not_of(kNumbers) == mark && !before.ends_with('>') &&
+                          !vocabulary_.any(W::counting, before.substr(before.rfind('\n') + 1));
+      const bool ends =
+          std::ranges::all_of(clause.substr(mark), [](char c) { return (c & 0x80) != 0 || has(kLoud, c); });
       if (number && ends) all.emplace_back(bare(clause.substr(0, mark)));
     }
     const auto number =
@@ -137,34 +135,29 @@ class Extraction {
     if (at == std::string_view::npos) return std::nullopt;
     std::string_view rest = text_.substr(at + kBox.size());
     skip(rest, " {");
-    return candidates(bare(rest.substr(0, rest.find('\n'))));
+    return candidates(bare(line_of(rest)));
   }
 
   /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", and the name of the second.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
-    bool joined = between.find_first_of(",;&") != std::string_view::npos,
-         apart = between.find_first_of(".:?!") != std::string_view::npos;
-    for_each_word(between, [&](const std::string& word) {
-      const bool joint = vocabulary_.is(W::joining, word);
+    bool joined = between.find_first_of(",;&") != std::string_view::npos;
+    for (Words words{between}; words.next();) {
+      const bool joint = vocabulary_.is(W::joining, words.word);
+      if (!joint && words.word.size() > 1) return false;
       joined = joined || joint;
-      apart = apart || (!joint && word.size() > 1);
-    });
-    return joined && !apart;
+    }
+    return joined && between.find_first_of(kStops) == std::string_view::npos;
   }
 
   // ---- marks
 
   Found after_mark() {
-    std::size_t at = std::string_view::npos, size = 0;
-    vocabulary_.for_each(W::mark, [&](std::string_view mark) {
-      const std::size_t found = find_last(text_, mark);
-      if (found + 1 > at + 1) at = found, size = mark.size();
-    });
+    const std::size_t at = find_last(text_, kMark);
     if (at == std::string_view::npos) return std::nullopt;
-    const std::string_view rest = trimmed(text_.substr(at + size)), line = rest.substr(0, rest.find('\n'));
+    const std::string_view rest = trimmed(text_.substr(at + kMark.size())), line = line_of(rest);
     // "#### Step 4: the sum" above a text is no mark.
-    if (line.size() > 1 && is_letter(line[0]) && is_letter(line[1]) && line.size() < rest.size()) return std::nullopt;
+    if (letters_of(line).size() > 1 && line.size() < rest.size()) return std::nullopt;
     return said(sentence(line, vocabulary_));
   }
 
@@ -192,7 +185,7 @@ class Extraction {
     rest = trimmed(rest);
     skip(rest, "*_: \n\r");
     while (all.size() < kMaxAnswer_bytes) {
-      const std::string_view line = rest.substr(0, rest.find('\n')), item = item_of(line);
+      const std::string_view line = line_of(rest), item = item_of(line);
       if (item.empty()) break;
       all += (all.empty() ? "" : ", ") + value_of_clause(sentence(item, vocabulary_), vocabulary_);
       rest = trimmed(rest.substr(line.size()));
@@ -203,12 +196,12 @@ class Extraction {
   /// "I doubt that the answer is": denied before the mark.
   bool is_doubted(std::string_view before) const {
     if (before.size() > kMaxQuestion_bytes) before.remove_prefix(before.size() - kMaxQuestion_bytes);
-    bool denied = false, claimed = false;
-    for_each_word(before.substr(before.find_last_of(kStops) + 1), [&](const std::string& word) {
-      claimed = claimed || (denied && vocabulary_.is(W::claim, word));
-      denied = denied || vocabulary_.is(W::denial, word);
-    });
-    return claimed;
+    bool denied = false;
+    for (Words words{before.substr(before.find_last_of(kStops) + 1)}; words.next();) {
+      if (denied && vocabulary_.is(W::claim, words.word)) return true;
+      denied = denied || vocabulary_.is(W::denial, words.word);
+    }
+    return false;
   }
 
   /// What follows the last "answer is", "answer:", "Ans:" or "correct option is".
@@ -240,24 +233,21 @@ class Extraction {
 
   /// The last number, or the last formula between delimiters where no number stands behind it.
   Candidates last() {
-    std::string_view formula;
-    for (const auto& [open, close] : {std::pair{"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}}) {
-      const std::size_t end = find_last(text_, close);
-      const std::size_t begin = end == std::string_view::npos ? end : find_last(text_.substr(0, end), open);
+    std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
+    for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
+      if (!text.ends_with(close)) continue;
+      const std::string_view inside = text.substr(0, text.size() - close.size());
+      const std::size_t begin = find_last(inside, open);
       if (begin == std::string_view::npos) continue;
-      const std::size_t first = begin + std::string_view(open).size();
-      const std::string_view found = bare(text_.substr(first, end - first));
-      if (!found.empty() && (formula.empty() || found.data() > formula.data())) formula = found;
+      const std::string_view formula = bare(inside.substr(begin + open.size()));
+      if (formula.empty()) continue;
+      std::string_view before = text.substr(0, text.find_last_not_of(" $\\([", begin) + 1);
+      const bool item = !item_of(line_of(text.substr(before.rfind('\n') + 1))).empty();
+      before.remove_prefix(before.find_last_of(kStops) + 1);
+      const bool refused = item || vocabulary_.any(W::turning, before) || vocabulary_.ends(W::operand, before);
+      return refused ? Candidates() : candidates(formula);
     }
-    const std::size_t digit = text_.find_last_of("0123456789") + 1;
-    if (formula.empty() || text_.data() + digit > formula.data() + formula.size())
-      return candidates(last_number(text_, vocabulary_).value_or(""));
-    std::string_view before = text_.substr(0, static_cast<std::size_t>(formula.data() - text_.data()));
-    before = before.substr(0, before.find_last_not_of(" $\\([") + 1);
-    const std::string_view line = text_.substr(before.rfind('\n') + 1, kMaxWhole_bytes);
-    before.remove_prefix(before.find_last_of(".?!\n:") + 1);
-    const bool refused = vocabulary_.any(W::turning, before) || vocabulary_.ends(W::operand, before);
-    return refused || !item_of(line).empty() ? Candidates() : candidates(formula);
+    return candidates(last_number(text_, vocabulary_).value_or(""));
   }
 
   std::string_view text_;

@@ -59,11 +59,6 @@ class Lexer {
   char peek(std::size_t ahead = 0) const noexcept { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   std::string_view rest() const noexcept { return text_.substr(std::min(at_, text_.size())); }
   bool in_text() const noexcept { return at_ < text_end_ && !formula_in_text_; }
-  std::string_view letters_at(std::size_t begin) const noexcept {
-    std::size_t end = begin;
-    while (end < text_.size() && is_letter(text_[end])) ++end;
-    return text_.substr(begin, end - begin);
-  }
   void push(T type, char code = 0, std::string_view text = {}) {
     out_.tokens.push_back({type, code, space_, newline_, 0, text});
     space_ = newline_ = false;
@@ -175,7 +170,7 @@ class Lexer {
   }
 
   void read_command() {
-    const std::string_view letters = letters_at(at_ + 1);
+    const std::string_view letters = letters_of(rest().substr(1));
     for (std::string_view name = letters; !name.empty(); name.remove_suffix(1)) {  // \quadx is \quad x
       const Meaning* meaning = words_.command(name);
       if (meaning == nullptr) continue;
@@ -204,7 +199,7 @@ class Lexer {
     if (depth_ > 0) {
       push(T::newline);
       skip_option();
-    } else if (words_.command(letters_at(at_)) != nullptr) {
+    } else if (words_.command(letters_of(rest())) != nullptr) {
       --at_;
     } else {
       push(T::separator, ',');
@@ -252,7 +247,8 @@ class Lexer {
       at_ = end.value_or(at_) + 1;
       return push(T::symbol, 0, text_.substr(command, at_ - command));
     }
-    if (!end) return;
+    if (!end)
+      return wrapper == 'r' || wrapper == 'p' || wrapper == 'd' ? void() : fail("a command without its argument");
     const std::string_view content = text_.substr(at_, *end - at_);
     const bool letters = content.size() > 1 && std::ranges::all_of(content, is_letter);
     if (wrapper == 'c' || wrapper == 'd') {

@@ -196,7 +196,8 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
       ++k;
       continue;
     }
-    const std::string word = lower_word(words, k);
+    const std::string word = in_lower_case(letters_of(words.substr(k)));
+    k += word.size();
     const Unit unit = vocabulary.unit(word);
     const long double magnitude = vocabulary.magnitude(word);
     all.scale *= magnitude;

@@ -131,7 +131,7 @@ class Scanner {
 };
 
 /// Reads words; each step stands behind the words that it took.
-struct Words {
+struct NumberWords {
   std::string_view text;
   const Vocabulary& vocabulary;
   std::size_t at = 0;
@@ -139,7 +139,8 @@ struct Words {
   /// The next word, behind at most one space or hyphen; `end`: behind it. A plural is one of parts.
   Meaning next(std::size_t& end) const {
     end = at + (at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '-') ? 1 : 0);
-    const std::string word = lower_word(text, end);
+    const std::string word = in_lower_case(letters_of(text.substr(end)));
+    end += word.size();
     const Meaning* number = vocabulary.find(WordClass::number, word);
     if (number != nullptr || !word.ends_with('s')) return number == nullptr ? Meaning{} : *number;
     number = vocabulary.find(WordClass::number, std::string_view(word).substr(0, word.size() - 1));
@@ -189,7 +190,7 @@ WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comm
 }
 
 std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {
-  Words words{text, vocabulary};
+  NumberWords words{text, vocabulary};
   std::size_t end = 0;
   const bool article = words.take('a');
   if (article || words.next(end).code == '/') {  // half, a third

@@ -82,7 +82,7 @@ bool begins_with_verdict(const std::string& gold, std::string_view answer, const
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
   std::string last;
-  for_each_word(answer.substr(end), [&last](const std::string& word) { last = word; });
+  for (Words words{answer.substr(end)}; words.next();) last = words.word;
   if (last.empty()) return std::none_of(answer.begin(), answer.end(), is_digit);  // "no, 7"
   return last == gold || !vocabulary.is(WordClass::verdict, last);
 }

@@ -146,7 +146,6 @@ constexpr Row kRows[] = {
     words(W::choice, "option \tchoice "),
     words(W::article, "a\tan\tthe"),
     words(W::operand, " or\t and\tone in\tover\tover the number\t,\t-\t+\t−\t–\t—\t±\t/\t^\t_\t<\t>\t\\"),
-    words(W::mark, "####"),
     words(W::noun, "answers\tanswer choice\tanswer option\tanswer\tans.\tans\tcorrect option\tcorrect choice\t答案"),
 };
 

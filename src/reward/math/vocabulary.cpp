@@ -6,10 +6,24 @@
 
 namespace qrl::reward::math {
 
-std::string lower_word(std::string_view text, std::size_t& at) {
-  std::string word;
-  for (; at < text.size() && base::is_letter(text[at]); ++at) word += base::lower(text[at]);
+std::string_view letters_of(std::string_view text) noexcept {
+  return text.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(text, base::is_letter) - text.begin()));
+}
+
+std::string in_lower_case(std::string_view text) {
+  std::string word(text);
+  std::ranges::transform(word, word.begin(), base::lower);
   return word;
+}
+
+bool Words::next() {
+  for (begin = end; begin < text.size(); begin = std::max(end, begin + 1)) {
+    end = begin + letters_of(text.substr(begin)).size();
+    if (end == begin || (begin > 0 && text[begin - 1] == '\\')) continue;
+    word = in_lower_case(text.substr(begin, end - begin));
+    return true;
+  }
+  return false;
 }
 
 Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
@@ -51,9 +65,9 @@ long double Vocabulary::magnitude(std::string_view word) const noexcept {
 }
 
 bool Vocabulary::any(WordClass of, std::string_view text) const {
-  bool found = false;
-  for_each_word(text, [&](const std::string& word) { found = found || is(of, word); });
-  return found;
+  for (Words words{text}; words.next();)
+    if (is(of, words.word)) return true;
+  return false;
 }
 
 bool Vocabulary::take(WordClass of, std::string_view& text) const noexcept {
@@ -74,9 +88,7 @@ bool Vocabulary::ends(WordClass of, std::string_view text) const noexcept {
 bool Vocabulary::is_word(std::string_view letters) const noexcept {
   const bool capitals = std::all_of(letters.begin(), letters.end(), [](char c) { return c <= 'Z'; });
   if (letters.size() >= (capitals ? 5u : 4u)) return true;
-  std::string lower(letters);
-  for (char& c : lower) c = static_cast<char>(c | 32);
-  return letters.size() > 1 && is(WordClass::shown, lower);
+  return letters.size() > 1 && is(WordClass::shown, in_lower_case(letters));
 }
 
 const Vocabulary& default_vocabulary() {

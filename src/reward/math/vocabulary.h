@@ -22,19 +22,17 @@ void for_each_name(std::string_view names, const Take& take, char between = ' ')
     at = end + 1;
   }
 }
-/// The letters of a text from `at` in lower case; `at` is behind them then.
-std::string lower_word(std::string_view text, std::size_t& at);
-/// Calls `take` with each word of a text in lower case. The name of a LaTeX command is none.
-template <class Take>
-void for_each_word(std::string_view text, const Take& take) {
-  for (std::size_t k = 0; k < text.size();) {
-    const bool command = text[k] == '\\';
-    k += command ? 1 : 0;
-    const std::string word = lower_word(text, k);
-    if (!word.empty() && !command) take(word);
-    k += word.empty() && !command ? 1 : 0;
-  }
-}
+inline bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
+/// The letters that a text begins with.
+std::string_view letters_of(std::string_view text) noexcept;
+std::string in_lower_case(std::string_view text);
+/// The words of a text, one after another: for (Words words{text}; words.next();). The name of a LaTeX command is none.
+struct Words {
+  std::string_view text;
+  std::size_t begin = 0, end = 0;
+  std::string word = {};  ///< in lower case
+  bool next();
+};
 
 enum class TokenType : unsigned char {
   end,
@@ -125,7 +123,6 @@ enum class WordClass : unsigned char {
   ranging,     ///< between the sides of a ratio
   calling,     ///< names of functions: a bracket behind them holds an argument
   may_call,    ///< letters of functions where the bracket holds one name or number
-  mark,        ///< what follows it to the end of its line is the answer
   noun,        ///< with a verb or colon behind it: what follows to the end of its clause is the answer
   denied,      ///< before a box: it is no answer
   joining,     ///< between boxes: they are one list
