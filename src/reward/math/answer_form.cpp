@@ -146,9 +146,8 @@ const Node& bare_value(const Node& at) {
   return named ? bare_value(at[1]) : at;
 }
 
-/// By the first reading of its commas that there is, without the label of a choice.
+/// By the first reading of its commas that there is.
 const Node* root_of(const Reading& answer) {
-  if (answer.labelled() != nullptr) return root_of(*answer.labelled());
   for (const Reading::Read& read : answer.reads())
     if (read.tree.root) return &*read.tree.root;
   return nullptr;

@@ -57,23 +57,12 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
 
 // ---- texts
 
-/// Signs of operations in a text, in order, and a minus right before its first word: what text_key leaves out.
-std::string signs_shown(std::string_view text) {
-  std::string signs(text.substr(0, text.size() > 1 && text[0] == '-' && is_letter(text[1]) ? 1 : 0));
-  std::ranges::copy_if(text, std::back_inserter(signs),
-                       [](char c) { return std::string_view("+/^=<>|").find(c) != std::string_view::npos; });
-  return signs;
-}
-
-/// Without an article in front: "an ellipse" is an ellipse. "A" alone is a choice.
-std::string_view without_article(std::string_view text, const Vocabulary& vocabulary) noexcept {
-  if (text.starts_with('{')) return text;  // no text, but what JSON begins with
-  text = without_layout(text, vocabulary);
-  if (text.ends_with('}') && text.find('{') == std::string_view::npos) text.remove_suffix(1);
-  std::string_view noun = text;
+/// What a text says, without an article in front: "an ellipse" is an ellipse. "A" alone is a choice.
+std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
+  std::string_view noun = without_layout(text, vocabulary);
   const bool article =
-      vocabulary.take(WordClass::article, noun) && noun.size() > 1 && is_letter(noun[1]);  // no "A - B"
-  return article && noun.starts_with(' ') ? noun : text;
+      vocabulary.take(WordClass::article, noun) && noun.size() > 1 && noun[0] == ' ' && is_letter(noun[1]);
+  return text_key(article ? noun : text, vocabulary);
 }
 
 /// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows. Not where
@@ -88,15 +77,12 @@ bool begins_with_verdict(const std::string& gold, std::string_view answer, const
 }
 
 bool same_as_texts(const Reading& gold, const Reading& answer) {
-  const std::string_view g = gold.text(), a = answer.text();
   const Tree& tree = gold.reads()[0].tree;
   const bool is_text = !tree.root || tree.root->is(Kind::words);
-  if (std::none_of(g.begin(), g.end(), is_letter)) return false;
-  const Vocabulary& words = gold.vocabulary();
-  const std::string key = text_key(without_article(g, words), words);
-  if (is_text && !key.empty() && key == text_key(without_article(a, words), words) && signs_shown(g) == signs_shown(a))
-    return true;
-  return begins_with_verdict(key, a, words);
+  if (std::ranges::none_of(gold.text(), is_letter)) return false;
+  const std::string key = key_of(gold.text(), gold.vocabulary());
+  return (is_text && !key.empty() && key == key_of(answer.text(), gold.vocabulary())) ||
+         begins_with_verdict(key, answer.text(), gold.vocabulary());
 }
 
 // ---- comparison
@@ -133,23 +119,13 @@ Comparison compare_values(const Reading& gold, const Reading& answer) {
   return read ? Comparison::different : Comparison::unreadable;
 }
 
-/// Choices with labels in front of them: what both name must agree, labels and values alike.
-std::optional<Comparison> compare_labels(const Reading& gold, const Reading& answer) {
-  if (gold.label() == 0 && answer.labelled() == nullptr) return std::nullopt;
-  if (gold.label() != 0 && answer.label() != 0 && gold.label() != answer.label()) return Comparison::different;
-  const bool alone =
-      (gold.label() != 0 && gold.labelled() == nullptr) || (answer.label() != 0 && answer.labelled() == nullptr);
-  if (alone) return gold.label() == answer.label() ? std::optional(Comparison::equal) : std::nullopt;
-  return compare_values(gold.labelled() != nullptr ? *gold.labelled() : gold,
-                        answer.labelled() != nullptr ? *answer.labelled() : answer);
-}
-
 }  // namespace
 
 Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(text), vocabulary_(vocabulary) {
   const Label label = label_of(text_, vocabulary);
   label_ = label.letter;
-  if (!label.rest.empty()) rest_ = std::make_unique<Reading>(trimmed(label.rest), vocabulary);
+  is_choice_ = label_ != 0 && label.rest.empty();
+  if (!label.rest.empty()) text_ = std::string(trimmed(label.rest));
   reads_.reserve(3);  // answers point to their trees
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
     Tree& tree = reads_.emplace_back(Read{parse(text_, comma, vocabulary), std::nullopt}).tree;
@@ -160,13 +136,13 @@ Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(te
 }
 
 Comparison compare(const Reading& gold, const Reading& answer) {
-  const Comparison whole = compare_values(gold, answer);
-  if (whole == Comparison::equal || whole == Comparison::out_of_budget) return whole;
-  return compare_labels(gold, answer).value_or(whole);
+  // Choices with labels in front of them: what both name must agree, labels and values alike.
+  const bool labelled = gold.label() != 0 && answer.label() != 0;
+  if (labelled && gold.label() != answer.label()) return Comparison::different;
+  return labelled && (gold.is_choice() || answer.is_choice()) ? Comparison::equal : compare_values(gold, answer);
 }
 
 std::string fault_of(const Reading& gold) {
-  if (gold.labelled() != nullptr) return fault_of(*gold.labelled());
   const std::string_view text = gold.text();
   if (text.size() > kMaxAnswer_bytes) return "longer than " + std::to_string(kMaxAnswer_bytes) + " bytes";
   if (const auto& answer = gold.reads()[0].answer) {
@@ -176,14 +152,13 @@ std::string fault_of(const Reading& gold) {
   if (text.find_first_not_of(" \t\r\n$.") == std::string_view::npos) return "empty";
   // Words that are no formula are an answer as a text, and so is "Figure 3"; half a formula is not.
   const std::string key = text_key(text, gold.vocabulary());
-  std::size_t letters = 0;
-  for (std::size_t k = 0, run = 0; k < text.size(); ++k)
-    letters = std::max(letters, run = is_letter(text[k]) ? run + 1 : 0);
-  const std::string_view plain = without_article(text, gold.vocabulary());
-  const bool digits = key.find_first_of("0123456789") != std::string::npos;
-  const bool named = letters >= 4 && plain.find_first_of("(){}^=_+*/<>|") == std::string_view::npos;  // Figure 3
-  const bool formula = plain.find('\\') != std::string_view::npos || (digits && !named);
-  if (!formula && key.size() > 1) return "";
+  const std::string_view plain = without_layout(text, gold.vocabulary());
+  bool named = plain.size() < text.size();  // \text{…}, Figure 3
+  for (Words words{text}; words.next();) named = named || words.word.size() >= 4;
+  const bool formula = key.find_first_of("0123456789") != std::string::npos &&
+                       (!named || plain.find_first_of("()^=_+*/<>|") != std::string_view::npos);
+  const auto num_letters = std::ranges::count_if(key, [](char c) { return is_letter(c) || (c & 0x80) != 0; });
+  if (num_letters > 1 && !formula && !has(plain, '\\')) return "";
   const Tree& tree = gold.reads()[0].tree;
   return tree.tokens.fault.empty() ? std::string(tree.fault) : tree.tokens.fault;
 }

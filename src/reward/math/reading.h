@@ -1,7 +1,6 @@
 // Owns a text as an answer: every way to read it, and whether two texts are the same answer.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +16,7 @@ enum class Comparison : unsigned char {
   out_of_budget,
 };
 
-/// A text and what it is read as, a choice's label apart. Read once and compared as often as one likes.
+/// A text and what it is read as, the label of a choice apart. Read once and compared as often as one likes.
 class Reading {
  public:
   struct Read {
@@ -28,16 +27,16 @@ class Reading {
   const std::string& text() const noexcept { return text_; }
   /// What it is by each reading of its commas, in the order of Comma; one where all give the same.
   const std::vector<Read>& reads() const noexcept { return reads_; }
+  /// Of a choice, B of "(B) 42", whose text is 42 alone; 0: there is none.
   char label() const noexcept { return label_; }
-  /// What stands behind the label of a choice, "42" of "(B) 42"; null: nothing.
-  const Reading* labelled() const noexcept { return rest_.get(); }
+  bool is_choice() const noexcept { return is_choice_; }  ///< a label alone
   const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
 
  private:
   std::string text_;
   const Vocabulary& vocabulary_;
   char label_ = 0;
-  std::unique_ptr<Reading> rest_;
+  bool is_choice_ = false;
   std::vector<Read> reads_;
 };
 

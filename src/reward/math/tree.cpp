@@ -138,7 +138,7 @@ std::string text_key(std::string_view text, const Vocabulary& vocabulary) {
     const bool before_digit = k + 1 < text.size() && base::is_digit(text[k + 1]);
     const bool behind_letter = k > 0 && base::is_letter(text[k - 1]);
     // Figure-3 is Figure 3; 3.5 is not 35, -3 not 3.
-    if (before_digit && std::string_view(".-+/:^").find(c) != std::string_view::npos && !behind_letter) key += c;
+    if (has("+/^=<>|", c) || (c == '-' && k == 0) || (has(".-:", c) && before_digit && !behind_letter)) key += c;
     if (base::is_letter(c)) key += static_cast<char>(c | 32);
     else if (base::is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += c;
   }
