@@ -98,11 +98,17 @@ class Lexer {
   }
 
   void read_number() {
-    const WrittenNumber number = scan_number(out_.source, at_, static_cast<int>(comma_), words_);
+    const WrittenNumber number = scan_number(text_, at_, static_cast<int>(comma_), words_);
     out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
-    push(T::number, 0, text_.substr(at_, number.size));
+    write(number.digits, T::number, 0, at_);
     out_.tokens.back().groups = static_cast<std::uint8_t>(number.first_group);
     at_ = number.end;
+  }
+  /// A token whose text takes the place of its spelling, which is as long or longer; where it ends.
+  std::size_t write(const std::string& text, T type, char code, std::size_t begin) {
+    std::ranges::copy(text, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
+    push(type, code, text_.substr(begin, text.size()));
+    return begin + text.size();
   }
 
   void read_letters() {
@@ -154,17 +160,9 @@ class Lexer {
             : numeral_at(text_.substr(begin, text_end_ > begin ? text_end_ - 1 - begin : std::string_view::npos),
                          words_);
     if (!numeral || (begin > 0 && text_[begin - 1] == '-') || (behind_number && numeral->denominator > 1)) return false;
-    std::size_t end = begin;
-    const auto write = [&](const std::string& text, T type, char code) {
-      std::copy(text.begin(), text.end(), out_.source.begin() + static_cast<std::ptrdiff_t>(end));
-      push(type, code, text_.substr(end, text.size()));
-      end += text.size();
-    };
-    write(std::to_string(numeral->value), T::number, 'w');
-    if (numeral->denominator > 1) {
-      write("/", T::op, '/');
-      write(std::to_string(numeral->denominator), T::number, 'w');
-    }
+    const std::size_t end = write(std::to_string(numeral->value), T::number, 'w', begin);
+    if (numeral->denominator > 1)
+      write(std::to_string(numeral->denominator), T::number, 'w', write("/", T::op, '/', end));
     at_ = begin + numeral->size;
     return true;
   }

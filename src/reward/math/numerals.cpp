@@ -9,125 +9,97 @@ namespace qrl::reward::math {
 
 namespace {
 
-using base::is_digit;
-
 constexpr std::int64_t kLargest = 1'000'000'000'000, kMostParts = 19;  // twenty-third is no fraction
+constexpr std::size_t kMaxPeriod = 15;
+
+constexpr std::string_view kDigits = "0123456789";
 
 class Scanner {
  public:
-  Scanner(std::vector<char>& source, std::size_t begin, int comma, const Vocabulary& vocabulary) noexcept
-      : digits_(source.data() + begin),
-        text_(source.data(), source.size()),
-        vocabulary_(vocabulary),
-        comma_(comma),
-        at_(begin) {}
+  Scanner(std::string_view text, std::size_t begin, int comma, const Vocabulary& vocabulary) noexcept
+      : text_(text), rest_(text.substr(begin)), vocabulary_(vocabulary), comma_(comma) {}
 
   WrittenNumber run() {
-    const std::size_t begin = at_;
     take_digits();
-    const std::size_t lead = kept_;
-    WrittenNumber number;
+    const std::size_t lead = digits_.size();
     bool commas_alone = true;
-    for (std::size_t size = separator_at(at_); lead >= 1 && lead <= 3 && size != 0; size = separator_at(at_)) {
-      const bool plain_comma = size == 1 && peek() == ',';
-      if (!three_digits(at_ + size) || (plain_comma && text_[begin] == '0')) break;
-      number.ambiguous_comma = number.ambiguous_comma || plain_comma;
-      if (plain_comma && comma_ != 0) break;
-      commas_alone = commas_alone && plain_comma;
-      at_ += size;
+    while (lead >= 1 && lead <= 3) {
+      std::string_view group = rest_;
+      if (!vocabulary_.take(WordClass::thousands, group) || num_digits(group) != 3) break;
+      const bool comma = rest_[0] == ',' && rest_.size() - group.size() == 1;
+      number_.ambiguous_comma = number_.ambiguous_comma || comma;
+      if (comma && comma_ != 0) break;
+      commas_alone = commas_alone && comma;
+      rest_ = group;
       take_digits();
     }
-    if (commas_alone && kept_ > lead) number.first_group = lead;
-    if (peek() == ',' && is_digit(peek(1)) && kept_ == lead) {
-      number.ambiguous_comma = true;
-      if (comma_ == 2) take_places();
-    } else if (peek() == '.' && is_digit(peek(1))) {
-      take_places();
+    if (commas_alone && digits_.size() > lead) number_.first_group = lead;
+    const bool comma = digits_.size() == lead && rest_.starts_with(',') && num_digits(rest_.substr(1)) > 0;
+    number_.ambiguous_comma = number_.ambiguous_comma || comma;
+    if ((comma && comma_ == 2) || (rest_.starts_with('.') && num_digits(rest_.substr(1)) > 0)) {
+      rest_.remove_prefix(1);
+      digits_ += '.';
+      take_digits();
     }
-    if (!read_dots()) read_repeating();
-    read_exponent();
-    number.end = at_;
-    number.size = kept_;
-    return number;
+    if (!take_dots()) take_repeating();
+    take_exponent();
+    number_.end = text_.size() - rest_.size();
+    return std::move(number_);
   }
 
  private:
-  char peek(std::size_t ahead = 0) const noexcept { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-  void keep(char c) noexcept { digits_[kept_++] = c; }
-  void take_digits() noexcept {
-    for (; is_digit(peek()); ++at_) keep(peek());
+  static std::size_t num_digits(std::string_view text) noexcept {
+    return std::min(text.find_first_not_of(kDigits), text.size());
   }
-  void take_places() noexcept {
-    keep('.');
-    ++at_;
-    take_digits();
-  }
-
-  /// The size of what may separate thousands: a comma, a space, both.
-  std::size_t separator_at(std::size_t i) const noexcept {
-    std::string_view rest = text_.substr(i);
-    vocabulary_.take(WordClass::thousands, rest);
-    return text_.size() - i - rest.size();
-  }
-  bool three_digits(std::size_t i) const noexcept {
-    const std::string_view rest = text_.substr(i);
-    return std::min(rest.find_first_not_of("0123456789"), rest.size()) == 3;
+  void take_digits() {
+    const std::size_t size = num_digits(rest_);
+    digits_ += rest_.substr(0, size);
+    rest_.remove_prefix(size);
   }
 
   /// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
-  void read_repeating() noexcept {
-    const bool has_point = std::string_view(digits_, kept_).find('.') != std::string_view::npos;
-    const bool point = !has_point && peek() == '.';
-    if (!has_point && !point) return;
-    std::string_view rest = text_.substr(at_ + (point ? 1 : 0));
-    const bool bracket = rest.starts_with('(');
-    if (!vocabulary_.take(WordClass::period, rest) || (bracket && !point)) return;
-    const std::size_t size = rest.find_first_not_of("0123456789");
-    if (size == 0 || size > 15 || size == std::string_view::npos || (rest[size] != '}' && rest[size] != ')')) return;
-    at_ = static_cast<std::size_t>(rest.data() - text_.data()) + size + 1;
-    if (point) keep('.');
-    keep('(');
-    for (const char c : rest.substr(0, size)) keep(c);
-    keep(')');
+  void take_repeating() {
+    const bool whole = digits_.find('.') == std::string::npos;
+    if (whole != rest_.starts_with('.') || rest_.starts_with('(')) return;
+    std::string_view period = rest_.substr(whole ? 1 : 0);
+    if (!vocabulary_.take(WordClass::period, period)) return;
+    const std::size_t size = num_digits(period);
+    if (size == 0 || size > kMaxPeriod || size == period.size() || !has("})", period[size])) return;
+    digits_ += (whole ? ".(" : "(") + std::string(period.substr(0, size)) + ')';
+    rest_ = period.substr(size + 1);
   }
 
   /// Dots behind a decimal: 0.1666... is "0.1(6)" where its digits show their period; others say nothing.
-  bool read_dots() noexcept {
-    std::string_view rest = text_.substr(at_);
-    const std::string_view digits(digits_, kept_);
-    const std::size_t point = digits.find('.');
-    if (point == std::string_view::npos || !vocabulary_.take(WordClass::dots, rest)) return false;
-    at_ = text_.size() - rest.size();
+  bool take_dots() {
+    const std::size_t point = digits_.find('.');
+    if (point == std::string::npos || !vocabulary_.take(WordClass::dots, rest_)) return false;
     for (const std::size_t period : {1, 2, 3, 6}) {
       const std::size_t size = period * (period == 1 ? 3 : 2);
-      if (kept_ < point + 1 + size) continue;
-      const std::string_view tail = digits.substr(kept_ - size);
+      if (digits_.size() < point + 1 + size) continue;
+      const std::string_view tail = std::string_view(digits_).substr(digits_.size() - size);
       if (tail.substr(period) != tail.substr(0, size - period)) continue;
-      std::copy_backward(digits_ + kept_ - period, digits_ + kept_, digits_ + kept_ + 1);
-      digits_[kept_++ - period] = '(';
-      keep(')');
+      digits_.insert(digits_.size() - period, "(") += ')';
       break;
     }
     return true;
   }
 
   /// 1e6, 1.5E-3. Euler's number stands apart, 3e - 5, or in a formula that has powers of it: e^2-2e-1.
-  void read_exponent() noexcept {
-    if (peek() != 'e' && peek() != 'E') return;
-    const bool sign = peek(1) == '-' || peek(1) == '+';
-    if (!is_digit(peek(sign ? 2 : 1)) || (sign && text_.find("e^") != std::string_view::npos)) return;
-    keep('e');
-    ++at_;
-    if (peek() == '-') keep('-');
-    at_ += sign ? 1 : 0;
+  void take_exponent() {
+    if (!rest_.starts_with('e') && !rest_.starts_with('E')) return;
+    const bool sign = rest_.size() > 1 && has("+-", rest_[1]);
+    const std::string_view exponent = rest_.substr(sign ? 2 : 1);
+    if (num_digits(exponent) == 0 || (sign && text_.find("e^") != std::string_view::npos)) return;
+    digits_ += rest_[1] == '-' ? "e-" : "e";
+    rest_ = exponent;
     take_digits();
   }
 
-  char* digits_;
-  std::string_view text_;
+  std::string_view text_, rest_;
   const Vocabulary& vocabulary_;
   int comma_;
-  std::size_t at_, kept_ = 0;
+  WrittenNumber number_;
+  std::string& digits_ = number_.digits;
 };
 
 /// Reads words; each step stands behind the words that it took.
@@ -185,8 +157,8 @@ struct NumberWords {
 
 }  // namespace
 
-WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma, const Vocabulary& vocabulary) {
-  return Scanner(source, begin, comma, vocabulary).run();
+WrittenNumber scan_number(std::string_view text, std::size_t begin, int comma, const Vocabulary& vocabulary) {
+  return Scanner(text, begin, comma, vocabulary).run();
 }
 
 std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {

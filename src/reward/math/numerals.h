@@ -5,20 +5,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
 struct WrittenNumber {
-  std::size_t end = 0;   ///< behind it in the source
-  std::size_t size = 0;  ///< of its digits, which have been moved together to where it begins
+  std::string digits;   ///< with at most one '.', repeating ones in (), an exponent after 'e'
+  std::size_t end = 0;  ///< behind it in the text
   bool ambiguous_comma = false;
   std::size_t first_group = 0;  ///< digits before the first comma where commas alone separate thousands
 };
-/// The number whose first digit or point is source[begin]; `comma`: see lexer.h's Comma, 0 to 2.
-WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma, const Vocabulary& vocabulary);
+/// The number whose first digit or point is text[begin]; `comma`: see lexer.h's Comma, 0 to 2.
+WrittenNumber scan_number(std::string_view text, std::size_t begin, int comma, const Vocabulary& vocabulary);
 
 struct Numeral {
   std::int64_t value = 0, denominator = 1;
