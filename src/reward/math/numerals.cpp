@@ -1,7 +1,7 @@
 #include "reward/math/numerals.h"
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "base/ascii.h"
 
@@ -9,7 +9,8 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::int64_t kLargest = 1'000'000'000'000, kMostParts = 19;  // twenty-third is no fraction
+constexpr std::int64_t kLargest = 1'000'000'000'000, kHundred = 100,
+                       kMostParts = 19;  // twenty-third is no fraction
 constexpr std::size_t kMaxPeriod = 15;
 
 constexpr std::string_view kDigits = "0123456789";
@@ -102,57 +103,58 @@ class Scanner {
   std::string& digits_ = number_.digits;
 };
 
-/// Reads words; each step stands behind the words that it took.
-struct NumberWords {
-  std::string_view text;
-  const Vocabulary& vocabulary;
-  std::size_t at = 0;
+/// Reads words, each behind at most one space or hyphen.
+class NumberWords {
+ public:
+  NumberWords(std::string_view text, const Vocabulary& vocabulary) : text_(text), vocabulary_(vocabulary) { look(0); }
 
-  /// The next word, behind at most one space or hyphen; `end`: behind it. A plural is one of parts.
-  Meaning next(std::size_t& end) const {
-    end = at + (at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '-') ? 1 : 0);
-    const std::string word = in_lower_case(letters_of(text.substr(end)));
-    end += word.size();
-    const Meaning* number = vocabulary.find(WordClass::number, word);
-    if (number != nullptr || !word.ends_with('s')) return number == nullptr ? Meaning{} : *number;
-    number = vocabulary.find(WordClass::number, std::string_view(word).substr(0, word.size() - 1));
-    return number == nullptr || number->code != '/' ? Meaning{} : *number;
-  }
+  std::size_t at() const noexcept { return at_; }  ///< behind the words taken
+  char next() const noexcept { return word_.code; }
   bool take(char kind) {
-    std::size_t end = 0;
-    if (next(end).code != kind) return false;
-    at = end;
-    return true;
+    const bool taken = word_.code == kind;
+    if (taken) look(end_);
+    return taken;
+  }
+  void look(std::size_t at) {
+    at_ = at;
+    const std::size_t begin = at + (at > 0 && at < text_.size() && has(" -", text_[at]) ? 1 : 0);
+    const std::string_view letters = letters_of(text_.substr(begin));
+    const Meaning* number = vocabulary_.find(WordClass::number, in_lower_case(letters));
+    word_ = number == nullptr ? Meaning{} : *number;
+    end_ = begin + letters.size();
   }
 
+  /// −1: no number stands there.
   std::int64_t whole() {
     std::int64_t total = 0, part = -1, room = kLargest;
-    for (std::size_t before = at;;) {
-      std::size_t end = 0;
-      const Meaning word = next(end);
-      const bool hundreds = word.code == 'h' && room == 1 && part > 0 && part < 10;
-      if (word.code == 'n' && (part < 0 || (word.value > 0 && word.value < room))) {
-        part = std::max<std::int64_t>(part, 0) + word.value;
-        room = word.value < 20 ? 1 : 10;
-      } else if (hundreds || (word.code == 'p' && part > 0 && total < kLargest / word.value)) {
-        (hundreds ? part : total) += part * (word.value - (hundreds ? 1 : 0));
-        if (!hundreds) part = 0;
-        room = hundreds ? 100 : 1000;
-      } else if (word.code != '&' || room != 100) {
-        return at = before, part < 0 ? -1 : total + part;
+    for (;; look(end_)) {
+      const std::size_t before = at_;
+      if (room == kHundred) take('&');
+      if (word_.code == 'n' && (part < 0 || (word_.value > 0 && word_.value < room))) {
+        part = std::max<std::int64_t>(part, 0) + word_.value;
+        room = word_.value < 20 ? 1 : 10;
+      } else if (word_.code == 'h' && room == 1 && part > 0 && part < 10) {
+        part *= room = kHundred;
+      } else if (word_.code == 'p' && part > 0 && total < kLargest / word_.value) {
+        total += std::exchange(part, 0) * word_.value;
+        room = 1000;
+      } else {
+        look(before);
+        return part < 0 ? -1 : total + part;
       }
-      at = end;
-      if (word.code != '&') before = at;
     }
   }
   /// The denominator of so many parts: 3 of two thirds; 0 where there is none.
   std::int64_t parts(std::int64_t above) {
-    std::size_t end = 0;
-    const Meaning word = next(end);
-    if (word.code != '/' || above < 1 || above > kMostParts || (above > 1) != (text[end - 1] == 's')) return 0;
-    at = end;
-    return word.value;
+    const auto below = static_cast<std::int64_t>(word_.value);
+    return above > 0 && above <= kMostParts && take(above > 1 ? 's' : '/') ? below : 0;
   }
+
+ private:
+  std::string_view text_;
+  const Vocabulary& vocabulary_;
+  std::size_t at_ = 0, end_ = 0;
+  Meaning word_;  ///< the next one
 };
 
 }  // namespace
@@ -162,30 +164,24 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, int comma, c
 }
 
 std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {
-  NumberWords words{text, vocabulary};
-  std::size_t end = 0;
-  const bool article = words.take('a');
-  if (article || words.next(end).code == '/') {  // half, a third
-    if (article && words.at < text.size() && text[words.at] != ' ') return std::nullopt;
+  NumberWords words(text, vocabulary);
+  if (words.take('a') || words.next() == '/') {  // half, a third
     const std::int64_t below = words.parts(1);
-    const bool ends = text.find_first_not_of(" .$", words.at) >= std::min(text.find('}', words.at), text.size());
-    return below > 0 && ends ? std::optional(Numeral{1, below, words.at}) : std::nullopt;
+    const bool ends = text.find_first_not_of(" .$", words.at()) == std::string_view::npos;
+    return below > 0 && ends ? std::optional(Numeral{1, below, words.at()}) : std::nullopt;
   }
-  Numeral read{words.whole(), 1, words.at};
+  Numeral read{words.whole()};
   if (read.value < 0) return std::nullopt;
+  const std::size_t end = words.at();
   if (const std::int64_t below = words.parts(read.value); below > 0) {
     read.denominator = below;
   } else if (read.value > 0 && words.take('&')) {  // two and a half
-    const std::int64_t above = words.take('a') ? 1 : words.whole();
-    if (const std::int64_t under = words.parts(above); under > above)
-      read = {read.value * under + above, under, words.at};
-    else words.at = read.size;
+    const std::int64_t above = words.take('a') ? 1 : words.whole(), under = words.parts(above);
+    if (under > above) read = {read.value * under + above, under};
+    else words.look(end);
   }
-  read.size = words.at;
-  // "one of", "two third", "one half-life", "forty two three"
-  const char behind = words.next(end).code;
-  const bool compound = read.denominator > 1 && read.size < text.size() && text[read.size] == '-';
-  return behind == 'o' || behind == '/' || behind == 'n' || compound ? std::nullopt : std::optional(read);
+  read.size = words.at();
+  return has("o/sn", words.next()) ? std::nullopt : std::optional(read);  // "one of", "two third", "forty two three"
 }
 
 }  // namespace qrl::reward::math

@@ -88,9 +88,10 @@ constexpr Row kRows[] = {
 
     numbers('n', 0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"),
     numbers('n', 20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"), numbers('h', 100, 0, "hundred"), numbers('p', 1000, 0, "thousand"),
-    numbers('p', 1'000'000, 0, "million"), numbers('p', 1'000'000'000, 0, "billion"), numbers('/', 2, 0, "half halve"),
-    numbers('/', 3, 1, "third fourth fifth sixth seventh eighth ninth tenth"), numbers('/', 4, 0, "quarter"), numbers('/', 12, 0, "twelfth"), numbers('/', 16, 0, "sixteenth"),
-    numbers('/', 20, 0, "twentieth"), numbers('/', 100, 0, "hundredth"), numbers('/', 1000, 0, "thousandth"), numbers('a', 0, 0, "a an"), numbers('&', 0, 0, "and"), numbers('o', 0, 0, "of"),
+    numbers('p', 1'000'000, 0, "million"), numbers('p', 1'000'000'000, 0, "billion"), numbers('/', 2, 0, "half @s halves"), numbers('/', 3, 1, "third fourth fifth sixth seventh eighth ninth tenth"),
+    numbers('s', 3, 1, "thirds fourths fifths sixths sevenths eighths ninths tenths"), numbers('/', 4, 0, "quarter @s quarters"),
+    numbers('/', 12, 0, "twelfth @s twelfths"), numbers('/', 16, 0, "sixteenth @s sixteenths"), numbers('/', 20, 0, "twentieth @s twentieths"),
+    numbers('/', 100, 0, "hundredth @s hundredths"), numbers('/', 1000, 0, "thousandth @s thousandths"), numbers('a', 0, 0, "a an"), numbers('&', 0, 0, "and"), numbers('o', 0, 0, "of"),
 
     words(W::thousands, ",\t{,}\t\\,\t\\;\t\\!\t\\:\t\\ \t~\t \t,\\!\t{,}\\!\t\\!,\\!"),
     words(W::dots, "...\t\\dots\t\\ldots"),

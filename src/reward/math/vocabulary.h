@@ -98,7 +98,7 @@ enum class WordClass : unsigned char {
   sign,        ///< characters in a formula
   unit,        ///< code: its dimension; value: its factor
   magnitude,   ///< value: what it multiplies by
-  number,      ///< code: n up to ninety, h hundred, p a power of thousand, / a part, a article, & and, o of
+  number,      ///< code: n up to ninety, h hundred, p a power of thousand, / a part, s parts, a article, & and, o of
   thousands,   ///< between thousands in digits
   dots,        ///< behind a decimal that goes on
   period,      ///< before digits that repeat
