@@ -171,10 +171,9 @@ class Extraction {
       if (verb != std::string_view::npos && about.substr(0, verb).find_first_of(kStops) == std::string_view::npos)
         rest = about.substr(verb + 1);
     }
-    const bool verb = vocabulary_.take(W::says, rest);
-    skip(rest, kEmphasis);
-    return (!verb && vocabulary_.take(W::dash, rest)) || vocabulary_.take(W::colon, rest) ||
-           verb;  // "is - 42" says −42
+    bool joint = false;
+    for (; vocabulary_.take(W::says, rest); joint = true) skip(rest, kEmphasis);
+    return joint || vocabulary_.take(W::dash, rest);  // "is - 42" says −42
   }
 
   /// The items of a list that stands in lines below a joint, as one list; empty where there is none.

@@ -140,8 +140,7 @@ constexpr Row kRows[] = {
     words(W::joining, ",\t;\tand\tor\t&"),
     words(W::silent, "\\textrm\t\\mathbf\t\\left\t\\right\t\\:\t~\t\\text\t\\textbf\t\\mathrm\t\\quad\t\\qquad\t\\[\t\\]\t\\(\t\\)\t\\ \t\\,\t\\;\t$\t{\t}\t \t\n\t\r"),
     words(W::about, "to\tfor\tof"),
-    words(W::says, "is\tare\twas\twould be\tmust be\tshould be\twill be\thas to be\tequals\tbecomes\t是\t为"),
-    words(W::colon, ":\t=\t："),
+    words(W::says, "is\tare\twas\twould be\tmust be\tshould be\twill be\thas to be\tequals\tbecomes\t是\t为\t:\t=\t："),
     words(W::dash, "- \t– \t— "),
     words(W::tag, "<answer>\t<b>\t<strong>"),
     words(W::choice, "option \tchoice "),
@@ -151,14 +150,12 @@ constexpr Row kRows[] = {
 };
 
 constexpr std::string_view kCharacters =
-    "×\\times\n ÷\\div\n ·⋅∙\\cdot\n −–—‒‐‑﹣－- ≤⩽\\le\n ≥⩾\\ge\n ≠\\ne\n ≈\\approx\n ≡\\equiv\n →\\to\n ⇒\\implies\n "
-    "∈\\in\n ∪\\cup\n ∩\\cap\n ∖\\setminus\n ∅\\emptyset\n ∞\\infty\n π\\pi\n θ\\theta\n α\\alpha\n β\\beta\n "
-    "γ\\gamma\n "
-    "δ\\delta\n ε\\epsilon\n λ\\lambda\n μµ\\mu\n ρ\\rho\n σ\\sigma\n τ\\tau\n φϕ\\phi\n ωΩΩ\\omega\n Δ\\Delta\n "
-    "Σ\\Sigma\n √\\sqrt\n ∛\\sqrt[3] ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ ∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n "
-    "ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
-    "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n "
-    "¥￥\\yen\n ₹\\rupee\n ¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
+    "×\\times\n ÷\\div\n ·⋅∙\\cdot\n −–—‒‐‑﹣－- ≤⩽\\le\n ≥⩾\\ge\n ≠\\ne\n ≈\\approx\n ≡\\equiv\n →\\to\n ⇒\\implies\n ∈\\in\n ∪\\cup\n ∩\\cap\n "
+    "∖\\setminus\n ∅\\emptyset\n ∞\\infty\n π\\pi\n θ\\theta\n α\\alpha\n β\\beta\n γ\\gamma\n δ\\delta\n ε\\epsilon\n λ\\lambda\n μµ\\mu\n "
+    "ρ\\rho\n σ\\sigma\n τ\\tau\n φϕ\\phi\n ωΩΩ\\omega\n Δ\\Delta\n Σ\\Sigma\n √\\sqrt\n ∛\\sqrt[3] ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ "
+    "∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
+    "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n ¥￥\\yen\n ₹\\rupee\n "
+    "¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
 
 // In the order of Fault.
 constexpr std::string_view kFaults[] = {
@@ -204,15 +201,16 @@ constexpr Rule kRules[] = {
     {"membership", Kind::relation, membership, "x \\in \\{1,2\\}"},
 };
 
-constexpr Shell kShells[] = {{"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}, {"```", "```"}, {"`", "`"}, {"**", "**"}, {"__", "__"},
-                             {"_", "_"}, {"\"", "\""}, {"<b>", "</b>"}, {"<strong>", "</strong>"}, {"", "**"}, {"", "__"}, {"", "_"}};
+constexpr std::pair<std::string_view, std::string_view> kShells[] = {
+    {"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}, {"```", "```"}, {"`", "`"}, {"**", "**"}, {"__", "__"},
+    {"_", "_"}, {"\"", "\""}, {"<b>", "</b>"}, {"<strong>", "</strong>"}, {"", "**"}, {"", "__"}, {"", "_"}};
 // clang-format on
 
 }  // namespace
 
 std::span<const Row> default_rows() noexcept { return kRows; }
 
-std::span<const Shell> shells() noexcept { return kShells; }
+std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept { return kShells; }
 std::string_view characters() noexcept { return kCharacters; }
 std::span<const Operator> operators() noexcept { return kOperators; }
 std::span<const Rule> default_rules() noexcept { return kRules; }

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace qrl::reward::math {
@@ -129,7 +129,6 @@ enum class WordClass : unsigned char {
   silent,      ///< between boxes, without effect
   about,       ///< behind "answer": what it is an answer to
   says,        ///< behind "answer": what follows is it
-  colon,       ///< the same
   dash,        ///< the same, where no verb stands there
   tag,         ///< before an answer
   operand,     ///< before a formula: it is a part of another
@@ -172,14 +171,10 @@ enum class Fault : unsigned char {
 };
 std::string_view text_of(Fault fault) noexcept;
 
-/// What may stand around an answer without effect.
-struct Shell {
-  std::string_view open, close;
-};
-
 /// The rows that qrl-train judges by.
 std::span<const Row> default_rows() noexcept;
-std::span<const Shell> shells() noexcept;
+/// What opens and closes around an answer without effect.
+std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept;
 std::string_view characters() noexcept;  ///< Unicode's, then what they stand for; a space; '\n' is a space
 
 constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
