@@ -138,7 +138,7 @@ std::string value_of_clause(std::string_view clause, const Vocabulary& vocabular
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary) {
   for (Words words{text}; words.next();)
     if (vocabulary.is_word(words.word) && vocabulary.word(words.word) == nullptr &&
-        vocabulary.unit(words.word).dimension == 0)
+        vocabulary.unit(words.word).code == 0)
       return false;
   return !text.empty();
 }

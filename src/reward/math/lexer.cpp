@@ -135,7 +135,7 @@ class Lexer {
     const bool prose = last().type == T::word && space_;
     if ((name && in_text()) || (prose && meaning != nullptr && meaning->type == T::op)) meaning = nullptr;
     if (meaning != nullptr) return push_meaning(*meaning, word);
-    const bool unit = after_value() && words_.unit(word).dimension != 0;
+    const bool unit = after_value() && words_.unit(word).code != 0;
     if (in_text() || unit || prose || words_.is_word(word)) return push(T::word, in_text() ? 't' : '\0', word);
     for (std::size_t k = 0; k < word.size();
          ++k) {  // a product, perhaps with a function or constant at its end: xsin, 2pir
@@ -253,7 +253,7 @@ class Lexer {
       at_ = *end + 1;  // what it colors follows in braces of its own
     } else if (wrapper == 'o' || (wrapper == 'r' && letters)) {
       at_ = *end + 1;
-      const bool unit = wrapper == 'r' && after_value() && words_.unit(content).dimension != 0;
+      const bool unit = wrapper == 'r' && after_value() && words_.unit(content).code != 0;
       const Meaning* meaning = unit ? nullptr : words_.word(content);
       if (meaning != nullptr) push_meaning(*meaning, content);
       else push(wrapper == 'o' ? T::function : T::word, wrapper == 'o' ? '\0' : 'r', content);

@@ -198,17 +198,16 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
     }
     const std::string word = in_lower_case(letters_of(words.substr(k)));
     k += word.size();
-    const Unit unit = vocabulary.unit(word);
-    const long double magnitude = vocabulary.magnitude(word);
-    all.scale *= magnitude;
-    if (unit.dimension == '/') below = true;
-    if (unit.dimension == '^') power = static_cast<int>(unit.factor);
-    if (unit.dimension == '/' || unit.dimension == '^' || magnitude != 1) continue;
-    if (unit.dimension == 'k' || unit.dimension == 'f') all.dimensions = 0;  // degrees Celsius are no angle
-    known = known && unit.dimension != 0 && unit.dimension != '?';
+    const Meaning unit = vocabulary.unit(word);
+    if (unit.code == '/') below = true;
+    if (unit.code == '^') power = static_cast<int>(unit.value);
+    if (unit.code == 'x') all.scale *= unit.value;
+    if (has("/^x", unit.code)) continue;
+    if (unit.code == 'k' || unit.code == 'f') all.dimensions = 0;  // degrees Celsius are no angle
+    known = known && unit.code != 0 && unit.code != '?';
     const int exponent = (below ? -power : power) * take_exponent(words, k);
-    all.dimensions += Measure::number_of(unit.dimension) * static_cast<std::uint64_t>(exponent);
-    all.factor *= std::pow(unit.factor, static_cast<long double>(exponent));
+    all.dimensions += Measure::number_of(unit.code) * static_cast<std::uint64_t>(exponent);
+    all.factor *= std::pow(unit.value, static_cast<long double>(exponent));
     power = 1;
   }
   if (!known) all.dimensions = 0;

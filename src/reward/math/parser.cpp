@@ -150,10 +150,10 @@ bool Parser::begins_unit() const noexcept {
   if (token.type == T::word) return true;
   if (token.type == T::op && token.code == '/') return now(1).type == T::word;  // $3/\text{hour}
   if (token.type != T::symbol) return false;
-  if (token.text.size() > 1 && words_.unit(token.text).dimension != 0)  // an Omega, a mu
+  if (token.text.size() > 1 && words_.unit(token.text).code != 0)  // an Omega, a mu
     return now(1).type == T::word || (before().type == T::number && token.space && now(1).type == T::end);
   if (token.code == 't') return before().type == T::number || before().type == T::close;
-  return token.code == 'r' && token.space && words_.unit(token.text).dimension != 0;
+  return token.code == 'r' && token.space && words_.unit(token.text).code != 0;
 }
 
 Node Parser::unit_behind(Node number) {
@@ -164,8 +164,8 @@ Node Parser::unit_behind(Node number) {
   int brackets = 0;
   for (bool more = true; more;) {
     const bool joint = is_op('/') || is_op('*');
-    const bool unit = now().type == T::word ||
-                      (now().type == T::symbol && (now().code != 0 || words_.unit(now().text).dimension != 0));
+    const bool unit =
+        now().type == T::word || (now().type == T::symbol && (now().code != 0 || words_.unit(now().text).code != 0));
     if (unit) ++at_;
     else if (at_ > first && take(T::op, '^')) expression(59);
     else if (joint && is_one_of(now(1), T::word, T::symbol)) at_ += 2;
@@ -197,7 +197,7 @@ Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {
     if (!tree.tokens.fault.empty()) throw Unreadable{Fault::no_mathematics};
     tree.root = Parser(tree.tokens, vocabulary).run();
   } catch (const Unreadable& why) {
-    tree.fault = text_of(why.fault);
+    tree.fault = why.fault;
   }
   return tree;
 }

@@ -32,7 +32,7 @@ class Parser {
   Node run();
 
  private:
-  [[noreturn]] static void fail(Fault why) { throw Unreadable{why}; }
+  [[noreturn]] static void fail(std::string_view why) { throw Unreadable{why}; }
   const Token& now(std::size_t ahead = 0) const noexcept { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   const Token& before() const noexcept { return at_ > 0 ? tokens_[at_ - 1] : tokens_.back(); }
   static bool is(const Token& token, TokenType type, char code) noexcept {

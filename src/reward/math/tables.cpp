@@ -16,9 +16,6 @@ constexpr Row function(Law law, std::string_view names) {
 constexpr Row unit(char dimension, long double factor, std::string_view names) {
   return {W::unit, T::word, names, dimension, factor};
 }
-constexpr Row magnitude(long double factor, std::string_view names) {
-  return {W::magnitude, T::word, names, 0, factor};
-}
 constexpr Row numbers(char kind, long double first, long double step, std::string_view names) {
   return {W::number, T::word, names, kind, first, step};
 }
@@ -72,7 +69,7 @@ constexpr Row kRows[] = {
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {W::command, T::function, "sign tr rank hat bar dot span char"},
 
-    // Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
+    // Dimensions: l length, m mass, t time, v volume, a angle, x a number, k f n temperature (compared as written), c e y r money, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
     unit('l', 1e-3L, "mm millimeter millimetre"), unit('l', 1e-2L, "cm centimeter centimetre"), unit('l', 0.1L, "dm"), unit('l', 1, "m meter metre"),
     unit('l', 1000, "km kilometer kilometre"), unit('l', 0.0254L, "inch inche in"), unit('l', 0.3048L, "ft foot feet"), unit('l', 0.9144L, "yd yard"),
     unit('l', 1609.344L, "mi mile"), unit('m', 1e-3L, "mg"), unit('m', 1, "g gram"), unit('m', 1000, "kg kilogram"),
@@ -81,8 +78,8 @@ constexpr Row kRows[] = {
     unit('t', 31556952, "year"), unit('v', 1e-3L, "ml milliliter cc"), unit('v', 1, "l liter litre"), unit('v', 3.785411784L, "gallon"),
     unit('a', 1, "degree deg"), unit('a', 57.2957795130823L, "radian rad"), unit('c', 0.01L, "cent"), unit('c', 1, "dollar usd"), unit('e', 1, "euro eur"),
     unit('y', 1, "yen jpy yuan rmb"), unit('r', 1, "rupee inr"), unit('k', 1, "celsius centigrade"), unit('f', 1, "fahrenheit"), unit('n', 1, "kelvin"),
-    unit('s', 1609.344L / 3600, "mph"), unit('s', 1000.0L / 3600, "kph kmh"), unit('p', 1, "pm noon"), unit('d', 1, "am midnight"), magnitude(12, "dozen"), magnitude(100, "hundred"), magnitude(1e3L, "thousand"),
-    magnitude(1e5L, "lakh lakhs"), magnitude(1e6L, "million"), magnitude(1e7L, "crore crores"), magnitude(1e9L, "billion"), magnitude(1e12L, "trillion"),
+    unit('s', 1609.344L / 3600, "mph"), unit('s', 1000.0L / 3600, "kph kmh"), unit('p', 1, "pm noon"), unit('d', 1, "am midnight"), unit('x', 12, "dozen"), unit('x', 100, "hundred"), unit('x', 1e3L, "thousand"),
+    unit('x', 1e5L, "lakh lakhs"), unit('x', 1e6L, "million"), unit('x', 1e7L, "crore crores"), unit('x', 1e9L, "billion"), unit('x', 1e12L, "trillion"),
     unit('/', 1, "per"), unit('^', 2, "square sq"), unit('^', 3, "cubic"),
     unit('?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"),
 
@@ -157,17 +154,6 @@ constexpr std::string_view kCharacters =
     "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n ¥￥\\yen\n ₹\\rupee\n "
     "¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
 
-// In the order of Fault.
-constexpr std::string_view kFaults[] = {
-    "nested too deep",
-    "a bracket, a bar or an environment that is not closed by its like",
-    "words that are no part of a formula",
-    "two things without an operation between them",
-    "an operand is missing, or nested too deep",
-    "rows of different lengths, or an entry with something left over",
-    "not written in LaTeX or plain mathematics",
-};
-
 // In order: binding powers to the left and to the right.
 constexpr Operator kOperators[] = {
     {Joint::none, T::separator, ";", 1, 2, Kind::list},
@@ -208,8 +194,15 @@ constexpr std::pair<std::string_view, std::string_view> kShells[] = {
 
 }  // namespace
 
-std::span<const Row> default_rows() noexcept { return kRows; }
+const std::string_view Fault::nested_too_deep = "nested too deep";
+const std::string_view Fault::open_bracket = "a bracket, a bar or an environment that is not closed by its like";
+const std::string_view Fault::unfit_words = "words that are no part of a formula";
+const std::string_view Fault::no_operation_between = "two things without an operation between them";
+const std::string_view Fault::operand_missing = "an operand is missing, or nested too deep";
+const std::string_view Fault::unlike_rows = "rows of different lengths, or an entry with something left over";
+const std::string_view Fault::no_mathematics = "not written in LaTeX or plain mathematics";
 
+std::span<const Row> default_rows() noexcept { return kRows; }
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept { return kShells; }
 std::string_view characters() noexcept { return kCharacters; }
 std::span<const Operator> operators() noexcept { return kOperators; }
@@ -217,6 +210,5 @@ std::span<const Rule> default_rules() noexcept { return kRules; }
 std::string_view degrees(std::string_view letter) noexcept {
   return letter == "C" ? "celsius" : letter == "F" ? "fahrenheit" : "";
 }
-std::string_view text_of(Fault fault) noexcept { return kFaults[static_cast<std::size_t>(fault)]; }
 
 }  // namespace qrl::reward::math

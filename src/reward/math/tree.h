@@ -54,7 +54,7 @@ enum class Kind : std::uint8_t {
 
 /// Why a text is not in the grammar, thrown while it is parsed.
 struct Unreadable {
-  Fault fault;
+  std::string_view fault;
 };
 
 struct Node {

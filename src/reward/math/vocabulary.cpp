@@ -52,16 +52,11 @@ const Meaning* Vocabulary::find(WordClass of, std::string_view name) const noexc
   return at == names.end() ? nullptr : &at->second;
 }
 
-Unit Vocabulary::unit(std::string_view word) const noexcept {
+Meaning Vocabulary::unit(std::string_view word) const noexcept {
   const Meaning* unit = find(WordClass::unit, word);
   if (unit == nullptr && word.size() > 2 && word.back() == 's')
     unit = find(WordClass::unit, word.substr(0, word.size() - 1));
-  return unit == nullptr ? Unit{} : Unit{unit->code, unit->value};
-}
-
-long double Vocabulary::magnitude(std::string_view word) const noexcept {
-  const Meaning* magnitude = find(WordClass::magnitude, word);
-  return magnitude == nullptr ? 1 : magnitude->value;
+  return unit == nullptr ? Meaning{} : *unit;
 }
 
 bool Vocabulary::any(WordClass of, std::string_view text) const {

@@ -97,7 +97,6 @@ enum class WordClass : unsigned char {
   name,        ///< both
   sign,        ///< characters in a formula
   unit,        ///< code: its dimension; value: its factor
-  magnitude,   ///< value: what it multiplies by
   number,      ///< code: n up to ninety, h hundred, p a power of thousand, / a part, s parts, a article, & and, o of
   thousands,   ///< between thousands in digits
   dots,        ///< behind a decimal that goes on
@@ -137,12 +136,6 @@ enum class WordClass : unsigned char {
   count_
 };
 
-/// What a unit measures and how many of its base unit it is; dimension 0: not known, ?: a unit without a factor.
-struct Unit {
-  char dimension = 0;
-  long double factor = 1;
-};
-
 struct Meaning {
   TokenType type = TokenType::layout;
   char code = 0;
@@ -159,17 +152,11 @@ struct Row {
   long double value = 0, step = 0;  ///< of the first name, and from each to the next
 };
 
-/// Why an answer is not in the grammar; the texts are in tables.cpp.
-enum class Fault : unsigned char {
-  nested_too_deep,
-  open_bracket,
-  unfit_words,
-  no_operation_between,
-  operand_missing,
-  unlike_rows,
-  no_mathematics
+/// Why an answer is not in the grammar.
+struct Fault {
+  static const std::string_view nested_too_deep, open_bracket, unfit_words, no_operation_between, operand_missing,
+      unlike_rows, no_mathematics;
 };
-std::string_view text_of(Fault fault) noexcept;
 
 /// The rows that qrl-train judges by.
 std::span<const Row> default_rows() noexcept;
@@ -187,10 +174,8 @@ class Vocabulary {
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
   bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
-  /// Of a word in the singular or plural, in lower case or as a symbol is written.
-  Unit unit(std::string_view word) const noexcept;
-  /// 1e6 of "million"; 1 of a word that is no magnitude.
-  long double magnitude(std::string_view word) const noexcept;
+  /// Of a word in the singular or plural, in lower case or as a symbol is written; code 0: it is no unit.
+  Meaning unit(std::string_view word) const noexcept;
   /// Whether one of a text's words is.
   bool any(WordClass of, std::string_view text) const;
   /// Takes a word or phrase of the class, in lower case there, that the text begins with and that no letter follows.
