@@ -155,8 +155,9 @@ std::string fault_of(const Reading& gold) {
   const std::string_view plain = without_layout(text, gold.vocabulary());
   bool named = plain.size() < text.size();  // \text{…}, Figure 3
   for (Words words{text}; words.next();) named = named || words.word.size() >= 4;
-  const bool formula = key.find_first_of("0123456789") != std::string::npos &&
-                       (!named || plain.find_first_of("()^=_+*/<>|") != std::string_view::npos);
+  const bool formula =
+      key.find_first_of("0123456789") != std::string::npos &&
+      (!named || text.starts_with('{') || plain.find_first_of("({)^=_+*/<>|") != std::string_view::npos);
   const auto num_letters = std::ranges::count_if(key, [](char c) { return is_letter(c) || (c & 0x80) != 0; });
   if (num_letters > 1 && !formula && !has(plain, '\\')) return "";
   const Tree& tree = gold.reads()[0].tree;
