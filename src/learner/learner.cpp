@@ -113,7 +113,8 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   parts_->require_trainable();
   QRL_INVARIANT(!parts_->sums.begun(), "micro-batch", "an update after the last one", "another");
   const PackedRows rows = parts_->packer.rows(batch);
-  const TargetRows targets = parts_->packer.targets(batch, sample_params);
+  TargetRows targets = parts_->packer.targets(batch, sample_params);
+  targets.entropy_is_trained = loss.kind == LossKind::policy && loss.algorithm.entropy_coef != 0;
   if (targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));

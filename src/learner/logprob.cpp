@@ -57,7 +57,7 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// d_logits · lm_head in the type of d_logits, by the values that the kernels read: some tokens' at a time, since the
+/// d_logits · lm_head in fp32, by the values that the kernels read: some tokens' at a time, since the
 /// whole table in rows would be one more copy of it. Sums of a block's products are added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
@@ -87,7 +87,21 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
                  head.in,
                  true});
   }
-  return sums_MD.to(d_logits_MV.scalar_type());
+  return sums_MD;
+}
+
+/// What the gradients of a chunk's log-probs and entropies, at its first row, are by its logits.
+Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
+  const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, type);
+  gradients.d_logits = {d_logits_MV.data_ptr(), type == torch::kBFloat16};
+  ops::token_log_probs_backward(chunk.distribution, chunk.logits_MV.data_ptr<float>(), gradients);
+  return d_logits_MV;
+}
+
+/// The same by its hidden states, in `type`.
+Tensor hidden_gradient(const Tensor& d_logits_MV, const Weight& lm_head, const ops::PackedLinear& head,
+                       torch::ScalarType type) {
+  return lm_head.defined() ? times(d_logits_MV, lm_head.value, type) : times_head(d_logits_MV, head).to(type);
 }
 
 Tensor floats_or_zeros(const Tensor& gradient, std::int64_t count) {
@@ -112,29 +126,35 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
       }
     });
   };
+  const bool has_gradients = torch::GradMode::is_enabled() && hidden_ND.requires_grad() &&
+                             !lm_head.gradient.defined() && !targets.entropy_is_trained;
+  const Tensor by_hidden_MD = has_gradients ? torch::empty({total, head.in}) : Tensor();
   for_each_chunk(hidden, head, targets, score_as_sampled, [&](const Chunk& chunk) {
-    ops::token_log_probs(chunk.distribution, chunk.logits_MV.data_ptr<float>(),
-                         log_probs.data_ptr<float>() + chunk.begin, entropy.data_ptr<float>() + chunk.begin,
-                         lse.data_ptr<float>() + chunk.begin);
+    const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
+    ops::token_log_probs(chunk.distribution, chunk.logits_MV.data_ptr<float>(), at(log_probs), at(entropy), at(lse));
+    if (!has_gradients) return;
+    const Tensor one = torch::ones({chunk.size}), zero = torch::zeros({chunk.size});
+    const Tensor d_logits_MV = logit_gradient(
+        chunk, hidden.scalar_type(), {at(entropy), at(lse), one.data_ptr<float>(), zero.data_ptr<float>(), {}});
+    by_hidden_MD.narrow(0, chunk.begin, chunk.size).copy_(hidden_gradient(d_logits_MV, lm_head, head, torch::kFloat32));
   });
-  const auto backward = [hidden, lm_head, &head, &targets, total, lse,
+  const auto backward = [hidden, lm_head, &head, &targets, total, lse, by_hidden_MD,
                          kept_entropy = entropy.detach()](const TensorList& d) {
+    if (by_hidden_MD.defined()) {
+      QRL_INVARIANT(!d[1].defined(), "log-probs", "no gradient of the entropies", "one");
+      const Tensor rows = torch::tensor(targets.rows), d_hidden_ND = torch::zeros_like(hidden);
+      const Tensor d_hidden_MD = by_hidden_MD * floats_or_zeros(d[0], total).unsqueeze(1);
+      return TensorList{d_hidden_ND.index_copy_(0, rows, d_hidden_MD.to(hidden.scalar_type()))};
+    }
     const Tensor d_log_probs = floats_or_zeros(d[0], total), d_entropy = floats_or_zeros(d[1], total);
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
     const auto nothing = [](const Chunk&) {};
     for_each_chunk(hidden, head, targets, nothing, [&](const Chunk& chunk) {
-      const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, hidden.scalar_type());
       const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
-      ops::token_log_probs_backward(chunk.distribution, chunk.logits_MV.data_ptr<float>(),
-                                    {at(kept_entropy),
-                                     at(lse),
-                                     at(d_log_probs),
-                                     at(d_entropy),
-                                     {d_logits_MV.data_ptr(), d_logits_MV.scalar_type() == torch::kBFloat16}});
+      const Tensor d_logits_MV =
+          logit_gradient(chunk, hidden.scalar_type(), {at(kept_entropy), at(lse), at(d_log_probs), at(d_entropy), {}});
       accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD, lm_head.gradient);
-      const Tensor d_hidden_MD = lm_head.defined() ? times(d_logits_MV, lm_head.value, d_logits_MV.scalar_type())
-                                                   : times_head(d_logits_MV, head);
-      d_hidden_ND.index_copy_(0, chunk.rows, d_hidden_MD);
+      d_hidden_ND.index_copy_(0, chunk.rows, hidden_gradient(d_logits_MV, lm_head, head, hidden.scalar_type()));
     });
     return TensorList{d_hidden_ND};
   };

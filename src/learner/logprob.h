@@ -14,6 +14,7 @@ struct TargetRows {
   std::vector<std::int32_t> targets;  ///< M
   ops::SampleParams sample_params;    ///< temperature, and what top-k and top-p leave: as the sampler drew
   std::int64_t chunk_tokens = 1024;   ///< rows whose logits exist at once
+  bool entropy_is_trained = true;     ///< whether a gradient of the entropies may come
 };
 
 /// Log-probs of the targets and entropies, fp32 [M] each.
@@ -22,8 +23,10 @@ struct TargetScores {
 };
 
 /// Logits are ops::linear's, from hidden states quantized for `head` (lm_head as the kernels read it); log-softmax is
-/// fp32. The backward pass recomputes the logits chunk by chunk and goes through lm_head.value, or, where that
-/// is undefined, through the values of `head`. With `as_sampled` the
+/// fp32. The backward pass goes through lm_head.value, or, where that is undefined, through the values of `head`. Where
+/// neither lm_head nor the entropies are trained, the forward pass leaves the gradient of each log-prob by its hidden
+/// state, fp32 [M, D], from the gradient by the logits in the hidden states' dtype. Otherwise the backward pass
+/// recomputes the logits chunk by chunk. With `as_sampled` the
 /// log-probs are ops::logprob's, the sampler's own bits. `head` and `targets` must outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, bool as_sampled = false);

@@ -226,6 +226,36 @@ ops::PackedLinear packed(const Tensor& weight) {
 
 }  // namespace
 
+TEST_CASE("log-probs of a lm_head that is not trained have their gradients from the forward pass") {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    for (const bool has_master : {true, false}) {
+      CAPTURE(dtype, has_master);
+      torch::manual_seed(8);
+      const Tensor values = torch::randn({50, 34}).to(dtype), table = torch::randn({259, 34}).to(dtype);
+      const ops::PackedLinear head = packed(table);
+      learner::TargetRows targets;
+      targets.sample_params = {0.7F, 1.0F, 20};
+      targets.chunk_tokens = 7;
+      for (std::int64_t row = 1; row < 50; row += 3) {
+        targets.rows.push_back(row);
+        targets.targets.push_back(static_cast<std::int32_t>(row * 13 % 259));
+      }
+      const Tensor d = torch::randn({17});
+      const auto gradient = [&](bool entropy_is_trained) {
+        const Tensor hidden = leaf(values);
+        const Weight lm_head{has_master ? table.to(torch::kFloat32) : Tensor(), Tensor()};
+        targets.entropy_is_trained = entropy_is_trained;
+        const learner::TargetScores scores = learner::target_log_probs(hidden, lm_head, head, targets);
+        (scores.log_probs_M * d).sum().backward();
+        return hidden.grad();
+      };
+      const Tensor at_once = gradient(false), recomputed = gradient(true);
+      CHECK(recomputed.abs().max().item<float>() > 0);
+      CHECK(error(at_once, recomputed.to(torch::kFloat64)) <= (dtype == torch::kFloat32 ? kFp32 : kBf16));
+    }
+  }
+}
+
 TEST_CASE("log-probs and entropies, whatever the chunk") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const std::int64_t vocab : {5, 37, 259}) {
