@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "commands.h"
 #include "config/reader.h"
 #include "decoder/forced.h"
