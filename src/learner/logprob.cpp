@@ -57,8 +57,8 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// d_logits · lm_head in fp32, by the values that the kernels read: some tokens' at a time, since the
-/// whole table in rows would be one more copy of it. Sums of a block's products are added in fp32.
+/// d_logits · lm_head in fp32, by the values that the kernels read: some tokens' at a time, since the whole table in
+/// rows would be one more copy of it. Sums of a block's products are added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
@@ -90,7 +90,7 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// What the gradients of a chunk's log-probs and entropies, at its first row, are by its logits.
+/// d_logits [M, V] in `type`, from the gradients of log-probs and entropies, which begin at the chunk's first row.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, type);
   gradients.d_logits = {d_logits_MV.data_ptr(), type == torch::kBFloat16};
@@ -98,7 +98,7 @@ Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGrad
   return d_logits_MV;
 }
 
-/// The same by its hidden states, in `type`.
+/// d_logits · lm_head, [M, D] in `type`.
 Tensor hidden_gradient(const Tensor& d_logits_MV, const Weight& lm_head, const ops::PackedLinear& head,
                        torch::ScalarType type) {
   return lm_head.defined() ? times(d_logits_MV, lm_head.value, type) : times_head(d_logits_MV, head).to(type);
@@ -126,6 +126,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
       }
     });
   };
+  // d_hidden = d_log_prob · (d log_prob / d hidden), whose second factor needs the logits that are here now.
   const bool has_gradients = torch::GradMode::is_enabled() && hidden_ND.requires_grad() &&
                              !lm_head.gradient.defined() && !targets.entropy_is_trained;
   const Tensor by_hidden_MD = has_gradients ? torch::empty({total, head.in}) : Tensor();

@@ -48,6 +48,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
       };
       state = {recomputed(sum, {state[0]}, {(*options.after_layer)[idx]})[0], Tensor()};
     } else if (options.activation_checkpointing) {
+      // Autograd is off the first time, on when the backward pass wants the layer again: its branch is known by then.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
       state = checkpointed(first_or_again, state);
     } else {
