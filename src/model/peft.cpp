@@ -1,17 +1,15 @@
 #include "model/peft.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <regex>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "model/config.h"
+#include "model/module_pattern.h"
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/json.h"
@@ -101,38 +99,15 @@ std::vector<std::string> read_targets(const ConfigReader& reader) {
   return targets.get<std::vector<std::string>>();
 }
 
-/// The regular expression of a text that PEFT reads with Python's `re`; only what both languages read alike.
-std::regex read_pattern(const ConfigReader& reader, const std::string& key) {
-  constexpr std::size_t kLongest = 200;
-  const auto text = reader.at(key).get<std::string>();
-  bool is_plain = text.size() <= kLongest;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
-    const bool is_word = std::isalnum(static_cast<unsigned char>(c)) != 0;
-    is_plain = is_plain && (is_word || std::string_view("_-.*+?|()[]\\^$").find(c) != std::string_view::npos);
-    if (c == '\\') is_plain = is_plain && std::string_view(".dw_-").find(next) != std::string_view::npos;
-    if (c == '(' && next == '?') is_plain = false;
-  }
-  std::optional<std::regex> pattern;
-  try {
-    // Time grows with the text's length alone: a folder may come from anywhere.
-    if (is_plain) pattern.emplace(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
-  } catch (const std::regex_error&) {
-    pattern.reset();
-  }
-  reader.require(pattern.has_value(), key, "a regular expression of letters, digits, \\d, \\w and . * + ? | ( ) [ ]",
-                 "write a list of modules");
-  return *pattern;
-}
-
 /// Whether a module is one of exclude_modules: of a list of names or ends of names, or of a regular expression.
 std::function<bool(const std::string&)> read_excluded(const ConfigReader& reader) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);
   if (excluded.is_null() || excluded == "") return [](const std::string&) { return false; };
   if (excluded.is_string()) {
-    return
-        [pattern = read_pattern(reader, kKey)](const std::string& module) { return std::regex_match(module, pattern); };
+    return [pattern = ModulePattern(excluded.get<std::string>(), reader.name_of(kKey))](const std::string& module) {
+      return pattern.fits(module);
+    };
   }
   const bool is_list =
       excluded.is_array() && std::ranges::all_of(excluded, [](const Json& one) { return one.is_string(); });

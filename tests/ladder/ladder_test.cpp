@@ -32,7 +32,7 @@ const std::map<std::string, std::set<std::string>> kOwners = {
     {"xxhash.h", {"state"}},
     {"omp.h", {"base"}},
     {"CLI/", {"apps"}},
-    {"pcre2.h", {"data"}},
+    {"pcre2.h", {"data", "model"}},
     {"httplib.h", {"report"}},
     {"unicode/", {"data", "reward"}},
 };

@@ -115,6 +115,7 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
                                                            {"exclude_modules", ".*layers\\.0\\..*"},
                                                            {"exclude_modules", "(?i).*Q_PROJ"},
                                                            {"exclude_modules", ".*(q_proj"},
+                                                           {"exclude_modules", "(([a-z_.0-9]*)*)*[0-9]"},
                                                            {"exclude_modules", ".*_proj"},
                                                            {"r", 0},
                                                            {"lora_alpha", 0},
