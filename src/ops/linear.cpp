@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -236,11 +238,42 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
 
 namespace {
 
+constexpr std::int64_t kWordsOfVector = 4;
+
+/// Words [at, at + 4) of four rows, which begin at `from` of a panel, row after row.
+void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
+  const auto load = [&](std::int64_t w) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + w * kPanelColumns));
+  };
+  const __m128i a = load(0), b = load(1), c = load(2), d = load(3);
+  const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+  const __m128i ab_high = _mm_unpackhi_epi32(a, b), cd_high = _mm_unpackhi_epi32(c, d);
+  const auto store = [&](std::int64_t r, __m128i row) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(words + r * num_words), row);
+  };
+  store(0, _mm_unpacklo_epi64(ab, cd));
+  store(1, _mm_unpackhi_epi64(ab, cd));
+  store(2, _mm_unpacklo_epi64(ab_high, cd_high));
+  store(3, _mm_unpackhi_epi64(ab_high, cd_high));
+}
+
 /// Words of some rows of one panel, row after row.
 void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_words, std::uint32_t* words) {
-  const std::uint32_t* from = panel_words(packed, rows.begin);
-  for (std::int64_t w = 0; w < num_words; ++w, from += kPanelColumns)
-    for (std::int64_t r = 0; r < rows.size(); ++r) words[r * num_words + w] = from[r];
+  constexpr std::int64_t kWordsAtOnce = 64 / sizeof(std::uint32_t);  // a row's cache line is written whole
+  const std::uint32_t* const from = panel_words(packed, rows.begin);
+  const std::int64_t whole_rows = rows.size() / kWordsOfVector * kWordsOfVector;
+  const std::int64_t whole_words = num_words / kWordsOfVector * kWordsOfVector;
+  for (std::int64_t first = 0; first < whole_words; first += kWordsAtOnce) {
+    const std::int64_t end = std::min(whole_words, first + kWordsAtOnce);
+    for (std::int64_t r = 0; r < whole_rows; r += kWordsOfVector) {
+      for (std::int64_t w = first; w < end; w += kWordsOfVector)
+        take_square(from + w * kPanelColumns + r, num_words, words + r * num_words + w);
+    }
+  }
+  for (std::int64_t w = 0; w < num_words; ++w) {
+    for (std::int64_t r = w < whole_words ? whole_rows : 0; r < rows.size(); ++r)
+      words[r * num_words + w] = from[w * kPanelColumns + r];
+  }
 }
 
 constexpr std::int64_t kRowsAtOnce = 16;  // neighboring rows lie in one line of the panel
