@@ -16,11 +16,17 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
+/// Rows so far apart that the processor does not foresee them are asked for so many ahead.
+constexpr std::int64_t kAskedAhead = 4;
+
 /// Rows [T, E] of fp32 or bf16, `stride` apart, to rows of the operands' type, `wide` apart, with zeros up to there.
 template <class Element, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
                Element* to) {
+  constexpr std::int64_t kLineElements = 64 / static_cast<std::int64_t>(sizeof(T));
   for (std::int64_t r = 0; r < rows; ++r) {
+    const T* ahead = from + (r + kAskedAhead < rows ? r + kAskedAhead : rows - 1) * stride;
+    for (std::int64_t e = 0; e < width; e += kLineElements) __builtin_prefetch(ahead + e);
     std::int64_t e = 0;
     for (; e + kLanes <= width; e += kLanes) store(to + r * wide + e, load(from + r * stride + e, All{}), All{});
     if (e < width) {
