@@ -35,16 +35,18 @@ std::int32_t* panel_of(const PackedLinear& packed, std::int64_t panel) {
 
 /// 128 · Σ quantized values of each column of a panel, from its words.
 void sum_columns(const PackedLinear& packed, std::int64_t panel) {
-  std::array<std::int32_t, kPanelColumns> sums{};
-  const auto* quantized = reinterpret_cast<const std::int8_t*>(panel_of(packed, panel));
-  for (std::int64_t word = 0; word < packed.panels.shape()[1]; ++word, quantized += kPanelColumns * kInputsPerWord) {
-    for (std::size_t column = 0; column < sums.size(); ++column) {
-      const std::int8_t* four = quantized + column * kInputsPerWord;
-      sums[column] += four[0] + four[1] + four[2] + four[3];
+  constexpr std::int64_t kColumns = 4;  // of a vector of words
+  alignas(16) std::array<std::int32_t, kPanelColumns> sums{};
+  const std::int32_t* words = panel_of(packed, panel);
+  for (std::int64_t word = 0; word < packed.panels.shape()[1]; ++word, words += kPanelColumns) {
+    for (std::int64_t column = 0; column < kPanelColumns; column += kColumns) {
+      const __m128i four = load(words + column);
+      const __m128i pairs = _mm_add_epi16(_mm_srai_epi16(_mm_slli_epi16(four, 8), 8), _mm_srai_epi16(four, 8));
+      std::int32_t* const to = sums.data() + column;
+      store(to, _mm_add_epi32(load(to), _mm_madd_epi16(pairs, _mm_set1_epi16(128))));
     }
   }
-  auto* to = packed.column_sums.as<std::int32_t>() + panel * kPanelColumns;
-  for (std::size_t column = 0; column < sums.size(); ++column) to[column] = 128 * sums[column];
+  std::copy(sums.begin(), sums.end(), packed.column_sums.as<std::int32_t>() + panel * kPanelColumns);
 }
 
 std::int64_t num_panels(const PackedLinear& packed) { return packed.panels.shape()[0]; }
