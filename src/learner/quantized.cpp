@@ -67,13 +67,9 @@ Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
   const float* scales = packed.scales.as<float>();
   by_blocks(d_y.size(0), [&] {
     const auto quantized = std::make_shared<ops::Activations>(quant::Format::int8, kBlockRows, packed.out);
-    return [&, quantized, scaled = std::vector<float>(static_cast<std::size_t>(packed.out)),
-            add = make_add ? make_add() : AddToRows()](base::Team& alone, base::Range rows) mutable {
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        const float* from = d_y.data_ptr<float>() + row * packed.out;
-        for (std::size_t o = 0; o < scaled.size(); ++o) scaled[o] = from[o] * scales[o];
-        ops::quantize_row(scaled.data(), row - rows.begin, *quantized);
-      }
+    return [&, quantized, add = make_add ? make_add() : AddToRows()](base::Team& alone, base::Range rows) {
+      for (std::int64_t row = rows.begin; row < rows.end; ++row)
+        ops::quantize_product(d_y.data_ptr<float>() + row * packed.out, scales, row - rows.begin, *quantized);
       float* to = d_x.data_ptr<float>() + rows.begin * packed.in;
       ops::linear(alone, *quantized, weight, {0, rows.size()}, false, to);
       if (add) add(alone, rows, to);

@@ -401,6 +401,12 @@ void quantize_row(const float* x, std::int64_t row_idx, Activations& out) {
   }
 }
 
+void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out) {
+  QRL_INVARIANT(out.format == Format::int8, "quantize_product", "int8", std::string(name(out.format)));
+  out.scales.as<float>()[row_idx] =
+      kernels().quantize_product_int8(x, factors, out.width, static_cast<std::int8_t*>(out.row(row_idx)));
+}
+
 void quantize(base::Team& team, const float* x, base::Range rows, Activations& out) {
   check_range(rows, out.max_rows(), "quantize");
   const base::Range mine = team.slice(rows.size());

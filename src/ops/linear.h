@@ -73,6 +73,8 @@ struct Activations {
 
 /// Quantizes one row of fp32, by the calling thread alone; what `quantize` and the fused ops do per row.
 void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
+/// The same of x · factors, of int8 alone.
+void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out);
 
 /// Quantizes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`; splits rows over the team.
 void quantize(base::Team& team, const float* x, base::Range rows, Activations& out);

@@ -195,6 +195,25 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
 }
 
+TEST_CASE("a row times factors is quantized as their product is") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  CAPTURE(name(ops::isa()));
+  constexpr std::int64_t kIn = 77;
+  const std::vector<float> factors = test::normal_values(kIn, 1.0F, 2);
+  std::vector<std::vector<float>> rows(3, test::normal_values(kIn, 1.0F, 1));
+  std::fill(rows[1].begin(), rows[1].end(), 0.0F);
+  rows[2][76] = std::numeric_limits<float>::infinity();
+  for (const std::vector<float>& row : rows) {
+    std::vector<float> products = row;
+    for (std::size_t i = 0; i < products.size(); ++i) products[i] *= factors[i];
+    Activations want(Format::int8, 2, kIn), got(Format::int8, 2, kIn);
+    ops::quantize_row(products.data(), 1, want);
+    ops::quantize_product(row.data(), factors.data(), 1, got);
+    CHECK(std::memcmp(want.scales.view().data, got.scales.view().data, want.scales.num_bytes()) == 0);
+    CHECK(std::memcmp(want.quantized.view().data, got.quantized.view().data, want.quantized.num_bytes()) == 0);
+  }
+}
+
 TEST_CASE("rows of a bf16 layer come back as they are stored") {
   const Problem p{1, 34, 157};
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 10), p, Format::bf16, {});

@@ -52,6 +52,8 @@ struct Kernels {
   void (*widen_bf16)(const std::uint16_t* quantized, std::int64_t n, float* x);
   /// quant::quantize_int8, same bits.
   float (*quantize_int8)(const float* x, std::int64_t n, std::int8_t* quantized);
+  /// The same of x · factors.
+  float (*quantize_product_int8)(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized);
   /// quant::quantize_fp8 of x/scale, same bits.
   void (*quantize_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
   /// x/scale rounded to e4m3's numbers, as bf16 bits; saturating, NaN stays NaN.
@@ -105,6 +107,7 @@ float max_abs(const float* x, std::int64_t n);
 void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized);
 void widen_bf16(const std::uint16_t* quantized, std::int64_t n, float* x);
 float quantize_int8(const float* x, std::int64_t n, std::int8_t* quantized);
+float quantize_product_int8(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized);
 void quantize_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
 void round_fp8(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
 void quantize_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);

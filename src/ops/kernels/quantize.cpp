@@ -4,11 +4,43 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-float max_abs(const float* x, std::int64_t n) {
+namespace {
+
+/// Of n values, a vector of which is values(index, lanes).
+template <class Values>
+float max_abs_of(std::int64_t n, const Values& values) {
   // As integers, the bits of |x| order like the values, and infinities and NaN come out on top.
   VecI largest{};
-  for_vectors(n, [&](std::int64_t i, auto lanes) { largest = max(largest, bits_of(load(x + i, lanes)) & 0x7fffffff); });
+  for_vectors(n, [&](std::int64_t i, auto lanes) { largest = max(largest, bits_of(values(i, lanes)) & 0x7fffffff); });
   return float_of_bits(splat(reduce_max(largest)))[0];
+}
+
+template <class Values>
+void quantize_int_of(std::int64_t n, const Values& values, float scale, float limit, std::int8_t* quantized) {
+  const VecF step = splat(scale), most = splat(limit);
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    const VecF value = max(-most, min(most, values(i, lanes) / step));
+    store(quantized + i, round_to_int(value), lanes);
+  });
+}
+
+template <class Values>
+float quantize_int8_of(std::int64_t n, const Values& values, std::int8_t* quantized) {
+  const float amax = max_abs_of(n, values);
+  const bool finite = amax < kInfinity;
+  const float scale = amax / 127.0F;
+  if (!finite || scale == 0.0F) {
+    for (std::int64_t i = 0; i < n; ++i) quantized[i] = 0;
+    return finite ? 0.0F : __builtin_nanf("");
+  }
+  quantize_int_of(n, values, scale, 127.0F, quantized);
+  return scale;
+}
+
+}  // namespace
+
+float max_abs(const float* x, std::int64_t n) {
+  return max_abs_of(n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes); });
 }
 
 void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized) {
@@ -20,23 +52,18 @@ void widen_bf16(const std::uint16_t* quantized, std::int64_t n, float* x) {
 }
 
 float quantize_int8(const float* x, std::int64_t n, std::int8_t* quantized) {
-  const float amax = max_abs(x, n);
-  const bool finite = amax < kInfinity;
-  const float scale = amax / 127.0F;
-  if (!finite || scale == 0.0F) {
-    for (std::int64_t i = 0; i < n; ++i) quantized[i] = 0;
-    return finite ? 0.0F : __builtin_nanf("");
-  }
-  quantize_int(x, n, scale, 127.0F, quantized);
-  return scale;
+  return quantize_int8_of(
+      n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes); }, quantized);
+}
+
+float quantize_product_int8(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized) {
+  return quantize_int8_of(
+      n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes) * load(factors + i, lanes); }, quantized);
 }
 
 void quantize_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized) {
-  const VecF step = splat(scale), most = splat(limit);
-  for_vectors(n, [&](std::int64_t i, auto lanes) {
-    const VecF value = max(-most, min(most, load(x + i, lanes) / step));
-    store(quantized + i, round_to_int(value), lanes);
-  });
+  quantize_int_of(
+      n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes); }, scale, limit, quantized);
 }
 
 void quantize_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* quantized) {

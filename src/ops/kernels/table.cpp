@@ -9,6 +9,7 @@ constinit const Kernels kKernels = {
     .round_to_bf16 = round_to_bf16,
     .widen_bf16 = widen_bf16,
     .quantize_int8 = quantize_int8,
+    .quantize_product_int8 = quantize_product_int8,
     .quantize_fp8 = quantize_fp8,
     .round_fp8 = round_fp8,
     .quantize_int = quantize_int,
