@@ -175,9 +175,7 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
                             bool is_read) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
   Forward made;
-  if (!is_read) {
-    made.y = torch::zeros({num_rows, out});
-  } else if (quantized.multiplies_quantized) {
+  if (!is_read || quantized.multiplies_quantized) {
     made.y = torch::empty({num_rows, out});
   } else {
     ops::Activations input(linear.quantized->format, num_rows, in);
@@ -188,8 +186,9 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
     return [&, entering = std::make_shared<EnteringRows>(linear, kBlockRows)](base::Team& alone, base::Range rows) {
       float* y = made.y.data_ptr<float>() + rows.begin * out;
       entering->quantize(alone, x.data_ptr<float>() + rows.begin * in, rows.size());
-      if (is_read && quantized.multiplies_quantized) entering->multiply(alone, rows.size(), y);
-      else entering->add_adapter(alone, rows.size(), y);
+      if (!is_read) entering->multiply_by_a(rows.size());
+      else if (quantized.multiplies_quantized) entering->multiply(alone, rows.size(), y);
+      else entering->add_adapter(rows.size(), y);
       keep_block(entering->adapters(), entering->products(), linear.adapter.rank(), rows, made);
     };
   });

@@ -1,5 +1,7 @@
 #include "learner/entering_rows.h"
 
+#include <algorithm>
+
 #include "ops/transformer.h"
 
 namespace qrl::learner {
@@ -24,12 +26,25 @@ void EnteringRows::swiglu(base::Team& alone, const float* halves, std::int64_t r
 }
 
 void EnteringRows::multiply(base::Team& alone, std::int64_t rows, float* y) {
-  ops::linear(alone, quantized_, *linear_.quantized, {0, rows}, false, y);
-  if (adapter_ != nullptr) add_adapter(alone, rows, y);
+  const std::int64_t out = linear_.quantized->out;
+  if (adapter_ == nullptr) return ops::linear(alone, quantized_, *linear_.quantized, {0, rows}, false, y);
+  multiply_by_a(rows);
+  // Some columns at a time: what the matrix gives is in the first cache when B adds to it.
+  constexpr std::int64_t kColumns = 2 * ops::kPanelColumns;
+  for (std::int64_t first = 0; first < out; first += kColumns) {
+    const base::Range columns{first, std::min(out, first + kColumns)};
+    ops::linear_into_columns(alone, quantized_, *linear_.quantized, {0, rows}, columns, false, y, out);
+    model::add_times_b(*adapter_, products_, {0, rows}, columns, y);
+  }
 }
 
-void EnteringRows::add_adapter(base::Team& alone, std::int64_t rows, float* y) {
-  model::add_adapter(alone, *adapter_, adapters(), {0, rows}, products_, y);
+void EnteringRows::multiply_by_a(std::int64_t rows) {
+  model::multiply_by_a(*adapter_, adapters(), {0, rows}, products_);
+}
+
+void EnteringRows::add_adapter(std::int64_t rows, float* y) {
+  multiply_by_a(rows);
+  model::add_times_b(*adapter_, products_, {0, rows}, {0, linear_.quantized->out}, y);
 }
 
 }  // namespace qrl::learner

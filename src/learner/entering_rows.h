@@ -19,11 +19,13 @@ class EnteringRows {
   /// y = x · Ŵᵀ (+ bias, + the adapter's part), fp32 [rows, out].
   void multiply(base::Team& alone, std::int64_t rows, float* y);
   /// The adapter's part alone, added to y.
-  void add_adapter(base::Team& alone, std::int64_t rows, float* y);
+  void add_adapter(std::int64_t rows, float* y);
+  /// A·x of the adapter alone.
+  void multiply_by_a(std::int64_t rows);
 
   /// What the adapter multiplies: x in its format.
   const ops::Activations& adapters() const { return plain_.max_rows() > 0 ? plain_ : quantized_; }
-  /// A·x of the last of those two.
+  /// A·x of the last of those three.
   const model::AdapterProducts& products() const { return products_; }
 
  private:

@@ -192,19 +192,39 @@ AdapterProducts::AdapterProducts(quant::Format format, std::int64_t max_rows, st
   for (std::size_t i = 0; i < num_parts; ++i) parts.emplace_back(format, max_rows, rank);
 }
 
+void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
+                   AdapterProducts& products) {
+  base::Team alone = base::Team::solo();
+  auto* sums = products.sums.as<float>();
+  const std::int64_t rank = adapter.rank(), stride = adapter.a.out;
+  ops::linear(alone, x, adapter.a, rows, false, sums);
+  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      ops::quantize_row(sums + row * stride + static_cast<std::int64_t>(i) * rank, row, products.parts[i]);
+  }
+}
+
+void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
+                 float* y) {
+  base::Team alone = base::Team::solo();
+  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+    const MatrixAdapter::Part& part = adapter.parts[i];
+    // Outputs in whole panels that end at or before a column of the matrix.
+    const auto whole_until = [&](std::int64_t column) {
+      const std::int64_t outputs = std::clamp<std::int64_t>(column - part.first_output, 0, part.b.out);
+      return outputs == part.b.out ? outputs : outputs / ops::kPanelColumns * ops::kPanelColumns;
+    };
+    const base::Range outputs{whole_until(columns.begin), whole_until(columns.end)};
+    if (outputs.size() == 0) continue;
+    ops::linear_into_columns(alone, products.parts[i], part.b, rows, outputs, true, y + part.first_output, adapter.out);
+  }
+}
+
 void add_adapter(base::Team& team, const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                  AdapterProducts& products, float* y) {
   const base::Range share = team.slice(rows.size());
-  const base::Range mine{rows.begin + share.begin, rows.begin + share.end};
-  base::Team alone = base::Team::solo();
   // A is small: members share the rows, so that nobody waits before the products are rounded.
-  auto* sums = products.sums.as<float>();
-  const std::int64_t rank = adapter.rank(), stride = adapter.a.out;
-  ops::linear(alone, x, adapter.a, mine, false, sums);
-  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
-    for (std::int64_t row = mine.begin; row < mine.end; ++row)
-      ops::quantize_row(sums + row * stride + static_cast<std::int64_t>(i) * rank, row, products.parts[i]);
-  }
+  multiply_by_a(adapter, x, {rows.begin + share.begin, rows.begin + share.end}, products);
   team.barrier();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const MatrixAdapter::Part& part = adapter.parts[i];

@@ -99,6 +99,16 @@ struct AdapterProducts {
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
+/// Makes A·x of rows [rows.begin, rows.end), as add_adapter has them; by the calling thread alone.
+void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
+                   AdapterProducts& products);
+
+/// Adds the part of B to some columns of y, fp32 [*, out], by the calling thread alone: of each module the panels of
+/// kPanelColumns outputs that end within `columns`. Ranges that follow each other add all of it once. The bits are
+/// add_adapter's.
+void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
+                 float* y);
+
 /// y[row, :] += scale·B·(A·x[row, :]) for rows [rows.begin, rows.end): A·x in fp32 sums, rounded to the adapter's
 /// format; B's fp32 sum is added to y, fp32 [*, out]. x: rows in a format whose values are the adapter's (bf16 or
 /// fp32). All of a team call it; it has one barrier inside, behind which all must have written their y. No row's bits

@@ -517,15 +517,33 @@ void linear_into(base::Team& team, const Activations& x, const PackedLinear& wei
   multiply(team, x, weight, rows, {0, ceil_div(weight.out, kPanelColumns)}, task);
 }
 
+namespace {
+
+/// The panels that hold these columns.
+base::Range panels_of(const PackedLinear& weight, base::Range columns, const char* where) {
+  check_range(columns, weight.out, where);
+  QRL_INVARIANT(columns.begin % kPanelColumns == 0 && (columns.end % kPanelColumns == 0 || columns.end == weight.out),
+                where, "whole panels", "columns from " + std::to_string(columns.begin));
+  return {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)};
+}
+
+}  // namespace
+
+void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                         base::Range columns, bool accumulate, float* y, std::int64_t y_stride) {
+  LinearTask task;
+  task.y = y + rows.begin * y_stride;
+  task.y_stride = y_stride;
+  task.accumulate = accumulate;
+  multiply(team, x, weight, rows, panels_of(weight, columns, "linear_into_columns"), task);
+}
+
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                     base::Range columns, float* y) {
-  check_range(columns, weight.out, "linear_columns");
-  QRL_INVARIANT(columns.begin % kPanelColumns == 0 && (columns.end % kPanelColumns == 0 || columns.end == weight.out),
-                "linear_columns", "whole panels", "columns from " + std::to_string(columns.begin));
   LinearTask task;
   task.y = y - columns.begin;
   task.y_stride = columns.size();
-  multiply(team, x, weight, rows, {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)}, task);
+  multiply(team, x, weight, rows, panels_of(weight, columns, "linear_columns"), task);
 }
 
 }  // namespace qrl::ops

@@ -100,7 +100,11 @@ base::Range linear_share(const base::Team& team, std::int64_t out);
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
                  float* y, std::int64_t y_stride);
 
-/// The same for a range of columns that begins at a multiple of kPanelColumns: y is [*, columns.size()], its first row
+/// linear_into for a range of columns that begins at a multiple of kPanelColumns; y's other columns stay.
+void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                         base::Range columns, bool accumulate, float* y, std::int64_t y_stride);
+
+/// linear for such a range into a y of its own: it is [*, columns.size()], its first row
 /// rows.begin's. No column's bits depend on the others.
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                     base::Range columns, float* y);

@@ -107,6 +107,28 @@ TEST_CASE("linear equals the product of the quantized operands in double precisi
   test::check_same_bits(sum, residual);
 }
 
+TEST_CASE("some columns of a product have its bits, and the others stay") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(from_range(all_formats()));
+  CAPTURE(name(ops::isa()), name(format));
+  const Problem p{13, 130, 157};
+  constexpr std::int64_t kStride = 170;
+  const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 1), p, format, {});
+  const Activations x = quantized(test::normal_values(p.rows * p.in, 1.0F, 3), p, format);
+  const std::vector<float> whole = product(x, layer, p.rows);
+  for (const Range columns : {Range{64, 128}, Range{128, 157}, Range{0, 157}}) {
+    std::vector<float> y(static_cast<std::size_t>(p.rows * kStride), -77.0F);
+    Team team = Team::solo();
+    ops::linear_into_columns(team, x, layer, {2, p.rows}, columns, false, y.data(), kStride);
+    for (std::int64_t i = 0; i < p.rows * kStride; ++i) {
+      const std::int64_t row = i / kStride, column = i % kStride;
+      const bool is_written = row >= 2 && column >= columns.begin && column < columns.end;
+      const float want = is_written ? whole[static_cast<std::size_t>(row * p.out + column)] : -77.0F;
+      REQUIRE(std::bit_cast<std::uint32_t>(y[static_cast<std::size_t>(i)]) == std::bit_cast<std::uint32_t>(want));
+    }
+  }
+}
+
 TEST_CASE("the int8 product is integer arithmetic, exactly") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const Problem p = GENERATE(from_range(kProblems));
