@@ -19,8 +19,10 @@ Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return torch::empty({rows, width}, torch::TensorOptions().dtype(dtype));
 }
 
+/// Its rows may be farther apart than they are long.
 ops::Operand operand(const Tensor& matrix, bool transposed = false) {
-  return {mixed(matrix), matrix.size(1), transposed};
+  TORCH_INTERNAL_ASSERT(matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1));
+  return {{matrix.data_ptr(), matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
 }
 
 ops::MatmulType type_of(const Tensor& x) {

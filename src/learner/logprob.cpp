@@ -81,7 +81,7 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
                  num_rows,
                  head.in,
                  count,
-                 {{const_cast<std::byte*>(left), is_bf16}, d_logits_MV.size(1)},
+                 {{const_cast<std::byte*>(left), is_bf16}, d_logits_MV.stride(0)},
                  {{rows_TD.data_ptr(), as_stored}, head.in},
                  {sums_MD.data_ptr<float>(), false},
                  head.in,
@@ -90,12 +90,17 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// d_logits [M, V] in `type`, from the gradients of log-probs and entropies, which begin at the chunk's first row.
+/// d_logits [M, V] in `type`, from the gradients of log-probs and entropies, which begin at the chunk's first row. It
+/// takes the place of the logits: its rows are as far apart as theirs.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
-  const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, type);
-  gradients.d_logits = {d_logits_MV.data_ptr(), type == torch::kBFloat16};
+  const bool is_bf16 = type == torch::kBFloat16;
+  const std::int64_t vocab_size = chunk.logits_MV.size(1);
+  gradients.d_logits = {chunk.logits_MV.data_ptr(), is_bf16};
+  gradients.d_logits_stride = is_bf16 ? 2 * vocab_size : vocab_size;
   ops::token_log_probs_backward(chunk.distribution, chunk.logits_MV.data_ptr<float>(), gradients);
-  return d_logits_MV;
+  return torch::from_blob(
+      gradients.d_logits.data, {chunk.size, vocab_size}, {gradients.d_logits_stride, 1},
+      [logits = chunk.logits_MV](void*) {}, torch::TensorOptions().dtype(type));
 }
 
 /// d_logits · lm_head, [M, D] in `type`.

@@ -80,11 +80,13 @@ struct TokenDistribution {
 };
 /// Log-prob of each target, entropy −Σ p log p, and log Σ exp (of the scaled logits), each [rows].
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
-/// d_logits from the gradients of log-prob and entropy; d_logits may not alias logits.
+/// d_logits from the gradients of log-prob and entropy. Each of its rows may begin where that of the logits does, whose
+/// place it then takes.
 struct TokenGradients {
   const float *entropy = nullptr, *lse = nullptr;            ///< as the forward pass gave them
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]
   MixedArray d_logits;                                       ///< [rows, V]
+  std::int64_t d_logits_stride = 0;                          ///< elements from row to row
 };
 void token_log_probs_backward(const TokenDistribution& args, const float* logits, const TokenGradients& gradients);
 

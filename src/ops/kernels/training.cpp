@@ -281,7 +281,7 @@ void token_rows_backward(const TokenDistribution& args, const float* logits, con
   const float scale = args.inverse_temperature;
   for (std::int64_t r = begin; r < end; ++r) {
     const float* row = logits + r * args.vocab_size;
-    T* to = out + r * args.vocab_size;
+    T* to = out + r * gradients.d_logits_stride;
     const float lse = gradients.lse[r], entropy = gradients.entropy[r];
     const float d_log_prob = gradients.d_log_probs[r], d_entropy = gradients.d_entropy[r];
     // ∂ log p_target/∂z_j = [j = target] − p_j; ∂ entropy/∂z_j = −p_j (log p_j + entropy).
@@ -290,9 +290,9 @@ void token_rows_backward(const TokenDistribution& args, const float* logits, con
       const VecF bounded = log_p > -87.0F ? log_p : splat(-87.0F);
       return -p * (d_log_prob + d_entropy * (bounded + entropy)) * scale;
     };
-    for_vectors(args.vocab_size, [&](std::int64_t i, auto n) { store(to + i, slope(load(row + i, n)), n); });
     const std::int64_t target = args.targets[r];
-    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;
+    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // before the logit may be overwritten
+    for_vectors(args.vocab_size, [&](std::int64_t i, auto n) { store(to + i, slope(load(row + i, n)), n); });
     store(to + target, at_target, First{1});
   }
 }
