@@ -40,6 +40,8 @@ class Ops {
   virtual ~Ops() = default;
 
   const ForwardNumerics& numerics() const { return numerics_; }
+  /// Whether add_norm's results come with a Recompute.
+  virtual bool recomputes_norms() const { return false; }
 
   /// The tokens' rows of the embedding, fp32 [N, D]. Starts the graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;

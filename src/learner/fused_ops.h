@@ -19,6 +19,7 @@ class FusedOps final : public Ops {
   FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const model::Snapshot* snapshot = nullptr);
 
+  bool recomputes_norms() const override { return true; }
   Tensor embed(const Weight& table_VD) const override;
   Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const override;
   Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;

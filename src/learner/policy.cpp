@@ -10,16 +10,48 @@ Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is
   return ops.linear(w.down, ops.swiglu(halves_N2F), is_read);
 }
 
-/// Takes and returns {residual stream, branch still to be added to it}: the sum belongs to the next norm. Where the
-/// branch is not read, as in a layer that is computed once more for its gradients, it has no values.
-TensorList block(const Ops& ops, const LayerWeights& w, const TensorList& stream_and_branch, bool is_read) {
-  const torch::ScalarType between = ops.numerics().between;
-  const Normed before = ops.add_norm(stream_and_branch[0], {stream_and_branch[1]}, w.input_norm_D, between);
-  const Tensor qkv_NC = ops.linear(w.qkv, {before.normed_ND, before.recompute_normed});
-  const Tensor attended_NHE = ops.attention(qkv_NC, w.transform());
-  const Tensor mixed_ND = ops.linear(w.o, {attended_NHE, {}});
-  const Normed after = ops.add_norm(before.sum_ND, {mixed_ND, w.o.bias}, w.post_norm_D, between);
-  return {after.sum_ND, mlp(ops, w, {after.normed_ND, after.recompute_normed}, is_read)};
+Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is_read) {
+  const Tensor attended_NHE = ops.attention(ops.linear(w.qkv, x), w.transform());
+  return ops.linear(w.o, {attended_NHE, {}}, is_read);
+}
+
+/// What a layer computes of a normed stream: attention or mlp. Where its result is not read, as when it is computed
+/// once more for its gradients, it has no values.
+using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
+
+/// part(x) without keeping anything for its backward pass, not even x: that is recomputed when it comes.
+Tensor checkpointed(const Part& part, const Recomputable& x) {
+  Tensor y;
+  {
+    const torch::NoGradGuard no_grad;
+    y = part(x, true);
+  }
+  return differentiable({x.value}, {y}, [part, recompute = x.recompute](const TensorList& d) {
+    Tensor leaf, again;
+    {
+      const torch::AutoGradMode with_grad(true);
+      leaf = recompute().detach().set_requires_grad(true);
+      again = part({leaf, [kept = leaf.detach()] { return kept; }}, false);
+    }
+    return torch::autograd::grad({again}, {leaf}, {d[0]});
+  })[0];
+}
+
+/// Takes and returns {residual stream, branch still to be added to it}: the sum belongs to the next norm.
+/// `checkpoints_parts`: keeps the sums alone. Where not `is_read`, the branch has no values.
+TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
+                 bool is_read, bool checkpoints_parts = false) {
+  const torch::ScalarType between = ops->numerics().between;
+  const auto computed = [&](const Part& part, const Normed& from, bool its_is_read) {
+    const Recomputable x{from.normed_ND, from.recompute_normed};
+    return checkpoints_parts ? checkpointed(part, x) : part(x, its_is_read);
+  };
+  const Normed before = ops->add_norm(stream_and_branch[0], {stream_and_branch[1]}, w.input_norm_D, between);
+  const Tensor mixed_ND =
+      computed([ops, &w](const Recomputable& x, bool read) { return attention(*ops, w, x, read); }, before, true);
+  const Normed after = ops->add_norm(before.sum_ND, {mixed_ND, w.o.bias}, w.post_norm_D, between);
+  return {after.sum_ND,
+          computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
 }
 
 /// Has options.layer_done called when the backward pass has the whole gradient of what enters that layer: all that
@@ -37,7 +69,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     // A recomputed layer needs the operations once more.
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
-      return block(*ops, w, in, is_read);
+      return block(ops, w, in, is_read);
     };
     // The gradients of both that enter leave the layer's first operation together; the branch's goes on first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
@@ -47,6 +79,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
         return TensorList{out[0] + out[1].to(torch::kFloat32)};
       };
       state = {recomputed(sum, {state[0]}, {(*options.after_layer)[idx]})[0], Tensor()};
+    } else if (options.activation_checkpointing && ops->recomputes_norms()) {
+      state = block(ops, weights.layers[idx], state, true, true);
     } else if (options.activation_checkpointing) {
       // Autograd is off the first time, on when the backward pass wants the layer again: its branch is known by then.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };

@@ -11,7 +11,9 @@ namespace qrl::learner {
 
 /// How a forward pass goes through the layers, apart from weights and operations.
 struct ForwardOptions {
-  bool activation_checkpointing = false;  ///< keep only what enters each layer
+  /// Keep only what enters each layer; where norms can be computed again, the stream before each norm instead, so that
+  /// the last product of either part of a layer need not be.
+  bool activation_checkpointing = false;
   /// Not null: the residual stream after each layer as the decoder computed it, [N, D] fp32. These are then the values
   /// of the forward pass, and the backward pass recomputes each layer from what entered it.
   const TensorList* after_layer = nullptr;

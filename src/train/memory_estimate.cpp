@@ -287,7 +287,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const auto layers = static_cast<double>(config.num_hidden_layers);
-  // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch.
+  // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch,
+  // or on the CPU the stream before each norm.
   const bool sampled_there = learns_on_gpu && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   const double of_layer = layer_activations(recipe, config);

@@ -272,6 +272,35 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
   }
 }
 
+TEST_CASE("activation checkpointing changes no bit of gradients, of adapters or of all weights, whatever the base") {
+  const model::ModelConfig config = test::tiny_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const auto world = dist::make_solo();
+  const types::MicroBatch batch = two_sequences(config);
+  const learner::LossOptions sft{.kind = learner::LossKind::sft};
+  for (const Case& one : kCases) {
+    for (const std::int64_t rank : {0, 3}) {
+      CAPTURE(static_cast<int>(one.forward), quant::name(one.format), rank);
+      const auto gradients = [&](bool checkpointing) {
+        learner::LearnerOptions options = options_of(one);
+        options.activation_checkpointing = checkpointing;
+        options.lora = lora_of(rank);
+        if (rank > 0) options.lora_initial = test::random_adapters();
+        learner::Learner learner(config, weights, options, *world);
+        model::Snapshot snapshot(config, formats_of(one.format, options.lora));
+        learner.publish(snapshot, 0);
+        learner.accumulate(batch, test::count({batch}), sft, {1.0F});
+        return test::copy(learner.state().gradients());
+      };
+      const test::Named kept = gradients(false), recomputed = gradients(true);
+      for (const auto& [name, gradient] : kept) {
+        CAPTURE(name);
+        CHECK(recomputed.at(name) == gradient);
+      }
+    }
+  }
+}
+
 TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
