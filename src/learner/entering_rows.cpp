@@ -17,8 +17,11 @@ EnteringRows::EnteringRows(const Linear& linear, std::int64_t most)
 }
 
 void EnteringRows::quantize(base::Team& alone, const float* x, std::int64_t rows) {
-  ops::quantize(alone, x, {0, rows}, quantized_);
-  if (plain_.max_rows() > 0) ops::quantize(alone, x, {0, rows}, plain_);
+  if (plain_.max_rows() == 0) return ops::quantize(alone, x, {0, rows}, quantized_);
+  for (std::int64_t row = 0; row < rows; ++row, x += quantized_.width) {
+    ops::quantize_row(x, row, quantized_);
+    ops::quantize_row(x, row, plain_);
+  }
 }
 
 void EnteringRows::swiglu(base::Team& alone, const float* halves, std::int64_t rows) {
