@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "reward/math/extract.h"
-#include "reward/math/normalize.h"
+#include "reward/math/lexer.h"
 #include "target.h"
 
 using namespace qrl;

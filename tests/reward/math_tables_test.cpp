@@ -4,7 +4,7 @@
 
 #include "reward/math/equal.h"
 #include "reward/math/extract.h"
-#include "reward/math/normalize.h"
+#include "reward/math/lexer.h"
 #include "reward/math/reading.h"
 #include "support/catch.h"
 

@@ -34,32 +34,20 @@ bool Parser::closes_outward() const noexcept {
   return (operand || mark) && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// Inside brackets with no other separator a comma separates: (1,234) is the pair 1, 234, but (1,000)(0.05) a product.
-void Parser::split_thousands() {
-  const Token last = before();
-  const bool braces = is(T::open, '{'),
-             capital = last.type == T::symbol && last.text.size() == 1 && last.text[0] <= 'Z';
+/// Whether a bracket holds one number with commas between thousands that may be a pair: (1,234), but not (1,000)(0.05).
+bool Parser::may_be_pair() const noexcept {
+  const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
+  const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
+  const Token &last = before(), &behind = now(close + 1);
+  if (!now(number).thousands || now(close).type != T::close) return false;
+  if (is(T::open, '{')) return at_ == 0 && behind.type == T::end;
+  const bool capital = last.type == T::symbol && last.text[0] <= 'Z';
   const bool begins = is_one_of(last, T::end, T::open, T::begin, T::cell, T::newline) || is_between(last) || capital;
-  const std::size_t ahead = is(now(1), T::op, '-') ? 2 : 1;
-  const Token number = now(ahead);
-  const bool factor = is_one_of(now(ahead + 1), T::symbol, T::constant);  // (3,331\pi)
-  const T close = now(ahead + (factor ? 2 : 1)).type;
-  const Token behind = now(ahead + (factor ? 3 : 2));
-  const bool ends = is_one_of(behind, T::end, T::close, T::cell, T::newline, T::finish, T::bar) || is_between(behind);
-  if (number.groups == 0 || close != T::close || (braces ? at_ > 0 || behind.type != T::end : !begins || !ends)) return;
-  const std::size_t size = std::min(number.text.find_first_not_of("0123456789"), number.text.size());
-  const auto place = tokens_.begin() + static_cast<std::ptrdiff_t>(at_ + ahead);
-  std::vector<Token> parts;
-  for (std::size_t k = number.groups; k < size; k += 3) {
-    parts.push_back({T::separator, ',', false, false, 0, {}});
-    parts.push_back({T::number, 0, false, false, 0, number.text.substr(k, k + 3 < size ? 3 : std::string_view::npos)});
-  }
-  place->text = number.text.substr(0, number.groups);
-  tokens_.insert(place + 1, parts.begin(), parts.end());
+  return begins && (is_one_of(behind, T::end, T::close, T::cell, T::newline, T::finish, T::bar) || is_between(behind));
 }
 
 Node Parser::bracketed(char open) {
-  split_thousands();
+  if (may_be_pair()) fail(Fault::no_operation_between);  // another reading of its commas is
   ++at_;
   if (open == '{' && begins_builder()) open = 'S';
   if ((open == 'S' || open == '{') && take(T::close, closing_of(open)))

@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "base/ascii.h"
-#include "reward/math/normalize.h"
-#include "reward/math/numerals.h"
 
 namespace qrl::reward::math {
 
@@ -60,7 +58,7 @@ class Lexer {
   std::string_view rest() const noexcept { return text_.substr(std::min(at_, text_.size())); }
   bool in_text() const noexcept { return at_ < text_end_ && !formula_in_text_; }
   void push(T type, char code = 0, std::string_view text = {}) {
-    out_.tokens.push_back({type, code, space_, newline_, 0, text});
+    out_.tokens.push_back({type, code, space_, newline_, false, text});
     space_ = newline_ = false;
   }
   /// The last token; of type end where there is none.
@@ -98,10 +96,10 @@ class Lexer {
   }
 
   void read_number() {
-    const WrittenNumber number = scan_number(text_, at_, static_cast<int>(comma_), words_);
+    const WrittenNumber number = scan_number(text_, at_, comma_, words_);
     out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
     write(number.digits, T::number, 0, at_);
-    out_.tokens.back().groups = static_cast<std::uint8_t>(number.first_group);
+    out_.tokens.back().thousands = number.thousands;
     at_ = number.end;
   }
   /// A token whose text takes the place of its spelling, which is as long or longer; where it ends.

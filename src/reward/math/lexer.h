@@ -1,7 +1,8 @@
-// Owns the tokens of an answer: LaTeX and plain text, normalized (normalize.h), as one sequence. Knows nothing of
-// grammar.
+// Owns the tokens of an answer: LaTeX and plain text as one sequence, and how characters and numbers are spelled in
+// them. Knows nothing of grammar.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,9 @@ inline constexpr std::size_t kMaxTokens = 2048;
 struct Token {
   TokenType type = TokenType::end;
   char code = 0;
-  bool space = false;       ///< white space before it
-  bool newline = false;     ///< a line break or \quad in that white space
-  std::uint8_t groups = 0;  ///< of a number with commas between thousands alone: digits of its first group
+  bool space = false;      ///< white space before it
+  bool newline = false;    ///< a line break or \quad in that white space
+  bool thousands = false;  ///< a number with commas between thousands
   std::string_view text;
 };
 
@@ -39,5 +40,27 @@ struct Tokens {
 };
 
 Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary);
+
+// ---- spelling.cpp
+
+/// What a character means by its form is written out in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as
+/// 4, √ as \sqrt, ≤ as \le. Others are what NFKC (Unicode) makes of them; letters beyond ASCII stay. Bytes that are no
+/// UTF-8 stay as they are.
+std::string normalized(std::string_view text);
+
+struct WrittenNumber {
+  std::string digits;   ///< with at most one '.', repeating ones in (), an exponent after 'e'
+  std::size_t end = 0;  ///< behind it in the text
+  bool ambiguous_comma = false, thousands = false;
+};
+/// The number whose first digit or point is text[begin].
+WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);
+
+struct Numeral {
+  std::int64_t value = 0, denominator = 1;
+  std::size_t size = 0;  ///< of the text read
+};
+/// The number that a text begins with in words: "twenty-five", "two thirds", "two and a half".
+std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

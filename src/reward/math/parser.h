@@ -97,7 +97,7 @@ class Parser {
   bool ends_element() const noexcept;
   bool closes_outward() const noexcept;
   bool begins_builder() const noexcept;
-  void split_thousands();
+  bool may_be_pair() const noexcept;
 
   // ---- environments.cpp
   Node environment();

@@ -101,16 +101,14 @@ Comparison compare_values(const Reading& gold, const Reading& answer) {
   if (std::max(gold.text().size(), answer.text().size()) > kMaxAnswer_bytes) return Comparison::unreadable;
   if (gold.text() == answer.text() && !gold.text().empty() && gold.reads()[0].answer) return Comparison::equal;
   bool read = false;
-  constexpr auto kDecimal = static_cast<std::size_t>(Comma::decimal);
-  for (std::size_t g = 0; g < gold.reads().size(); ++g) {
-    if (g == kDecimal && !may_be_decimal(gold.text(), answer.text(), 2)) continue;
-    for (std::size_t a = 0; a < answer.reads().size(); ++a) {
-      const std::optional<Answer>&of_gold = gold.reads()[g].answer, &of_answer = answer.reads()[a].answer;
-      const bool decimal = a != kDecimal || may_be_decimal(answer.text(), gold.text(), 1);
-      if (!of_gold || !of_answer || !decimal) continue;
+  for (const Reading::Read& g : gold.reads()) {
+    if (g.comma == Comma::decimal && !may_be_decimal(gold.text(), answer.text(), 2)) continue;
+    for (const Reading::Read& a : answer.reads()) {
+      const bool decimal = a.comma != Comma::decimal || may_be_decimal(answer.text(), gold.text(), 1);
+      if (!g.answer || !a.answer || !decimal) continue;
       read = true;
       Equality equality(gold.vocabulary());
-      const bool same = equality.run(*of_gold, *of_answer);
+      const bool same = equality.run(*g.answer, *a.answer);
       if (equality.out_of_budget()) return Comparison::out_of_budget;  // another reading would cost as much again
       if (same) return Comparison::equal;
     }
@@ -128,7 +126,8 @@ Reading::Reading(std::string_view text, const Vocabulary& vocabulary) : text_(te
   if (!label.rest.empty()) text_ = std::string(trimmed(label.rest));
   reads_.reserve(3);  // answers point to their trees
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
-    Tree& tree = reads_.emplace_back(Read{parse(text_, comma, vocabulary), std::nullopt}).tree;
+    if (comma == Comma::separator && !reads_[0].tree.root) reads_.clear();  // the pair (1,234)
+    Tree& tree = reads_.emplace_back(Read{comma, parse(text_, comma, vocabulary), std::nullopt}).tree;
     if (tree.root) reads_.back().answer = lower(tree, vocabulary, default_rules());
     const bool several = text_.find(',') != text_.rfind(',');  // no decimal comma then
     if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;

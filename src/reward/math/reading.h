@@ -20,12 +20,13 @@ enum class Comparison : unsigned char {
 class Reading {
  public:
   struct Read {
+    Comma comma;
     Tree tree;
     std::optional<Answer> answer;  ///< none: it could not be read
   };
   explicit Reading(std::string_view text, const Vocabulary& vocabulary = default_vocabulary());
   const std::string& text() const noexcept { return text_; }
-  /// What it is by each reading of its commas, in the order of Comma; one where all give the same.
+  /// What it is by each reading of its commas; one where all give the same.
   const std::vector<Read>& reads() const noexcept { return reads_; }
   /// Of a choice, B of "(B) 42", whose text is 42 alone; 0: there is none.
   char label() const noexcept { return label_; }

@@ -1,0 +1,247 @@
+// Characters of Unicode in ASCII, and numbers in digits and in English words.
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+#include <unicode/utf8.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/ascii.h"
+#include "reward/math/lexer.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+/// How characters of a kind of compatibility decomposition are written.
+struct Spelling {
+  UDecompositionType type;
+  std::string_view before, behind;
+};
+constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
+constexpr UChar kFractionSlash = 0x2044;
+
+/// Calls `take` with each character and its bytes; with a negative one where they are no UTF-8.
+template <class Take>
+void for_each_character(std::string_view text, const Take& take) {
+  const auto size = static_cast<std::int32_t>(text.size());
+  for (std::int32_t begin = 0, end = 0; end < size; begin = end) {
+    UChar32 c = 0;
+    U8_NEXT(text.data(), end, size, c);
+    take(c, text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+  }
+}
+
+const std::unordered_map<UChar32, std::string>& symbols() {
+  static const auto table = [] {
+    std::unordered_map<UChar32, std::string> all;
+    for_each_name(characters(), [&all](std::string_view row) {
+      std::string ascii;
+      for_each_character(row, [&](UChar32 c, auto) {
+        if (c < 0x80) ascii += c == '\n' ? ' ' : static_cast<char>(c);
+      });
+      for_each_character(row, [&](UChar32 c, auto) {
+        if (c >= 0x80) all.emplace(c, ascii);
+      });
+    });
+    return all;
+  }();
+  return table;
+}
+
+/// NFKC of one character in UTF-8.
+std::string compatible(UChar32 c) {
+  UErrorCode error = U_ZERO_ERROR;
+  std::string made, out;
+  icu::Normalizer2::getNFKCInstance(error)->normalize(icu::UnicodeString(c), error).toUTF8String(made);
+  for_each_character(made, [&out](UChar32 next, std::string_view bytes) {
+    const auto symbol = symbols().find(next);
+    out += next == kFractionSlash ? "}{" : symbol != symbols().end() ? symbol->second : bytes;
+  });
+  return out;
+}
+
+/// What a character shows: a number of a Roman or circled digit, else NFKC.
+std::string shown(UChar32 c, int type) {
+  const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
+  const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
+  return number >= 0 ? std::to_string(static_cast<long>(number)) : compatible(c);
+}
+
+}  // namespace
+
+std::string normalized(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  const Spelling* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
+  for_each_character(text, [&](UChar32 c, std::string_view bytes) {
+    const Spelling* form = nullptr;
+    if (c < 0x80) {
+      out += bytes;
+    } else if (const auto symbol = symbols().find(c); symbol != symbols().end()) {
+      out += symbol->second;
+    } else {
+      const int type = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
+      const auto* found = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
+      if (found != std::end(kForms)) form = found;
+      if (form == nullptr) out += shown(c, type);
+      else if (form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
+      else out.append(form->before).append(shown(c, type)).append(form->behind);
+    }
+    last = form;
+  });
+  return out;
+}
+
+// ---- numbers
+
+namespace {
+
+constexpr std::string_view kDigits = "0123456789";
+
+std::size_t num_digits(std::string_view text) noexcept {
+  return std::min(text.find_first_not_of(kDigits), text.size());
+}
+
+void move_digits(std::string_view& from, std::string& to) {
+  const std::size_t size = num_digits(from);
+  to += from.substr(0, size);
+  from.remove_prefix(size);
+}
+
+/// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
+void move_period(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
+  constexpr std::size_t kMaxPeriod = 15;
+  const bool whole = digits.find('.') == std::string::npos;
+  std::string_view period = from.substr(from.empty() || !whole ? 0 : 1);
+  if (!from.starts_with(whole ? '.' : '\\') || !vocabulary.take(WordClass::period, period)) return;
+  const std::size_t size = num_digits(period);
+  if (size == 0 || size > kMaxPeriod || size == period.size() || !has("})", period[size])) return;
+  digits += (whole ? ".(" : "(") + std::string(period.substr(0, size)) + ')';
+  from = period.substr(size + 1);
+}
+
+/// Dots behind a decimal: 0.1666... is "0.1(6)" where its digits show their period; others say nothing.
+void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
+  const std::size_t point = digits.find('.');
+  if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
+  for (const std::size_t period : {1, 2, 3, 6}) {
+    const std::size_t size = period * (period == 1 ? 3 : 2);
+    if (digits.size() < point + 1 + size) continue;
+    const std::string_view tail = std::string_view(digits).substr(digits.size() - size);
+    if (tail.substr(period) != tail.substr(0, size - period)) continue;
+    digits.insert(digits.size() - period, "(") += ')';
+    return;
+  }
+}
+
+/// Reads number words, each behind at most one space or hyphen.
+struct NumberWords {
+  std::string_view text;
+  const Vocabulary& vocabulary;
+  std::size_t at = 0, end = 0;  ///< behind the words taken, and behind the next one
+  Meaning next = {};
+
+  void look(std::size_t from) {
+    at = from;
+    const std::size_t begin = at + (at > 0 && at < text.size() && has(" -", text[at]) ? 1 : 0);
+    const std::string_view letters = letters_of(text.substr(begin));
+    const Meaning* number = vocabulary.find(WordClass::number, in_lower_case(letters));
+    next = number == nullptr ? Meaning{} : *number;
+    end = begin + letters.size();
+  }
+  bool take(char kind) {
+    const bool taken = next.code == kind;
+    if (taken) look(end);
+    return taken;
+  }
+  /// −1: no number stands there.
+  std::int64_t whole() {
+    constexpr std::int64_t kHundred = 100, kAny = 1'000'000'000'000;
+    std::int64_t total = 0, part = -1, room = kAny;
+    for (;; look(end)) {
+      const std::size_t before = at;
+      if (room == kHundred) take('&');
+      if (next.code == 'n' && (part < 0 || next.value < room)) {
+        part = std::max<std::int64_t>(part, 0) + next.value;
+        room = next.value < 20 ? 1 : 10;
+      } else if (next.code == 'h' && part > 0 && part < 10) {
+        part *= room = kHundred;
+      } else if (next.code == 'p' && part > 0) {
+        total += std::exchange(part, 0) * next.value;
+        room = 1000;
+      } else {
+        look(before);
+        return part < 0 ? -1 : total + part;
+      }
+    }
+  }
+  /// The denominator of so many parts: 3 of two thirds; 0 where there is none.
+  std::int64_t parts(std::int64_t above) {
+    constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
+    const auto below = static_cast<std::int64_t>(next.value);
+    return above > 0 && above <= kMost && take(above > 1 ? 's' : '/') ? below : 0;
+  }
+};
+
+}  // namespace
+
+WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary) {
+  std::string_view rest = text.substr(begin);
+  WrittenNumber number;
+  std::string& digits = number.digits;
+  move_digits(rest, digits);
+  number.ambiguous_comma = rest.starts_with(',') && num_digits(rest.substr(1)) > 0;
+  const std::size_t lead = digits.size();
+  while (lead >= 1 && lead <= 3) {
+    std::string_view group = rest;
+    if (!vocabulary.take(WordClass::thousands, group) || num_digits(group) != 3) break;
+    const bool by_comma = rest[0] == ',' && rest.size() - group.size() == 1;
+    if (by_comma && comma != Comma::thousands) break;
+    number.thousands = by_comma;
+    rest = group;
+    move_digits(rest, digits);
+  }
+  const char point = comma == Comma::decimal && number.ambiguous_comma ? ',' : '.';
+  if (rest.starts_with(point) && num_digits(rest.substr(1)) > 0) {
+    rest.remove_prefix(1);
+    digits += '.';
+    move_digits(rest, digits);
+  }
+  move_dots(rest, digits, vocabulary);
+  move_period(rest, digits, vocabulary);
+  // 1e6, 1.5E-3. Euler's number stands apart, 3e - 5, or in a formula that has powers of it: e^2-2e-1.
+  const bool sign = rest.size() > 1 && has("+-", rest[1]);
+  std::string_view exponent = rest.substr(std::min<std::size_t>(sign ? 2 : 1, rest.size()));
+  if (base::begins_with(rest, "e") && num_digits(exponent) > 0 &&
+      !(sign && text.find("e^") != std::string_view::npos)) {
+    digits += rest[1] == '-' ? "e-" : "e";
+    move_digits(exponent, digits);
+    rest = exponent;
+  }
+  number.end = text.size() - rest.size();
+  return number;
+}
+
+std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {
+  NumberWords words{text, vocabulary};
+  words.look(0);
+  const bool part = words.take('a') || words.next.code == '/';  // half, a third
+  Numeral read{part ? 1 : words.whole()};
+  if (read.value < 0) return std::nullopt;
+  const std::size_t end = words.at;
+  if (const std::int64_t below = words.parts(read.value); below > 0) {
+    read.denominator = below;
+  } else if (part) {
+    return std::nullopt;
+  } else if (read.value > 0 && words.take('&')) {  // two and a half
+    const std::int64_t above = words.take('a') ? 1 : words.whole(), under = words.parts(above);
+    if (under > above) read = {read.value * under + above, under};
+    else words.look(end);
+  }
+  read.size = words.at;
+  return has("o/sn", words.next.code) ? std::nullopt : std::optional(read);  // "one of", "two third", "forty two three"
+}
+
+}  // namespace qrl::reward::math
