@@ -51,7 +51,7 @@ Node Parser::bracketed(char open) {
   ++at_;
   if (open == '{' && begins_builder()) open = 'S';
   if ((open == 'S' || open == '{') && take(T::close, closing_of(open)))
-    return open == 'S' ? Node::constant('0', "empty") : Node(Kind::words);
+    return open == 'S' ? Node::constant('0') : Node(Kind::words);
   const Context outer = std::exchange(inner_, {.in_set = open == 'S'});
   Node content = inside(open);
   inner_ = outer;

@@ -157,8 +157,6 @@ bool Parser::begins_unit() const noexcept {
 }
 
 Node Parser::unit_behind(Node number) {
-  // Plain words behind variables are prose; \text{…} is a unit there, too.
-  if (now().type == T::word && now().code == 0 && has_symbols(number)) fail(Fault::unfit_words);
   const std::size_t first = at_;
   at_ += is_op('/') ? 1 : 0;
   int brackets = 0;

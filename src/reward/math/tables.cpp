@@ -31,8 +31,8 @@ constexpr Row kRows[] = {
     {W::name, T::op, "@p mod modulo @U cup"}, {W::plain, T::op, "@U union @- minus negative Minus Negative @% percent percentage pct"},
     {W::command, T::begin, "begin"}, {W::command, T::finish, "end"}, {W::command, T::newline, "cr"},
     {W::command, T::fraction, "@/ frac cfrac dfrac tfrac sfrac nicefrac @b binom dbinom tbinom"}, {W::name, T::root, "sqrt"},
-    {W::command, T::dots, "cdots dots dotsb dotsc ldots vdots"}, {W::command, T::constant, "@0=empty emptyset varnothing @o=infinity infin infty"},
-    {W::plain, T::constant, "@o=infinity infinity oo infty inf"}, {W::name, T::constant, "@p=pi pi"},
+    {W::command, T::dots, "cdots dots dotsb dotsc ldots vdots"}, {W::command, T::constant, "@0 emptyset varnothing @o infin infty"},
+    {W::plain, T::constant, "@o infinity oo infty inf"}, {W::name, T::constant, "@p pi"},
     {W::command, T::open, "@( langle lparen @S lbrace @[ lbrack @C lceil @F lfloor"},
     {W::command, T::close, "@) rangle rparen @S rbrace @] rbrack @C rceil @F rfloor"},
     {W::command, T::bar, "lvert rvert Vert vert lVert rVert @m mid"}, {W::command, T::separator, "@& land @| lor"},
@@ -40,13 +40,13 @@ constexpr Row kRows[] = {
     {W::command, T::money, "@$=dollar textdollar @$=euro euro texteuro @$=pound pounds @$=yen yen @$=rupee rupee"},
     {W::plain, T::money, "@$=dollar USD @$=euro EUR @$=pound GBP @$=rupee INR Rs"},
     {W::command, T::layout, "displaystyle textstyle limits nolimits hfill thinspace enspace negthinspace scriptstyle par noindent newline nobreak "
-                            "bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize @. left "
+                            "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
+                            "overleftrightarrow displaylines bold framebox tt bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize left "
                             "right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm @n quad qquad"},
-    // of a wrapper: t text, r upright, p plain, n a name of its own, o a function's name, c its second argument, d nothing
-    {W::command, T::wrapper, "@t text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup @r mathrm rm mathtt @p mathbf "
-                             "mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath overleftrightarrow "
-                             "displaylines bold framebox tt @n mathbb mathcal mathfrak mathscr Bbb @o operatorname @c textcolor colorbox @d "
-                             "phantom label tag hspace vspace color hphantom vphantom"},
+    // of a wrapper: t text, r upright, n a name of its own, o a function's name, d nothing or before what it wraps
+    {W::command, T::wrapper, "@t text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup @r mathrm rm mathtt @n mathbb "
+                             "mathcal mathfrak mathscr Bbb @o operatorname @d textcolor colorbox phantom label tag hspace vspace color hphantom "
+                             "vphantom"},
     {W::name, T::symbol, "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho varrho sigma "
                          "varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar angle "
                          "aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box heartsuit spadesuit clubsuit diamondsuit "

@@ -13,8 +13,8 @@ Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its
   if (depth > kMaxTreeDepth) throw Unreadable{Fault::nested_too_deep};
 }
 
-Node Node::constant(char code, std::string_view text) {
-  Node node(Kind::constant, text);
+Node Node::constant(char code) {
+  Node node(Kind::constant);
   node.code = code;
   return node;
 }
@@ -75,27 +75,11 @@ bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.t
 const Node& unsigned_of(const Node& at) noexcept { return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at; }
 
 bool is_name(const Node& at) noexcept {
-  switch (at.kind) {
-    case Kind::symbol:
-    case Kind::words:
-    case Kind::call:
-    case Kind::prime:
-    case Kind::subscript:
-      return true;
-    case Kind::absolute:  // |x| = 4 is to be solved
-      if (at[0].is(Kind::symbol)) return kUnknowns.find(at[0].text) == std::string_view::npos;
-      [[fallthrough]];
-    case Kind::product:  // 2x is none
-    case Kind::ratio:
-    case Kind::tuple:
-    case Kind::list:
-    case Kind::determinant:
-    case Kind::set_operation:
-      return std::ranges::all_of(
-          at.parts, [&](const Node& part) { return has_symbols(part) ? is_name(part) : !at.is(Kind::product); });
-    default:
-      return false;
-  }
+  if (at.is(Kind::symbol, Kind::words, Kind::call, Kind::prime, Kind::subscript)) return true;
+  if (at.is(Kind::absolute) && at[0].is(Kind::symbol)) return kUnknowns.find(at[0].text) == std::string_view::npos;  // |x| = 4 is to be solved
+  const bool product = at.is(Kind::product);  // 2x is none
+  return (product || at.is(Kind::absolute, Kind::ratio, Kind::tuple, Kind::list, Kind::set_operation)) &&
+         std::ranges::all_of(at.parts, [&](const Node& part) { return has_symbols(part) ? is_name(part) : !product; });
 }
 
 const Node* modulus_of(const Node& at) noexcept {
@@ -111,7 +95,9 @@ char reversed(char code) noexcept {
 }
 
 std::string form_of(const Node& at) {
-  std::string form = std::to_string(static_cast<int>(at.kind)) + ':' + std::string(at.text);
+  std::string form = std::to_string(static_cast<int>(at.kind)) + ':';
+  if (at.is(Kind::constant)) form += at.code;
+  else form += at.text;
   const bool any_order = at.is(Kind::sum, Kind::product, Kind::set, Kind::list);
   const char first = at.is(Kind::sum) ? '+' : at.is(Kind::product) ? '*' : '\0';
   std::vector<std::string> parts;
@@ -126,21 +112,18 @@ std::string text_key(std::string_view text, const Vocabulary& vocabulary) {
   for (std::size_t k = 0; k < text.size(); ++k) {
     const char c = text[k];
     if (c == '\\') {
-      const std::size_t begin = k + 1;
-      while (k + 1 < text.size() && base::is_letter(text[k + 1])) ++k;
-      const std::string_view name = text.substr(begin, k + 1 - begin);
+      const std::string_view name = letters_of(text.substr(k + 1));
       const Meaning* meaning = vocabulary.command(name);
       const bool layout =
           meaning != nullptr && (meaning->type == TokenType::wrapper || meaning->type == TokenType::layout);
       if (!layout) key += name;  // the root of "odd" is not "odd"
+      k += name.size();
       continue;
     }
     const bool before_digit = k + 1 < text.size() && base::is_digit(text[k + 1]);
-    const bool behind_letter = k > 0 && base::is_letter(text[k - 1]);
-    // Figure-3 is Figure 3; 3.5 is not 35, -3 not 3.
-    if (has("+/^=<>|", c) || (c == '-' && k == 0) || (has(".-:", c) && before_digit && !behind_letter)) key += c;
-    if (base::is_letter(c)) key += static_cast<char>(c | 32);
-    else if (base::is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += c;
+    // 3.5 is not 35, -3 not 3.
+    if (has("+/^=<>|", c) || (c == '-' && k == 0) || (has(".-:", c) && before_digit)) key += c;
+    else if (base::is_letter(c) || base::is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += base::lower(c);
   }
   return key;
 }

@@ -72,7 +72,7 @@ struct Node {
   Node(Kind of, std::vector<Node> its_parts);
   template <std::same_as<Node>... Parts>
   Node(Kind of, Node first, Parts... others) : Node(of, joined(std::move(first), std::move(others)...)) {}
-  static Node constant(char code, std::string_view text);
+  static Node constant(char code);
   /// Itself, behind a sign.
   Node behind(char sign) && noexcept { return joint = sign, std::move(*this); }
 

@@ -29,14 +29,12 @@ bool Words::next() {
 Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
   for (const Row& row : rows) {
     Meaning meaning{row.type, row.code, {}, row.value};
-    std::string_view text;
     const auto take = [&](std::string_view name) {
       if (name.size() > 1 && name[0] == '@') {
         meaning.code = name[1];
-        text = name.substr(std::min<std::size_t>(name.size(), 3));
+        meaning.text = name.substr(std::min<std::size_t>(name.size(), 3));
         return;
       }
-      meaning.text = text.empty() ? name : text;
       const bool both = row.of == WordClass::name;
       for (const WordClass of : {both ? WordClass::command : row.of, both ? WordClass::plain : row.of})
         classes_[static_cast<std::size_t>(of)].emplace(name, meaning);
@@ -54,8 +52,7 @@ const Meaning* Vocabulary::find(WordClass of, std::string_view name) const noexc
 
 Meaning Vocabulary::unit(std::string_view word) const noexcept {
   const Meaning* unit = find(WordClass::unit, word);
-  if (unit == nullptr && word.size() > 2 && word.back() == 's')
-    unit = find(WordClass::unit, word.substr(0, word.size() - 1));
+  if (unit == nullptr && word.size() > 2 && word.ends_with('s')) unit = find(WordClass::unit, word.substr(0, word.size() - 1));
   return unit == nullptr ? Meaning{} : *unit;
 }
 
@@ -81,9 +78,7 @@ bool Vocabulary::ends(WordClass of, std::string_view text) const noexcept {
 }
 
 bool Vocabulary::is_word(std::string_view letters) const noexcept {
-  const bool capitals = std::all_of(letters.begin(), letters.end(), [](char c) { return c <= 'Z'; });
-  if (letters.size() >= (capitals ? 5u : 4u)) return true;
-  return letters.size() > 1 && is(WordClass::shown, in_lower_case(letters));
+  return letters.size() > 3 || (letters.size() > 1 && is(WordClass::shown, in_lower_case(letters)));
 }
 
 const Vocabulary& default_vocabulary() {

@@ -37,10 +37,10 @@ struct Words {
 enum class TokenType : unsigned char {
   end,
   number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'; code: 'w' in words
-  symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}"); code: 'r' of upright letters
+  symbol,    ///< a variable; text: its name ("x", "theta", "\mathbb{R}"); code: 'r' of upright letters, 't' of a text's
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   function,  ///< text: name without backslash; code: its Law
-  word,      ///< letters that are no product; code: 't' within \text{…}; text: as written
+  word,      ///< letters that are no product
   relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter for one without a law here (vocabulary.h)
   op,    ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over)
          ///< h(\choose), others without a law
@@ -57,7 +57,7 @@ enum class TokenType : unsigned char {
   dots,
   money,    ///< a sign of money; text: its unit
   wrapper,  ///< a command with an argument that it only lays out; code: see Wrapper's letters in tables.cpp
-  layout,   ///< nothing; code: n where a line ends, . where a full stop behind it belongs to it
+  layout,   ///< nothing; code: n where a line ends
 };
 
 /// Functions with a law here, and those that are written in a way of their own.
@@ -139,11 +139,11 @@ enum class WordClass : unsigned char {
 struct Meaning {
   TokenType type = TokenType::layout;
   char code = 0;
-  std::string_view text;
+  std::string_view text;  ///< only where its row gives one
   long double value = 0;
 };
 /// Names separated by tabs where there is one, else by spaces. "@c" gives those behind it the code c, "@c=text" a text
-/// as well; without one a name's text is itself.
+/// as well.
 struct Row {
   WordClass of;
   TokenType type;
