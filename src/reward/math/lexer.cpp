@@ -100,12 +100,12 @@ class Lexer {
     const std::size_t begin = at_;
     while (is_word_byte(peek())) ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
-    if (!std::ranges::all_of(word, is_letter)) return push(T::word, 0, word);
+    if (!std::ranges::all_of(word, is_letter)) return push(T::word, 't', word);
     if (read_numeral(begin)) return;
     if (word.size() == 1 && base::begins_with(rest(), ".m")) {  // p.m.
       at_ += 2;
       out_.source[begin + 1] = 'm';
-      return push(T::word, 0, text_.substr(begin, 2));
+      return push(T::word, 't', text_.substr(begin, 2));
     }
     if (word.size() == 1 && !(in_text() && word[0] >= 'a' && !has("ei", word[0]))) return push_letter(word);
     const Meaning* meaning = words_.word(word);
@@ -116,7 +116,7 @@ class Lexer {
     if ((name && in_text()) || (prose && meaning != nullptr && meaning->type == T::op)) meaning = nullptr;
     if (meaning != nullptr) return push_meaning(*meaning, word);
     if (in_text() || prose || words_.is_word(word) || (after_value() && words_.unit(word).code != 0))
-      return push(T::word, 0, word);
+      return push(T::word, in_text() ? 't' : '\0', word);
     for (std::size_t k = 0; k < word.size(); ++k) push_letter(word.substr(k, 1));
   }
 
@@ -207,7 +207,8 @@ class Lexer {
     if (wrapper == 'o' || (wrapper == 'r' && letters)) {
       const bool unit = wrapper == 'r' && after_value() && words_.unit(*content).code != 0;
       const Meaning* meaning = unit ? nullptr : words_.word(*content);
-      return meaning != nullptr ? push_meaning(*meaning, *content) : push(wrapper == 'o' ? T::function : T::word, 0, *content);
+      return meaning != nullptr ? push_meaning(*meaning, *content)
+                                : push(wrapper == 'o' ? T::function : T::word, wrapper == 'o' ? '\0' : 'r', *content);
     }
     at_ -= content->size() + 1;  // to be read
     const std::size_t end = at_ + content->size();

@@ -1,21 +1,9 @@
 // Operators behind an operand, and units.
 #include "reward/math/parser.h"
 
-#include <functional>
-
-#include "base/ascii.h"
-
 namespace qrl::reward::math {
 
-namespace {
-
 using T = TokenType;
-
-bool is_symbol(const Token& token, char letter) noexcept {
-  return token.type == T::symbol && token.code == 0 && token.text.size() == 1 && token.text[0] == letter;
-}
-
-}  // namespace
 
 Node Parser::run() {
   Node all = list();
@@ -24,7 +12,7 @@ Node Parser::run() {
 }
 
 Node Parser::expression(int least) {
-  if (++depth_ > kMaxTreeDepth) fail(Fault::nested_too_deep);
+  if (++depth_ > kMaxTreeDepth) fail(Fault::operand_missing);
   Node left = prefix();
   for (const Operator* op = next_operator(left); op != nullptr && op->left >= least; op = next_operator(left))
     left = continue_with(*op, std::move(left));
@@ -39,14 +27,11 @@ Joint Parser::joint_behind(const Node& left) const noexcept {
   if (modulus_follows()) return Joint::modulo;
   if (token.type == T::word && !inner_.in_set && words_.is(WordClass::verb, token.text) && begins_value(1))
     return Joint::verb;
-  if (token.type == T::word && words_.is(WordClass::ranging, token.text) && left.is(Kind::number) &&
-      now(1).type == T::number)
-    return Joint::ratio;
-  if (is_symbol(token, 'U') && before().type == T::close && now(1).type == T::open) return Joint::united;
-  if (is_symbol(token, 'x') && before().type == T::number && is(now(2), T::op, '^') && now(1).text == "10")
+  if (token.text == "U" && before().type == T::close && now(1).type == T::open) return Joint::united;
+  if (token.text == "x" && before().type == T::number && now(1).text == "10" && is(now(2), T::op, '^'))
     return Joint::times;  // 6.02 x 10^23
   if (!words && begins_unit()) return Joint::unit;
-  if (token.type == T::bar && token.code == 'm' && !inner_.in_set) return Joint::divides;
+  if (is(T::bar, 'm') && !inner_.in_set) return Joint::divides;
   if (equation_follows()) return Joint::equation;
   return !words && begins_operand() ? Joint::beside : Joint::none;
 }
@@ -61,21 +46,12 @@ const Operator* Parser::next_operator(const Node& left) const noexcept {
 }
 
 Node Parser::continue_with(const Operator& op, Node left) {
-  switch (op.kind) {
-    case Kind::power:
-      return power(std::move(left));
-    case Kind::factorial:
-      return postfix(std::move(left));
-    case Kind::quantity:
-      return unit_behind(std::move(left));
-    case Kind::list:
-      return separated(op, std::move(left));
-    case Kind::binomial:
-      return Node{next().code == 'o' ? Kind::product : Kind::binomial, std::move(left),
-                  expression(op.right).behind('/')};
-    default:
-      break;
-  }
+  if (op.kind == Kind::power) return power(std::move(left));
+  if (op.kind == Kind::factorial) return postfix(std::move(left));
+  if (op.kind == Kind::quantity) return unit_behind(std::move(left));
+  if (op.kind == Kind::list) return separated(op, std::move(left));
+  if (op.kind == Kind::binomial)
+    return Node{next().code == 'o' ? Kind::product : Kind::binomial, std::move(left), expression(op.right).behind('/')};
   if (op.joint != Joint::modulo) return several(op, std::move(left));
   const bool bracket = take(T::open, '(');
   ++at_;
@@ -104,8 +80,7 @@ Node Parser::several(const Operator& op, Node left) {
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);
-  if (sign.type != T::op || signs.find(sign.code) == std::string_view::npos) return 0;
-  if (braced != 0 && now(2).type != T::close) return 0;
+  if (sign.type != T::op || !has(signs, sign.code) || (braced != 0 && now(2).type != T::close)) return 0;
   at_ += 2 * braced + 1;
   return sign.code;
 }
@@ -116,23 +91,16 @@ Node Parser::power(Node base) {
   if (lone == 'd') return degree(std::move(base));  // 90^\circ
   if (lone != 0)                                    // a dual, a limit from one side, ℝ⁺
     return Node{Kind::subscript, std::move(base), relation_to_zero(lone == '*' ? 'n' : lone == '+' ? '>' : '<')};
-  const bool symbol = base.is(Kind::symbol);
-  Node exponent = expression(59);
-  const bool inverse = exponent.is(Kind::sum) && integer_of(unsigned_of(exponent)) == 1;
-  const bool inverts = inverse && is(T::open, '(') && symbol && calls(base);  // f^{-1}(x)
-  Node raised{Kind::power, std::move(base), std::move(exponent)};
-  return inverts ? call_of(std::move(raised)) : raised;
+  Node raised{Kind::power, std::move(base), expression(59)};
+  return raised[1].is(Kind::sum) && integer_of(unsigned_of(raised[1])) == 1 ? called(std::move(raised)) : raised;
 }
 
 Node Parser::postfix(Node of) {
   const char code = next().code;
-  if (code == '_') {
-    Node indexed{Kind::subscript, std::move(of), argument()};
-    return calls(indexed) ? call_of(std::move(indexed)) : indexed;
-  }
   if (code == 'd') return degree(std::move(of));
-  Node marked{code == '!' ? Kind::factorial : code == '%' ? Kind::percent : Kind::prime, std::move(of)};
-  return code == '\'' && is(T::open, '(') ? call_of(std::move(marked)) : marked;
+  if (code == '_') return called(Node{Kind::subscript, std::move(of), argument()});
+  if (code == '\'') return called(Node{Kind::prime, std::move(of)});
+  return Node{code == '!' ? Kind::factorial : Kind::percent, std::move(of)};
 }
 
 // ---- units
@@ -147,25 +115,27 @@ Node Parser::degree(Node of) {
 
 bool Parser::begins_unit() const noexcept {
   const Token& token = now();
-  if (token.type == T::word) return true;
-  if (token.type == T::op && token.code == '/') return now(1).type == T::word;  // $3/\text{hour}
+  if (token.type == T::word || ((is_op('/') || is_op(':')) && now(1).type == T::word))
+    return true;  // $3/\text{hour}, 42 to the nearest integer
   if (token.type != T::symbol) return false;
-  if (token.text.size() > 1 && words_.unit(token.text).code != 0)  // an Omega, a mu
+  const bool unit = words_.unit(token.text).code != 0;
+  if (unit && token.text.size() > 1)  // an Omega, a mu
     return now(1).type == T::word || (before().type == T::number && token.space && now(1).type == T::end);
   if (token.code == 't') return before().type == T::number || before().type == T::close;
-  return token.code == 'r' && token.space && words_.unit(token.text).code != 0;
+  return unit && token.code == 'r' && token.space;
 }
 
 Node Parser::unit_behind(Node number) {
+  // Plain words behind variables are prose; \text{…} is a unit there, too.
+  if (is(T::word, 0) && has_symbols(number)) fail(Fault::unfit_words);
   const std::size_t first = at_;
-  at_ += is_op('/') ? 1 : 0;
   int brackets = 0;
   for (bool more = true; more;) {
-    const bool joint = is_op('/') || is_op('*');
+    const bool joint = is_op('/') || is_op('*') || is_op(':');
     const bool unit =
         now().type == T::word || (now().type == T::symbol && (now().code != 0 || words_.unit(now().text).code != 0));
     if (unit) ++at_;
-    else if (at_ > first && take(T::op, '^')) expression(59);
+    else if (take(T::op, '^')) expression(59);
     else if (joint && is_one_of(now(1), T::word, T::symbol)) at_ += 2;
     else if (joint && is(now(1), T::open, '(') && is_one_of(now(2), T::word, T::symbol)) at_ += 3, ++brackets;
     else if (brackets > 0 && is(T::close, ')')) ++at_, --brackets;
@@ -177,16 +147,8 @@ Node Parser::unit_behind(Node number) {
 }
 
 std::string_view Parser::span_of(std::size_t first) const noexcept {
-  const char *begin = nullptr, *end = nullptr;
-  for (std::size_t k = first; k < at_; ++k) {
-    const std::string_view text = tokens_[k].text;  // that of a command may be a table's
-    const std::less<> before;
-    if (text.empty() || before(text.data(), source_.data()) || !before(text.data(), source_.data() + source_.size()))
-      continue;
-    if (begin == nullptr) begin = text.data();
-    end = text.data() + text.size();
-  }
-  return {begin, static_cast<std::size_t>(end - begin)};
+  const char* const begin = tokens_[first].text.data();
+  return {begin, static_cast<std::size_t>(before().text.data() + before().text.size() - begin)};
 }
 
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {

@@ -9,7 +9,7 @@
 namespace qrl::reward::math {
 
 /// What joins an operand to the one before it where more than one sign decides.
-enum class Joint : unsigned char { none, verb, divides, modulo, unit, ratio, united, times, beside, equation };
+enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
 /// An operator behind an operand.
 struct Operator {
@@ -82,8 +82,7 @@ class Parser {
   Node argument();
   Node leaf(Kind kind);
   Node number();
-  bool calls(const Node& function) const noexcept;
-  Node call_of(Node function);
+  Node called(Node function);
   Node root();
   Node function(const Token& token);
   Node plain_argument();

@@ -33,58 +33,33 @@ Node Parser::leaf(Kind kind) {
 
 Node Parser::prefix() {
   const Token token = now();
-  switch (token.type) {
-    case T::number:
-      return number();
-    case T::symbol: {
-      Node symbol = leaf(Kind::symbol);
-      return calls(symbol) ? call_of(std::move(symbol)) : symbol;
-    }
-    case T::constant:
-      return leaf(Kind::constant);
-    case T::word:
-      return words();
-    case T::function:
-      ++at_;
-      return function(token);
-    case T::fraction: {
-      ++at_;
-      Node above = argument();
-      return Node{token.code == 'b' ? Kind::binomial : Kind::product, std::move(above), argument().behind('/')};
-    }
-    case T::root:
-      ++at_;
-      return root();
-    case T::open:
-      return bracketed(token.code);
-    case T::close:
-      if (token.code == ']') return bracketed(']');  // ]2, 5[
-      break;
-    case T::bar:
-      return absolute();
-    case T::begin:
-      return environment();
-    case T::dots:
-      return leaf(Kind::dots);
-    case T::relation: {
-      const bool braced = is(before(), T::open, '{');
-      ++at_;
-      if (braced) return relation_to(expression(40), token.code);  // \mathbb{R}_{>0}
-      if (token.code == '=' || token.code == 'a' || token.code == 't') return expression(11);
-      break;
-    }
-    case T::op:
-      return signed_operand();
-    default:
-      break;
+  const T type = token.type;
+  if (type == T::number) return number();
+  if (type == T::symbol) return called(leaf(Kind::symbol));
+  if (type == T::constant) return leaf(Kind::constant);
+  if (type == T::dots) return leaf(Kind::dots);
+  if (type == T::word) return words();
+  if (type == T::open || is(T::close, ']')) return bracketed(token.code);  // ]2, 5[
+  if (type == T::bar) return absolute();
+  if (type == T::begin) return environment();
+  if (type == T::op) return signed_operand();
+  const bool braced = is(before(), T::open, '{');
+  ++at_;
+  if (type == T::function) return function(token);
+  if (type == T::root) return root();
+  if (type == T::fraction) {
+    Node above = argument();
+    return Node{token.code == 'b' ? Kind::binomial : Kind::product, std::move(above), argument().behind('/')};
   }
-  fail(Fault::operand_missing);
+  if (type == T::relation && braced) return relation_to(expression(40), token.code);  // \mathbb{R}_{>0}
+  if (type != T::relation || !has("=at", token.code)) fail(Fault::operand_missing);
+  return expression(11);
 }
 
 Node Parser::signed_operand() {
   const char code = now().code;
-  if (code == '_' || code == '^') return Node(Kind::words);  // {}_{10}C_3
-  if (code != '+' && code != '-' && code != 'P' && code != 'M') fail(Fault::operand_missing);
+  if (has("_^", code)) return Node(Kind::words);  // {}_{10}C_3
+  if (!has("+-PM", code)) fail(Fault::operand_missing);
   ++at_;
   Node operand = expression(59);
   if (code == '+') return operand;
@@ -149,17 +124,17 @@ Node Parser::number() {
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
-/// Whether "(" behind a name calls it rather than multiplies: f(…) always, P(A) and Y(t) for one symbol or number.
-bool Parser::calls(const Node& function) const noexcept {
-  if (!is(T::open, '(')) return false;
+/// A call where "(" behind a name calls it rather than multiplies: f(…), f'(…) and f^{-1}(…) always, P(A) and Y(t) for
+/// one symbol or number.
+Node Parser::called(Node function) {
+  const Node& name = function.is(Kind::symbol) ? function : function[0];
+  if (!is(T::open, '(') || !name.is(Kind::symbol)) return function;
   const bool one = is_one_of(now(1), T::symbol, T::number, T::constant) && is(now(2), T::close, ')');
-  if (!function.is(Kind::symbol)) return one;
-  if (words_.is(WordClass::calling, function.text)) return true;
-  const bool event = now(1).type == T::symbol && now(2).type == T::relation && is_capital(function);  // P(X = 2)
-  return event || (one && words_.is(WordClass::may_call, function.text));
+  const bool event = now(1).type == T::symbol && now(2).type == T::relation && is_capital(name);  // P(X = 2)
+  const bool calls = words_.is(WordClass::calling, name.text) || event ||
+                     (one && (!function.is(Kind::symbol) || words_.is(WordClass::may_call, name.text)));
+  return calls ? Node{Kind::call, std::move(function), bracketed('(')} : function;
 }
-
-Node Parser::call_of(Node function) { return Node{Kind::call, std::move(function), bracketed('(')}; }
 
 Node Parser::root() {
   std::optional<Node> degree;
@@ -168,7 +143,7 @@ Node Parser::root() {
     expect(T::close, ']');
   }
   const bool number = now().type == T::number;  // \sqrt12 is √12, whatever LaTeX shows
-  Node radicand = is(T::open, '(') ? bracketed('(') : number ? leaf(Kind::number) : argument();
+  Node radicand = number ? leaf(Kind::number) : argument();
   return degree ? Node{Kind::root, std::move(radicand), std::move(*degree)} : Node{Kind::root, std::move(radicand)};
 }
 
@@ -179,19 +154,11 @@ Node Parser::function(const Token& token) {
     const char script = next().code;
     scripts.push_back(argument().behind(script));
   }
-  while (take(T::op, '\'')) {
-  }
   if (is_one_of(now(), T::close, T::end, T::relation)) {  // m_{\max}
     if (!scripts.empty()) fail(Fault::operand_missing);
     return Node(Kind::symbol, token.text);
   }
-  const auto law = static_cast<Law>(token.code);
-  if (law == Law::big) parts.push_back(expression(50));
-  else if (now().type != T::open) parts.push_back(plain_argument());
-  else {
-    parts.push_back(bracketed(now().code));
-    while (law == Law::stack && is(T::open, '{')) parts.push_back(bracketed('{'));
-  }
+  parts.push_back(now().type == T::open ? bracketed(now().code) : plain_argument());
   std::ranges::move(scripts, std::back_inserter(parts));
   Node call{Kind::call, std::move(parts)};
   call.text = token.text;
@@ -203,21 +170,15 @@ Node Parser::function(const Token& token) {
 Node Parser::plain_argument() {
   if (is_op('-')) return signed_operand();
   std::vector<Node> factors;
-  while (factors.empty() || (begins_operand() && !is_one_of(now(), T::function, T::open) && !begins_unit())) {
-    factors.push_back(expression(59).behind(factors.empty() ? char{0} : '*'));
-    const bool simple = factors[0].is(Kind::number, Kind::symbol, Kind::constant);
-    if (is_op('/') && now(1).type == T::number && factors.size() == 1 && simple) {  // sin pi/6
-      ++at_;
-      factors.push_back(expression(59).behind('/'));
-      break;
-    }
-  }
+  factors.push_back(expression(59));
+  while (begins_operand() && !is_one_of(now(), T::function, T::open) && !begins_unit())
+    factors.push_back(expression(59).behind('*'));
   return factors.size() == 1 ? std::move(factors[0]) : Node{Kind::product, std::move(factors)};
 }
 
 Node Parser::absolute() {
   const Context outer = std::exchange(inner_, {.bars = inner_.bars + 1});
-  while (now().type == T::bar) ++at_;  // ‖x‖ written ||x||
+  ++at_;
   Node content = expression(40);
   inner_ = outer;
   if (now().type != T::bar) fail(Fault::open_bracket);

@@ -28,7 +28,7 @@ constexpr Row kRows[] = {
                               "supseteq @E notin @F nmid @G parallel @H perp @I propto @J sim @K triangleleft"},
     {W::command, T::op, "@* ast bullet cdot star times @/ div @D backslash setminus smallsetminus @m bmod @p pmod @U bigcup @N cap bigcap @h "
                         "choose @d circ degree @: colon @M mp @P pm @o over @' prime @w wedge @v vee @x otimes @O oplus @r rtimes"},
-    {W::name, T::op, "@p mod modulo @U cup"}, {W::plain, T::op, "@U union @- minus negative Minus Negative @% percent percentage pct"},
+    {W::name, T::op, "@p mod modulo @U cup"}, {W::plain, T::op, "@: to @U union @- minus negative Minus Negative @% percent percentage pct"},
     {W::command, T::begin, "begin"}, {W::command, T::finish, "end"}, {W::command, T::newline, "cr"},
     {W::command, T::fraction, "@/ frac cfrac dfrac tfrac sfrac nicefrac @b binom dbinom tbinom"}, {W::name, T::root, "sqrt"},
     {W::command, T::dots, "cdots dots dotsb dotsc ldots vdots"}, {W::command, T::constant, "@0 emptyset varnothing @o infin infty"},
@@ -130,7 +130,6 @@ constexpr Row kRows[] = {
     words(W::claim, "that think believe say claim mean suppose if"),
     words(W::counting, "factorial factorials permutation permutations permute arrangement arrangements arrange arranged ways order orders ordered"),
     words(W::verdict, "yes no true false"),
-    words(W::ranging, "to"),
     words(W::calling, "f g h F G H O Gamma zeta phi varphi Re Im"),
     words(W::may_call, "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z p q u v w y"),
     words(W::denied, " not\t*not\tn't\tn’t\t not equal to\t cannot be\t\\ne\t\\neq"),
@@ -170,7 +169,6 @@ constexpr Operator kOperators[] = {
     {Joint::divides, T::bar, "F", 10, 11, Kind::relation},
     {Joint::modulo, T::op, "m", 15, 51, Kind::product},
     {Joint::unit, T::word, "", 25, 26, Kind::quantity},
-    {Joint::ratio, T::word, ":", 30, 31, Kind::ratio},              // 2 to 3
     {Joint::united, T::symbol, "U", 20, 21, Kind::set_operation},   // [1, 2] U [3, 4]
     {Joint::times, T::symbol, "*", 50, 51, Kind::product},          // 6.02 x 10^23
     {Joint::beside, T::end, "*", 50, 60, Kind::product},
@@ -194,7 +192,6 @@ constexpr std::pair<std::string_view, std::string_view> kShells[] = {
 
 }  // namespace
 
-const std::string_view Fault::nested_too_deep = "nested too deep";
 const std::string_view Fault::open_bracket = "a bracket, a bar or an environment that is not closed by its like";
 const std::string_view Fault::unfit_words = "words that are no part of a formula";
 const std::string_view Fault::no_operation_between = "two things without an operation between them";

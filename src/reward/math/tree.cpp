@@ -10,7 +10,7 @@ namespace qrl::reward::math {
 
 Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its_parts)) {
   for (const Node& part : parts) depth = std::max(depth, part.depth + 1);
-  if (depth > kMaxTreeDepth) throw Unreadable{Fault::nested_too_deep};
+  if (depth > kMaxTreeDepth) throw Unreadable{Fault::operand_missing};
 }
 
 Node Node::constant(char code) {
@@ -76,8 +76,9 @@ const Node& unsigned_of(const Node& at) noexcept { return at.is(Kind::sum) && at
 
 bool is_name(const Node& at) noexcept {
   if (at.is(Kind::symbol, Kind::words, Kind::call, Kind::prime, Kind::subscript)) return true;
-  if (at.is(Kind::absolute) && at[0].is(Kind::symbol)) return kUnknowns.find(at[0].text) == std::string_view::npos;  // |x| = 4 is to be solved
-  const bool product = at.is(Kind::product);  // 2x is none
+  if (at.is(Kind::absolute) && at[0].is(Kind::symbol))
+    return kUnknowns.find(at[0].text) == std::string_view::npos;  // |x| = 4 is to be solved
+  const bool product = at.is(Kind::product);                      // 2x is none
   return (product || at.is(Kind::absolute, Kind::ratio, Kind::tuple, Kind::list, Kind::set_operation)) &&
          std::ranges::all_of(at.parts, [&](const Node& part) { return has_symbols(part) ? is_name(part) : !product; });
 }

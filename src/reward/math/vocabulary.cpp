@@ -52,7 +52,8 @@ const Meaning* Vocabulary::find(WordClass of, std::string_view name) const noexc
 
 Meaning Vocabulary::unit(std::string_view word) const noexcept {
   const Meaning* unit = find(WordClass::unit, word);
-  if (unit == nullptr && word.size() > 2 && word.ends_with('s')) unit = find(WordClass::unit, word.substr(0, word.size() - 1));
+  if (unit == nullptr && word.size() > 2 && word.ends_with('s'))
+    unit = find(WordClass::unit, word.substr(0, word.size() - 1));
   return unit == nullptr ? Meaning{} : *unit;
 }
 

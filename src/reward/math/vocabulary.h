@@ -40,7 +40,7 @@ enum class TokenType : unsigned char {
   symbol,    ///< a variable; text: its name ("x", "theta", "\mathbb{R}"); code: 'r' of upright letters, 't' of a text's
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   function,  ///< text: name without backslash; code: its Law
-  word,      ///< letters that are no product
+  word,      ///< letters that are no product; code: 't' within \text{…}, 'r' upright
   relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter for one without a law here (vocabulary.h)
   op,    ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over)
          ///< h(\choose), others without a law
@@ -119,7 +119,6 @@ enum class WordClass : unsigned char {
   claim,       ///< between a denial and "the answer is"
   counting,    ///< in a line: a mark behind its number may be a factorial
   verdict,     ///< an answer that a reason may follow
-  ranging,     ///< between the sides of a ratio
   calling,     ///< names of functions: a bracket behind them holds an argument
   may_call,    ///< letters of functions where the bracket holds one name or number
   noun,        ///< with a verb or colon behind it: what follows to the end of its clause is the answer
@@ -154,8 +153,8 @@ struct Row {
 
 /// Why an answer is not in the grammar.
 struct Fault {
-  static const std::string_view nested_too_deep, open_bracket, unfit_words, no_operation_between, operand_missing,
-      unlike_rows, no_mathematics;
+  static const std::string_view open_bracket, unfit_words, no_operation_between, operand_missing, unlike_rows,
+      no_mathematics;
 };
 
 /// The rows that qrl-train judges by.
