@@ -1,6 +1,7 @@
-// Lists, and operands in brackets: tuples, intervals and sets.
+// Lists, operands in brackets (tuples, intervals, sets) and environments (matrices, systems, definitions by cases).
 #include <utility>
 
+#include "base/ascii.h"
 #include "reward/math/parser.h"
 
 namespace qrl::reward::math {
@@ -9,10 +10,13 @@ namespace {
 
 using T = TokenType;
 
+/// A sign between two sides; ⇒ begins a formula of its own.
+bool is_relation(const Token& token) noexcept { return token.type == T::relation && token.code != 't'; }
+bool is_operation(const Token& token) noexcept { return token.type == T::op && has("+-*/PM", token.code); }
 /// Whether a token between items stands there.
 bool is_between(const Token& token) noexcept {
   return token.type == T::relation || token.type == T::separator || token.type == T::word ||
-         (token.type == T::op && std::string_view("UND").find(token.code) != std::string_view::npos);
+         (token.type == T::op && has("UND", token.code));
 }
 
 char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? ']' : open == '{' ? '}' : open; }
@@ -21,17 +25,13 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 /// {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show.
 bool Parser::begins_builder() const noexcept {
-  if (at_ > 1 && !is_between(tokens_[at_ - 2])) return false;
-  const std::size_t bar = is(now(1), T::relation, 'e') && now(2).type == T::symbol ? 3 : 1;
+  const std::size_t bar = is(now(1), T::relation, 'e') ? 3 : 1;
   return now().type == T::symbol && (now(bar).type == T::bar || is(now(bar), T::op, ':'));
 }
 
 /// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
 bool Parser::closes_outward() const noexcept {
-  if (!is(T::open, '[') || !inner_.separated) return false;
-  const bool mark = before().type == T::op && std::string_view("!%d").find(before().code) != std::string_view::npos;
-  const bool operand = is_one_of(before(), T::number, T::symbol, T::constant, T::close);
-  return (operand || mark) && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
+  return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
 /// Whether a bracket holds one number with commas between thousands that may be a pair: (1,234), but not (1,000)(0.05).
@@ -49,40 +49,32 @@ bool Parser::may_be_pair() const noexcept {
 Node Parser::bracketed(char open) {
   if (may_be_pair()) fail(Fault::no_operation_between);  // another reading of its commas is
   ++at_;
+  const char closing = closing_of(open);
   if (open == '{' && begins_builder()) open = 'S';
-  if ((open == 'S' || open == '{') && take(T::close, closing_of(open)))
-    return open == 'S' ? Node::constant('0') : Node(Kind::words);
+  if (has("S{", open) && take(T::close, closing)) return open == 'S' ? Node::constant('0') : Node(Kind::words);
   const Context outer = std::exchange(inner_, {.in_set = open == 'S'});
-  Node content = inside(open);
-  inner_ = outer;
-  return content;
-}
-
-Node Parser::inside(char open) {
-  const char opening = before().code;
   Node content = list();
-  if (open == 'S' && ends_element()) {
+  const bool builder = ends_element();
+  if (builder) {
     ++at_;
     inner_.in_set = false;
-    Node builder{Kind::set_builder, std::move(content), list()};
-    expect(T::close, closing_of(opening));
-    return builder;
+    content = Node{Kind::set_builder, std::move(content), list()};
   }
+  inner_ = outer;
   if (open == 'S' && content.is(Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
     content.text = kCases;
     return content;
   }
-  const bool outward = closes_outward();
-  if (now().type != T::close && !outward) fail(Fault::open_bracket);
-  if (open == ']') open = '(';
-  const char close = outward ? ')' : now().code;
-  ++at_;
-  const bool half_open = (open == '(' && close == ']') || (open == '[' && close == ')');
   const bool several = content.is(Kind::list);
-  if (half_open ? !several || content.parts.size() != 2 : close != closing_of(open)) fail(Fault::open_bracket);
+  const char close = closes_outward() ? ')' : now().code;
+  if (open == ']') open = '(';
+  const bool half_open = several && ((open == '(' && close == ']') || (open == '[' && close == ')'));
+  if ((now().type != T::close && !closes_outward()) || (close != closing && close != closing_of(open) && !half_open))
+    fail(Fault::open_bracket);
+  ++at_;
   if (open == 'F') return Node{Kind::floor, std::move(content)};
   if (open == 'C') return Node{Kind::ceiling, std::move(content)};
-  if (open == 'S' && !several) return Node{Kind::set, std::move(content)};
+  if (open == 'S' && !several && !builder) return Node{Kind::set, std::move(content)};
   if (open == '{' || !several) return content;  // LaTeX's own braces show nothing
   content.kind = open == 'S' ? Kind::set : Kind::tuple;
   content.open = open;
@@ -114,12 +106,10 @@ Node Parser::separated(const Operator& op, Node first) {
   while (separates() || equation_follows()) {
     bool alternative = false;
     for (; separates(); ++at_) alternative = alternative || now().code == '|';  // "19, 46, and 82"
-    inner_.separated = true;
     if (ends_list()) break;
-    const bool hedged = now().type == T::word && words_.is(WordClass::hedge, now().text) && begins_value(1);
-    if (alternative && items.size() == 1 && hedged) {  // 1/6, or approximately 0.1667
+    if (alternative && words_.is(WordClass::hedge, now().text) && begins_value(1)) {  // 1/6, or approximately 0.1667
       ++at_;
-      items[0] = Node{Kind::relation, std::move(items[0]), expression(11).behind('a')};
+      items.back() = Node{Kind::relation, std::move(items.back()), expression(11).behind('a')};
     } else {
       items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
@@ -130,23 +120,17 @@ Node Parser::separated(const Operator& op, Node first) {
 }
 
 bool Parser::modulus_follows() const noexcept {
-  const std::size_t ahead = is(T::open, '{') ? 2 : 1;
-  const bool bracket = is(now(ahead - 1), T::open, '(');
-  return is_op('p') || (bracket && (is(now(ahead), T::op, 'p') || is(now(ahead), T::op, 'm')));
+  return is_op('p') || (is(T::open, '(') && now(1).type == T::op && has("pm", now(1).code));
 }
 
 /// Whether "y =", behind a line break or \quad, begins another equation: x = 2 \quad y = 3.
 bool Parser::equation_follows() const noexcept {
   constexpr std::size_t kMaxName = 8;  // a_{10}, f(2)
   if (!now().newline || now().type != T::symbol) return false;
-  std::size_t depth = 0;
-  for (std::size_t k = 1; k < kMaxName; ++k) {
-    if (depth == 0 && is(now(k), T::relation, '=')) return true;
-    if (now(k).type == T::open) ++depth;
-    else if (now(k).type == T::close && depth > 0) --depth;
-    else if (depth == 0 && !is(now(k), T::op, '_') && !is(now(k - 1), T::op, '_')) return false;
-  }
-  return false;
+  std::size_t end = 1;
+  while (end < kMaxName && (is_one_of(now(end), T::open, T::close, T::symbol, T::number) || is(now(end), T::op, '_')))
+    ++end;
+  return is(now(end), T::relation, '=');
 }
 
 bool Parser::begins_value(std::size_t ahead) const noexcept {
@@ -157,24 +141,73 @@ bool Parser::begins_value(std::size_t ahead) const noexcept {
 /// Whether an operand follows without an operation sign.
 bool Parser::begins_operand() const noexcept {
   const Token& token = now();
-  switch (token.type) {
-    case T::symbol:
-      return !equation_follows();
-    case T::constant:
-    case T::function:
-    case T::root:
-    case T::begin:
-    case T::fraction:
-      return true;
-    case T::number:
-      return before().type != T::number;  // 2 3 is no product
-    case T::open:
-      return token.code != 'S' && !closes_outward();
-    case T::bar:
-      return token.code == 0 && inner_.bars == 0 && !inner_.in_set;
-    default:
-      return false;
+  if (token.type == T::number) return before().type != T::number;  // 2 3 is no product
+  if (token.type == T::open) return token.code != 'S' && !closes_outward();
+  if (token.type == T::bar) return token.code == 0 && inner_.bars == 0 && !inner_.in_set;
+  return is_one_of(token, T::symbol, T::constant, T::function, T::root, T::begin, T::fraction);
+}
+
+// ---- environments
+
+/// Takes out the & that only align, and makes rows that continue the one above a part of it. `begin`: behind the name.
+void Parser::lay_out_rows(std::size_t begin) {
+  const std::string_view name = tokens_[begin - 1].text;
+  if (name.ends_with("matrix")) return;
+  const auto is_beside = [&](std::size_t k, auto predicate) {
+    return predicate(tokens_[k - 1]) || predicate(tokens_[k + 1]);
+  };
+  bool aligned = false;
+  for (std::size_t k = begin; tokens_[k].type != T::end; ++k)
+    aligned = aligned || (tokens_[k].type == T::cell && is_beside(k, is_relation));
+  if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
+  tokens_[begin - 1].text = kCases;
+  const bool indented = tokens_[begin].type == T::cell;
+  std::size_t end = begin, kept = begin, row = begin;  // the latter: behind what stays, and where its last row begins
+  for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
+    const Token token = tokens_[end];
+    depth += token.type == T::begin ? 1 : token.type == T::finish ? -1 : 0;
+    if (depth == 0 && token.type == T::cell) {
+      const bool aligns = aligned && (is_beside(end, is_relation) || is_beside(end, is_operation));
+      if (kept == row || aligns || is_one_of(tokens_[end + 1], T::cell, T::newline, T::finish)) continue;
+    } else if (depth == 0 && token.type == T::newline) {
+      const bool cell = tokens_[end + 1].type == T::cell;
+      const Token& next = tokens_[end + (cell ? 2 : 1)];
+      if (is_relation(next) || (cell && !indented && is_operation(next))) continue;
+    }
+    tokens_[kept++] = token;
+    if (depth == 0 && token.type == T::newline) row = kept;
   }
+  tokens_.erase(tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
+                tokens_.begin() + static_cast<std::ptrdiff_t>(end));
+}
+
+Node Parser::environment() {
+  lay_out_rows(at_ + 1);
+  const std::string_view name = next().text;
+  std::vector<Node> entries;
+  std::size_t columns = 0, in_row = 0;
+  const Context outer = std::exchange(inner_, {});
+  for (T end = T::newline; end != T::finish;) {
+    if (now().type == T::word && words_.is(WordClass::condition, now().text) &&
+        !is_one_of(now(1), T::cell, T::newline, T::finish))
+      ++at_;  // x & \text{if} x > 0
+    entries.push_back(list());
+    ++in_row;
+    end = next().type;
+    if (end == T::cell) continue;
+    if (columns == 0) columns = in_row;
+    if ((end != T::newline && end != T::finish) || in_row != columns) fail(Fault::unlike_rows);
+    in_row = 0;
+  }
+  inner_ = outer;
+  const bool cases = name == kCases;
+  if (cases && entries.size() == 1) return std::move(entries[0]);
+  const auto is_equation = [](const Node& entry) { return entry.is(Kind::relation); };
+  if (cases && entries.size() == columns && std::ranges::all_of(entries, is_equation)) columns = 1;  // in one row
+  Node matrix{Kind::matrix, std::move(entries)};
+  matrix.text = name;
+  matrix.columns = columns;
+  return name == "vmatrix" ? Node{Kind::determinant, std::move(matrix)} : matrix;
 }
 
 }  // namespace qrl::reward::math

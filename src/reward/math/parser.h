@@ -88,20 +88,16 @@ class Parser {
   Node plain_argument();
   Node absolute();
 
-  // ---- brackets.cpp: lists and brackets
+  // ---- brackets.cpp: lists, brackets and environments
   Node list();
   Node bracketed(char open);
-  Node inside(char open);
   bool ends_list() const noexcept;
   bool ends_element() const noexcept;
   bool closes_outward() const noexcept;
   bool begins_builder() const noexcept;
   bool may_be_pair() const noexcept;
-
-  // ---- environments.cpp
   Node environment();
   void lay_out_rows(std::size_t begin);
-  Node entry();
 
   std::string_view source_;
   std::vector<Token>& tokens_;
@@ -109,9 +105,8 @@ class Parser {
   std::size_t at_ = 0;
   int depth_ = 0;
   struct Context {
-    int bars = 0;            ///< open
-    bool in_set = false;     ///< a bar or colon separates the element of a set from its condition
-    bool separated = false;  ///< the bracket has several members
+    int bars = 0;         ///< open
+    bool in_set = false;  ///< a bar or colon separates the element of a set from its condition
   };
   Context inner_;  ///< of the bracket that is read
 };
