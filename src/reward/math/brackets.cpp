@@ -51,7 +51,8 @@ Node Parser::bracketed(char open) {
   ++at_;
   const char closing = closing_of(open);
   if (open == '{' && begins_builder()) open = 'S';
-  if (has("S{", open) && take(T::close, closing)) return open == 'S' ? Node::constant('0') : Node(Kind::words);
+  if (has("S{", open) && take(T::close, closing))
+    return open == 'S' ? Node(Kind::constant, {}, '0') : Node(Kind::words);
   const Context outer = std::exchange(inner_, {.in_set = open == 'S'});
   Node content = list();
   const bool builder = ends_element();
@@ -65,12 +66,11 @@ Node Parser::bracketed(char open) {
     content.text = kCases;
     return content;
   }
-  const bool several = content.is(Kind::list);
-  const char close = closes_outward() ? ')' : now().code;
+  const bool several = content.is(Kind::list), outward = closes_outward();
+  const char close = outward ? ')' : now().code;
   if (open == ']') open = '(';
-  const bool half_open = several && ((open == '(' && close == ']') || (open == '[' && close == ')'));
-  if ((now().type != T::close && !closes_outward()) || (close != closing && close != closing_of(open) && !half_open))
-    fail(Fault::open_bracket);
+  const bool interval = several && has("([", open) && has(")]", close);
+  if ((now().type != T::close && !outward) || (!interval && (outward || close != closing))) fail(Fault::open_bracket);
   ++at_;
   if (open == 'F') return Node{Kind::floor, std::move(content)};
   if (open == 'C') return Node{Kind::ceiling, std::move(content)};

@@ -42,7 +42,7 @@ const Node* named_point(Lowering&, const Node& at, Notes& notes) {
 const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   const std::string key = text_key(at.text, to.vocabulary);
   if (to.vocabulary.is(WordClass::reals, key)) return to.add(Node(Kind::symbol, "\\mathbb{R}"));
-  return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node::constant('0')) : nullptr;
+  return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
 namespace {

@@ -47,14 +47,18 @@ const Operator* Parser::next_operator(const Node& left) const noexcept {
 
 Node Parser::continue_with(const Operator& op, Node left) {
   if (op.kind == Kind::power) return power(std::move(left));
-  if (op.kind == Kind::factorial) return postfix(std::move(left));
   if (op.kind == Kind::quantity) return unit_behind(std::move(left));
   if (op.kind == Kind::list) return separated(op, std::move(left));
+  if (op.kind != Kind::factorial && op.kind != Kind::binomial && op.joint != Joint::modulo)
+    return several(op, std::move(left));
+  const bool bracket = take(T::open, '(');  // of a modulus
+  const char code = next().code;
+  if (code == 'd') return degree(std::move(left));
+  if (code == '_') return called(Node{Kind::subscript, std::move(left), argument()});
+  if (code == '\'') return called(Node{Kind::prime, std::move(left)});
+  if (code == '!' || code == '%') return Node{code == '!' ? Kind::factorial : Kind::percent, std::move(left)};
   if (op.kind == Kind::binomial)
-    return Node{next().code == 'o' ? Kind::product : Kind::binomial, std::move(left), expression(op.right).behind('/')};
-  if (op.joint != Joint::modulo) return several(op, std::move(left));
-  const bool bracket = take(T::open, '(');
-  ++at_;
+    return Node{code == 'o' ? Kind::product : Kind::binomial, std::move(left), expression(op.right).behind('/')};
   Node all{Kind::product, std::move(left), expression(op.right).behind('m')};
   if (bracket) expect(T::close, ')');
   return all;
@@ -95,22 +99,14 @@ Node Parser::power(Node base) {
   return raised[1].is(Kind::sum) && integer_of(unsigned_of(raised[1])) == 1 ? called(std::move(raised)) : raised;
 }
 
-Node Parser::postfix(Node of) {
-  const char code = next().code;
-  if (code == 'd') return degree(std::move(of));
-  if (code == '_') return called(Node{Kind::subscript, std::move(of), argument()});
-  if (code == '\'') return called(Node{Kind::prime, std::move(of)});
-  return Node{code == '!' ? Kind::factorial : Kind::percent, std::move(of)};
-}
-
 // ---- units
 
 /// 30^\circ C is a temperature.
 Node Parser::degree(Node of) {
-  const std::string_view unit = degrees(now().text);
-  if (unit.empty()) return Node{Kind::degree, std::move(of)};
+  const Meaning* unit = words_.find(WordClass::temperature, now().text);
+  if (unit == nullptr) return Node{Kind::degree, std::move(of)};
   ++at_;
-  return Node{Kind::quantity, std::move(of), Node(Kind::words, unit)};
+  return Node{Kind::quantity, std::move(of), Node(Kind::words, unit->text)};
 }
 
 bool Parser::begins_unit() const noexcept {
@@ -155,7 +151,7 @@ Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {
   Tree tree{tokenize(text, comma, vocabulary), {}, {}, {}};
   try {
     if (!tree.tokens.fault.empty()) throw Unreadable{Fault::no_mathematics};
-    tree.root = Parser(tree.tokens, vocabulary).run();
+    tree.root = Parser(tree.tokens.tokens, vocabulary).run();
   } catch (const Unreadable& why) {
     tree.fault = why.fault;
   }

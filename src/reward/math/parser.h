@@ -21,14 +21,11 @@ struct Operator {
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
 };
 std::span<const Operator> operators() noexcept;
-/// The unit of degrees by its letter, C or F; empty: no such letter.
-std::string_view degrees(std::string_view letter) noexcept;
 
 /// Its members throw Unreadable where the text is not in the grammar.
 class Parser {
  public:
-  Parser(Tokens& tokens, const Vocabulary& vocabulary)
-      : source_(tokens.source.data(), tokens.source.size()), tokens_(tokens.tokens), words_(vocabulary) {}
+  Parser(std::vector<Token>& tokens, const Vocabulary& vocabulary) : tokens_(tokens), words_(vocabulary) {}
   Node run();
 
  private:
@@ -59,7 +56,6 @@ class Parser {
   Node separated(const Operator& op, Node first);
   Node power(Node base);
   char take_lone(std::string_view signs) noexcept;
-  Node postfix(Node of);
   Node degree(Node of);
   Node unit_behind(Node number);
   bool begins_operand() const noexcept;
@@ -99,7 +95,6 @@ class Parser {
   Node environment();
   void lay_out_rows(std::size_t begin);
 
-  std::string_view source_;
   std::vector<Token>& tokens_;
   const Vocabulary& words_;
   std::size_t at_ = 0;

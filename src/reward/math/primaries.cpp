@@ -11,14 +11,9 @@ namespace {
 
 using T = TokenType;
 
-/// Of a token of digits.
-std::optional<std::int64_t> integer_of(const Token& token) noexcept {
-  return math::integer_of(Node(token.type == T::number ? Kind::number : Kind::words, token.text));
-}
-
-/// Whether both are of digits and the first is below the other.
-bool are_below(const Token& one, const Token& other) noexcept {
-  const auto above = integer_of(one), under = integer_of(other);
+/// Whether both are integers and the first is below the other.
+bool are_below(std::string_view one, std::string_view other) noexcept {
+  const auto above = integer_of(Node(Kind::number, one)), under = integer_of(Node(Kind::number, other));
   return above && under && *above < *under;
 }
 
@@ -26,9 +21,7 @@ bool are_below(const Token& one, const Token& other) noexcept {
 
 Node Parser::leaf(Kind kind) {
   const Token& token = next();
-  Node node(kind, token.text);
-  if (kind == Kind::constant) node.code = token.code;
-  return node;
+  return Node(kind, token.text, token.code);
 }
 
 Node Parser::prefix() {
@@ -102,7 +95,7 @@ Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
   if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
-    if (now().newline || !integer_of(whole) || !are_below(now(), now(2))) fail(Fault::no_operation_between);
+    if (now().newline || !is_digits(read) || !are_below(now().text, now(2).text)) fail(Fault::no_operation_between);
     Node above = leaf(Kind::number);
     ++at_;
     return Node{Kind::mixed, std::move(read), Node{Kind::product, std::move(above), leaf(Kind::number).behind('/')}};
@@ -116,11 +109,11 @@ Node Parser::number() {
     at_ += close + 1;
     return read;
   }
-  if (!is(T::fraction, '/') || !integer_of(whole)) return read;
   const std::string_view digits = now(1).text;  // \frac45
   const bool braced = is(now(1), T::open, '{') && now(3).type == T::close && now(6).type == T::close;
-  const bool mixed =
-      braced ? are_below(now(2), now(5)) : integer_of(now(1)) && digits.size() == 2 && digits[0] < digits[1];
+  const bool proper = braced ? are_below(now(2).text, now(5).text)
+                             : digits.size() == 2 && are_below(digits.substr(0, 1), digits.substr(1));
+  const bool mixed = is(T::fraction, '/') && is_digits(read) && proper;
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
@@ -142,8 +135,8 @@ Node Parser::root() {
     degree = list();
     expect(T::close, ']');
   }
-  const bool number = now().type == T::number;  // \sqrt12 is √12, whatever LaTeX shows
-  Node radicand = number ? leaf(Kind::number) : argument();
+  // \sqrt12 is √12, whatever LaTeX shows
+  Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
   return degree ? Node{Kind::root, std::move(radicand), std::move(*degree)} : Node{Kind::root, std::move(radicand)};
 }
 
@@ -173,6 +166,11 @@ Node Parser::plain_argument() {
   factors.push_back(expression(59));
   while (begins_operand() && !is_one_of(now(), T::function, T::open) && !begins_unit())
     factors.push_back(expression(59).behind('*'));
+  const bool simple = factors.size() == 1 && factors[0].is(Kind::number, Kind::symbol, Kind::constant);
+  if (simple && is_op('/') && now(1).type == T::number) {  // sin pi/6
+    ++at_;
+    factors.push_back(expression(59).behind('/'));
+  }
   return factors.size() == 1 ? std::move(factors[0]) : Node{Kind::product, std::move(factors)};
 }
 

@@ -33,40 +33,29 @@ void for_each_character(std::string_view text, const Take& take) {
   }
 }
 
-const std::unordered_map<UChar32, std::string>& symbols() {
+/// What a character or its bytes stand for; themselves where the table has none.
+std::string_view written(std::string_view bytes) {
   static const auto table = [] {
-    std::unordered_map<UChar32, std::string> all;
-    for_each_name(characters(), [&all](std::string_view row) {
-      std::string ascii;
-      for_each_character(row, [&](UChar32 c, auto) {
-        if (c < 0x80) ascii += c == '\n' ? ' ' : static_cast<char>(c);
-      });
-      for_each_character(row, [&](UChar32 c, auto) {
-        if (c >= 0x80) all.emplace(c, ascii);
-      });
-    });
+    std::unordered_map<std::string_view, std::string_view> all;
+    for (const auto& [each, ascii] : characters())
+      for_each_character(each, [&](auto, std::string_view one) { all.emplace(one, ascii); });
     return all;
   }();
-  return table;
+  const auto found = table.find(bytes);
+  return found == table.end() ? bytes : found->second;
 }
 
-/// NFKC of one character in UTF-8.
-std::string compatible(UChar32 c) {
-  UErrorCode error = U_ZERO_ERROR;
-  std::string made, out;
-  icu::Normalizer2::getNFKCInstance(error)->normalize(icu::UnicodeString(c), error).toUTF8String(made);
-  for_each_character(made, [&out](UChar32 next, std::string_view bytes) {
-    const auto symbol = symbols().find(next);
-    out += next == kFractionSlash ? "}{" : symbol != symbols().end() ? symbol->second : bytes;
-  });
-  return out;
-}
-
-/// What a character shows: a number of a Roman or circled digit, else NFKC.
+/// What a character shows: a number of a Roman or circled digit, else what NFKC makes of it.
 std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
   const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
-  return number >= 0 ? std::to_string(static_cast<long>(number)) : compatible(c);
+  if (number >= 0) return std::to_string(static_cast<long>(number));
+  UErrorCode error = U_ZERO_ERROR;
+  std::string made, out;
+  icu::Normalizer2::getNFKCInstance(error)->normalize(icu::UnicodeString(c), error).toUTF8String(made);
+  for_each_character(
+      made, [&out](UChar32 each, std::string_view bytes) { out += each == kFractionSlash ? "}{" : written(bytes); });
+  return out;
 }
 
 }  // namespace
@@ -76,19 +65,13 @@ std::string normalized(std::string_view text) {
   out.reserve(text.size() + 16);
   const Spelling* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
   for_each_character(text, [&](UChar32 c, std::string_view bytes) {
-    const Spelling* form = nullptr;
-    if (c < 0x80) {
-      out += bytes;
-    } else if (const auto symbol = symbols().find(c); symbol != symbols().end()) {
-      out += symbol->second;
-    } else {
-      const int type = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
-      const auto* found = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
-      if (found != std::end(kForms)) form = found;
-      if (form == nullptr) out += shown(c, type);
-      else if (form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
-      else out.append(form->before).append(shown(c, type)).append(form->behind);
-    }
+    const std::string_view ascii = c < 0x80 ? bytes : written(bytes);
+    const int type = c < 0x80 || ascii != bytes ? U_DT_NONE : u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
+    const auto* form = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
+    if (c < 0x80 || ascii != bytes) out += ascii;
+    else if (form == std::end(kForms)) out += shown(c, type);
+    else if (form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
+    else out.append(form->before).append(shown(c, type)).append(form->behind);
     last = form;
   });
   return out;

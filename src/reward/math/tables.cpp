@@ -63,8 +63,8 @@ constexpr Row kRows[] = {
     function(Law::exp, "exp"), function(Law::cbrt, "cbrt"), function(Law::abs, "abs"),
     function(Law::floor, "floor"), function(Law::ceil, "ceil"), function(Law::ln, "ln log Log"), function(Law::lg, "lg"),
     function(Law::divisor, "gcd gcf hcf"), function(Law::multiple, "lcm lcd"), function(Law::max, "max"), function(Law::min, "min"),
-    function(Law::big, "sum prod lim limsup liminf coprod int iint iiint oint"), function(Law::stack, "overset underset stackrel"),
-    function(Law::none, "coth sech csch cis det arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
+    function(Law::big, "sum prod lim limsup liminf coprod int iint iiint oint"),
+    function(Law::none, "overset underset stackrel coth sech csch cis det arccot arcsec arccsc arcsinh arccosh arctanh arsinh arcosh artanh sup inf arg sgn dim ker deg Pr hom argmax argmin Var "
                         "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace conj Arg "
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {W::command, T::function, "sign tr rank hat bar dot span char"},
@@ -98,6 +98,7 @@ constexpr Row kRows[] = {
     words(W::leading, "a an the total of value found to be maximum minimum probability given by equal evaluates nothing but about number integer "
                          "area score price exactly simply therefore thus then hence so just indeed now clearly actually finally also still definitely "
                          "precisely obviously option choice is are equals going approximately approx around roughly answer sum"),
+    words(W::temperature, "@k=celsius C @k=fahrenheit F"),
     words(W::verb, "is are equals"),
     words(W::hedge, "approximately approx about around roughly"),
     words(W::closing, "because since as so when for from therefore where which that thus hence we this these whose"),
@@ -145,13 +146,18 @@ constexpr Row kRows[] = {
     words(W::noun, "answers\tanswer choice\tanswer option\tanswer\tans.\tans\tcorrect option\tcorrect choice\t答案"),
 };
 
-constexpr std::string_view kCharacters =
-    "×\\times\n ÷\\div\n ·⋅∙\\cdot\n −–—‒‐‑﹣－- ≤⩽\\le\n ≥⩾\\ge\n ≠\\ne\n ≈\\approx\n ≡\\equiv\n →\\to\n ⇒\\implies\n ∈\\in\n ∪\\cup\n ∩\\cap\n "
-    "∖\\setminus\n ∅\\emptyset\n ∞\\infty\n π\\pi\n θ\\theta\n α\\alpha\n β\\beta\n γ\\gamma\n δ\\delta\n ε\\epsilon\n λ\\lambda\n μµ\\mu\n "
-    "ρ\\rho\n σ\\sigma\n τ\\tau\n φϕ\\phi\n ωΩΩ\\omega\n Δ\\Delta\n Σ\\Sigma\n √\\sqrt\n ∛\\sqrt[3] ∜\\sqrt[4] ±\\pm\n ∓\\mp\n °º\\degree\n ⁄∕/ "
-    "∶: 、，, 。. ∣| ′’‘' …⋯\\dots\n ℝ\\mathbb{R} ℤ\\mathbb{Z} ℕ\\mathbb{N} ℚ\\mathbb{Q} ℂ\\mathbb{C} ⌊\\lfloor\n ⌋\\rfloor\n ⌈\\lceil\n ⌉\\rceil\n "
-    "⟨( ⟩) ∧, ∨, △\\triangle\n ∠\\angle\n ⊂\\subset\n ⊆\\subseteq\n ∑\\sum\n ∏\\prod\n ∫\\int\n €\\euro\n £\\pounds\n ¥￥\\yen\n ₹\\rupee\n "
-    "¢\\text{\ncents} ‖\\Vert\n ！\n \u200b\ufeff\u200e\u2060\\! \u00a0\u202f\u2009\\, ";
+constexpr std::pair<std::string_view, std::string_view> kCharacters[] = {
+    {"×", "\\times "}, {"÷", "\\div "}, {"·⋅∙", "\\cdot "}, {"−–—‒‐‑﹣－", "-"}, {"≤⩽", "\\le "}, {"≥⩾", "\\ge "}, {"≠", "\\ne "}, {"≈", "\\approx "},
+    {"≡", "\\equiv "}, {"→", "\\to "}, {"⇒", "\\implies "}, {"∈", "\\in "}, {"∪", "\\cup "}, {"∩", "\\cap "}, {"∖", "\\setminus "},
+    {"∅", "\\emptyset "}, {"∞", "\\infty "}, {"π", "\\pi "}, {"θ", "\\theta "}, {"α", "\\alpha "}, {"β", "\\beta "}, {"γ", "\\gamma "},
+    {"δ", "\\delta "}, {"ε", "\\epsilon "}, {"λ", "\\lambda "}, {"μµ", "\\mu "}, {"ρ", "\\rho "}, {"σ", "\\sigma "}, {"τ", "\\tau "},
+    {"φϕ", "\\phi "}, {"ωΩΩ", "\\omega "}, {"Δ", "\\Delta "}, {"Σ", "\\Sigma "}, {"√", "\\sqrt "}, {"∛", "\\sqrt[3]"}, {"∜", "\\sqrt[4]"},
+    {"±", "\\pm "}, {"∓", "\\mp "}, {"°º", "\\degree "}, {"⁄∕", "/"}, {"∶", ":"}, {"、，", ","}, {"。", "."}, {"∣", "|"}, {"′’‘", "'"},
+    {"…⋯", "\\dots "}, {"ℝ", "\\mathbb{R}"}, {"ℤ", "\\mathbb{Z}"}, {"ℕ", "\\mathbb{N}"}, {"ℚ", "\\mathbb{Q}"}, {"ℂ", "\\mathbb{C}"},
+    {"⌊", "\\lfloor "}, {"⌋", "\\rfloor "}, {"⌈", "\\lceil "}, {"⌉", "\\rceil "}, {"⟨", "("}, {"⟩", ")"}, {"∧", ","}, {"∨", ","},
+    {"△", "\\triangle "}, {"∠", "\\angle "}, {"⊂", "\\subset "}, {"⊆", "\\subseteq "}, {"∑", "\\sum "}, {"∏", "\\prod "}, {"∫", "\\int "},
+    {"€", "\\euro "}, {"£", "\\pounds "}, {"¥￥", "\\yen "}, {"₹", "\\rupee "}, {"¢", "\\text{ cents}"}, {"‖", "\\Vert "}, {"！", " "},
+    {"\u200b\ufeff\u200e\u2060", "\\!"}, {"\u00a0\u202f\u2009", "\\,"}};
 
 // In order: binding powers to the left and to the right.
 constexpr Operator kOperators[] = {
@@ -201,11 +207,8 @@ const std::string_view Fault::no_mathematics = "not written in LaTeX or plain ma
 
 std::span<const Row> default_rows() noexcept { return kRows; }
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept { return kShells; }
-std::string_view characters() noexcept { return kCharacters; }
+std::span<const std::pair<std::string_view, std::string_view>> characters() noexcept { return kCharacters; }
 std::span<const Operator> operators() noexcept { return kOperators; }
 std::span<const Rule> default_rules() noexcept { return kRules; }
-std::string_view degrees(std::string_view letter) noexcept {
-  return letter == "C" ? "celsius" : letter == "F" ? "fahrenheit" : "";
-}
 
 }  // namespace qrl::reward::math

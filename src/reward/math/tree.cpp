@@ -13,12 +13,6 @@ Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its
   if (depth > kMaxTreeDepth) throw Unreadable{Fault::operand_missing};
 }
 
-Node Node::constant(char code) {
-  Node node(Kind::constant);
-  node.code = code;
-  return node;
-}
-
 constexpr std::string_view kUnknowns = "xyt", kNumberSet = "\\mathbb";
 
 bool has_symbols(const Node& at) noexcept {

@@ -61,18 +61,18 @@ struct Node {
   Kind kind = Kind::number;
   char joint = 0;            ///< what stands before it in its parent
   char open = 0, close = 0;  ///< of a tuple
-  char code = 0;             ///< of a constant or call: that of its token
+  char code = 0;             ///< of a leaf or call: that of its token
   std::size_t columns = 0;   ///< of a matrix
   std::int32_t depth = 1;    ///< at most kMaxTreeDepth
   std::string_view text;
   std::vector<Node> parts;
 
-  explicit Node(Kind of, std::string_view its_text = {}) : kind(of), text(its_text) {}
+  explicit Node(Kind of, std::string_view its_text = {}, char its_code = 0)
+      : kind(of), code(its_code), text(its_text) {}
   /// Throws Unreadable where it would be too deep.
   Node(Kind of, std::vector<Node> its_parts);
   template <std::same_as<Node>... Parts>
   Node(Kind of, Node first, Parts... others) : Node(of, joined(std::move(first), std::move(others)...)) {}
-  static Node constant(char code);
   /// Itself, behind a sign.
   Node behind(char sign) && noexcept { return joint = sign, std::move(*this); }
 

@@ -1,6 +1,7 @@
 #include "reward/math/vocabulary.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/ascii.h"
 
@@ -29,18 +30,18 @@ bool Words::next() {
 Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
   for (const Row& row : rows) {
     Meaning meaning{row.type, row.code, {}, row.value};
-    const auto take = [&](std::string_view name) {
+    for (const auto part : std::views::split(row.names, row.names.find('\t') == std::string_view::npos ? ' ' : '\t')) {
+      const std::string_view name(part.begin(), part.end());
       if (name.size() > 1 && name[0] == '@') {
         meaning.code = name[1];
         meaning.text = name.substr(std::min<std::size_t>(name.size(), 3));
-        return;
+        continue;
       }
       const bool both = row.of == WordClass::name;
       for (const WordClass of : {both ? WordClass::command : row.of, both ? WordClass::plain : row.of})
         classes_[static_cast<std::size_t>(of)].emplace(name, meaning);
       meaning.value += row.step;
-    };
-    for_each_name(row.names, take, row.names.find('\t') == std::string_view::npos ? ' ' : '\t');
+    }
   }
 }
 

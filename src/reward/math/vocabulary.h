@@ -13,15 +13,6 @@
 
 namespace qrl::reward::math {
 
-/// Calls `take` with each of the names that spaces or another character separate.
-template <class Take>
-void for_each_name(std::string_view names, const Take& take, char between = ' ') {
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(between, at), names.size());
-    if (end > at) take(names.substr(at, end - at));
-    at = end + 1;
-  }
-}
 inline bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
 /// The letters that a text begins with.
 std::string_view letters_of(std::string_view text) noexcept;
@@ -86,52 +77,52 @@ enum class Law : char {
   multiple,
   max,
   min,
-  big,    ///< a sum, product, limit or integral
-  stack,  ///< of two arguments in braces
+  big,  ///< a sum, product, limit or integral
 };
 
 /// Classes of names, words, signs and phrases, the only ones that any stage asks for.
 enum class WordClass : unsigned char {
-  command,     ///< of LaTeX, without its backslash
-  plain,       ///< a word in a formula
-  name,        ///< both
-  sign,        ///< characters in a formula
-  unit,        ///< code: its dimension; value: its factor
-  number,      ///< code: n up to ninety, h hundred, p a power of thousand, / a part, s parts, a article, & and, o of
-  thousands,   ///< between thousands in digits
-  dots,        ///< behind a decimal that goes on
-  period,      ///< before digits that repeat
-  shown,       ///< short words that are no product of letters
-  leading,     ///< before a value, without effect on it
-  verb,        ///< says that what follows is the value
-  closing,     ///< ends the clause of a value
-  refusal,     ///< before a value: it is denied, an operand, a bound or a name
-  changing,    ///< behind a value: it is another one, or none
-  turning,     ///< in the name of a value: it is not the value itself
-  saying,      ///< behind a value: part of the statement, which both sides must have
-  hedge,       ///< approximately
-  reals,       ///< words for all real numbers
-  nothing,     ///< words for no solution
-  condition,   ///< before a condition
-  shortened,   ///< its full stop ends no sentence
-  concluding,  ///< with a capital: begins a conclusion
-  denial,      ///< before "that the answer is": denies it
-  claim,       ///< between a denial and "the answer is"
-  counting,    ///< in a line: a mark behind its number may be a factorial
-  verdict,     ///< an answer that a reason may follow
-  calling,     ///< names of functions: a bracket behind them holds an argument
-  may_call,    ///< letters of functions where the bracket holds one name or number
-  noun,        ///< with a verb or colon behind it: what follows to the end of its clause is the answer
-  denied,      ///< before a box: it is no answer
-  joining,     ///< between boxes: they are one list
-  silent,      ///< between boxes, without effect
-  about,       ///< behind "answer": what it is an answer to
-  says,        ///< behind "answer": what follows is it
-  dash,        ///< the same, where no verb stands there
-  tag,         ///< before an answer
-  operand,     ///< before a formula: it is a part of another
-  choice,      ///< before the letter of a choice
-  article,     ///< before a noun that is an answer
+  command,      ///< of LaTeX, without its backslash
+  plain,        ///< a word in a formula
+  name,         ///< both
+  sign,         ///< characters in a formula
+  unit,         ///< code: its dimension; value: its factor
+  number,       ///< code: n up to ninety, h hundred, p a power of thousand, / a part, s parts, a article, & and, o of
+  thousands,    ///< between thousands in digits
+  dots,         ///< behind a decimal that goes on
+  period,       ///< before digits that repeat
+  shown,        ///< short words that are no product of letters
+  leading,      ///< before a value, without effect on it
+  temperature,  ///< behind a degree sign; text: the unit
+  verb,         ///< says that what follows is the value
+  closing,      ///< ends the clause of a value
+  refusal,      ///< before a value: it is denied, an operand, a bound or a name
+  changing,     ///< behind a value: it is another one, or none
+  turning,      ///< in the name of a value: it is not the value itself
+  saying,       ///< behind a value: part of the statement, which both sides must have
+  hedge,        ///< approximately
+  reals,        ///< words for all real numbers
+  nothing,      ///< words for no solution
+  condition,    ///< before a condition
+  shortened,    ///< its full stop ends no sentence
+  concluding,   ///< with a capital: begins a conclusion
+  denial,       ///< before "that the answer is": denies it
+  claim,        ///< between a denial and "the answer is"
+  counting,     ///< in a line: a mark behind its number may be a factorial
+  verdict,      ///< an answer that a reason may follow
+  calling,      ///< names of functions: a bracket behind them holds an argument
+  may_call,     ///< letters of functions where the bracket holds one name or number
+  noun,         ///< with a verb or colon behind it: what follows to the end of its clause is the answer
+  denied,       ///< before a box: it is no answer
+  joining,      ///< between boxes: they are one list
+  silent,       ///< between boxes, without effect
+  about,        ///< behind "answer": what it is an answer to
+  says,         ///< behind "answer": what follows is it
+  dash,         ///< the same, where no verb stands there
+  tag,          ///< before an answer
+  operand,      ///< before a formula: it is a part of another
+  choice,       ///< before the letter of a choice
+  article,      ///< before a noun that is an answer
   count_
 };
 
@@ -161,7 +152,8 @@ struct Fault {
 std::span<const Row> default_rows() noexcept;
 /// What opens and closes around an answer without effect.
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept;
-std::string_view characters() noexcept;  ///< Unicode's, then what they stand for; a space; '\n' is a space
+/// Characters of Unicode, and what each of them stands for.
+std::span<const std::pair<std::string_view, std::string_view>> characters() noexcept;
 
 constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
 
