@@ -1,7 +1,6 @@
 // Lists, operands in brackets (tuples, intervals, sets) and environments (matrices, systems, definitions by cases).
 #include <utility>
 
-#include "base/ascii.h"
 #include "reward/math/parser.h"
 
 namespace qrl::reward::math {
@@ -53,12 +52,12 @@ Node Parser::bracketed(char open) {
   if (open == '{' && begins_builder()) open = 'S';
   if (has("S{", open) && take(T::close, closing))
     return open == 'S' ? Node(Kind::constant, {}, '0') : Node(Kind::words);
-  const Context outer = std::exchange(inner_, {.in_set = open == 'S'});
+  const char outer = std::exchange(inner_, open == 'S' ? 'S' : '\0');
   Node content = list();
   const bool builder = ends_element();
   if (builder) {
     ++at_;
-    inner_.in_set = false;
+    inner_ = 0;
     content = Node{Kind::set_builder, std::move(content), list()};
   }
   inner_ = outer;
@@ -92,7 +91,7 @@ Node Parser::list() {
 }
 
 /// The bar or colon between the element of a set and its condition.
-bool Parser::ends_element() const noexcept { return inner_.in_set && (now().type == T::bar || is_op(':')); }
+bool Parser::ends_element() const noexcept { return inner_ == 'S' && (now().type == T::bar || is_op(':')); }
 
 bool Parser::ends_list() const noexcept {
   return is_one_of(now(), T::end, T::close, T::cell, T::newline, T::finish) || closes_outward();
@@ -143,7 +142,7 @@ bool Parser::begins_operand() const noexcept {
   const Token& token = now();
   if (token.type == T::number) return before().type != T::number;  // 2 3 is no product
   if (token.type == T::open) return token.code != 'S' && !closes_outward();
-  if (token.type == T::bar) return token.code == 0 && inner_.bars == 0 && !inner_.in_set;
+  if (token.type == T::bar) return token.code == 0 && inner_ == 0;
   return is_one_of(token, T::symbol, T::constant, T::function, T::root, T::begin, T::fraction);
 }
 
@@ -186,7 +185,7 @@ Node Parser::environment() {
   const std::string_view name = next().text;
   std::vector<Node> entries;
   std::size_t columns = 0, in_row = 0;
-  const Context outer = std::exchange(inner_, {});
+  const char outer = std::exchange(inner_, '\0');
   for (T end = T::newline; end != T::finish;) {
     if (now().type == T::word && words_.is(WordClass::condition, now().text) &&
         !is_one_of(now(1), T::cell, T::newline, T::finish))

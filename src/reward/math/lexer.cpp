@@ -33,7 +33,7 @@ class Lexer {
         newline_ = newline_ || c == '\n';
         ++at_;
       } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
-        read_number();
+        push_number(scan_number(text_, at_, comma_, words_), at_, 0);
       } else if (c == '\\' && is_letter(peek(1))) {
         read_command();
       } else if (c == '\\' && peek(1) == '\\') {
@@ -82,18 +82,19 @@ class Lexer {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  void read_number() {
-    const WrittenNumber number = scan_number(text_, at_, comma_, words_);
-    out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
-    write(number.digits, T::number, 0, at_);
+  /// Its digits take the place of its spelling, which is as long or longer.
+  void push_number(const WrittenNumber& number, std::size_t begin, char code) {
+    std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
+    const std::string_view text = text_.substr(begin, number.digits.size());
+    const std::size_t slash = std::min(text.find('/'), text.size());
+    push(T::number, code, text.substr(0, slash));
     out_.tokens.back().thousands = number.thousands;
+    if (slash < text.size()) {
+      push(T::op, '/', text.substr(slash, 1));
+      push(T::number, code, text.substr(slash + 1));
+    }
+    out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
     at_ = number.end;
-  }
-  /// A token whose text takes the place of its spelling, which is as long or longer; where it ends.
-  std::size_t write(const std::string& text, T type, char code, std::size_t begin) {
-    std::ranges::copy(text, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
-    push(type, code, text_.substr(begin, text.size()));
-    return begin + text.size();
   }
 
   void read_letters() {
@@ -101,7 +102,8 @@ class Lexer {
     while (is_word_byte(peek())) ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (!std::ranges::all_of(word, is_letter)) return push(T::word, 't', word);
-    if (read_numeral(begin)) return;
+    const auto numeral = after_value() ? std::nullopt : numeral_at(text_, begin, words_);
+    if (numeral) return push_number(*numeral, begin, 'w');
     if (word.size() == 1 && base::begins_with(rest(), ".m")) {  // p.m.
       at_ += 2;
       out_.source[begin + 1] = 'm';
@@ -123,17 +125,6 @@ class Lexer {
   void push_letter(std::string_view letter) {
     if (has("ei", letter[0])) return push(T::constant, letter[0], letter);
     push(T::symbol, in_text() ? 't' : at_ <= upright_end_ ? 'r' : '\0', letter);
-  }
-
-  /// A number in words. Its digits take the place of its letters, which are more.
-  bool read_numeral(std::size_t begin) {
-    const auto numeral = after_value() ? std::nullopt : numeral_at(text_.substr(begin), words_);
-    if (!numeral) return false;
-    const std::size_t end = write(std::to_string(numeral->value), T::number, 'w', begin);
-    if (numeral->denominator > 1)
-      write(std::to_string(numeral->denominator), T::number, 'w', write("/", T::op, '/', end));
-    at_ = begin + numeral->size;
-    return true;
   }
 
   void read_command() {

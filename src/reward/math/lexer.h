@@ -49,18 +49,13 @@ Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary
 std::string normalized(std::string_view text);
 
 struct WrittenNumber {
-  std::string digits;   ///< with at most one '.', repeating ones in (), an exponent after 'e'
+  std::string digits;   ///< with at most one '.', repeating ones in (), an exponent after 'e'; of words perhaps "2/3"
   std::size_t end = 0;  ///< behind it in the text
   bool ambiguous_comma = false, thousands = false;
 };
 /// The number whose first digit or point is text[begin].
 WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);
-
-struct Numeral {
-  std::int64_t value = 0, denominator = 1;
-  std::size_t size = 0;  ///< of the text read
-};
-/// The number that a text begins with in words: "twenty-five", "two thirds", "two and a half".
-std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary);
+/// The number that begins there in words: "twenty-five", "two thirds", "two and a half".
+std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

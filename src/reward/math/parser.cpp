@@ -5,12 +5,6 @@ namespace qrl::reward::math {
 
 using T = TokenType;
 
-Node Parser::run() {
-  Node all = list();
-  if (now().type != T::end) fail(Fault::no_operation_between);
-  return all;
-}
-
 Node Parser::expression(int least) {
   if (++depth_ > kMaxTreeDepth) fail(Fault::operand_missing);
   Node left = prefix();
@@ -25,13 +19,13 @@ Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
   if (modulus_follows()) return Joint::modulo;
-  if (token.type == T::word && !inner_.in_set && words_.is(WordClass::verb, token.text) && begins_value(1))
+  if (token.type == T::word && inner_ != 'S' && words_.is(WordClass::verb, token.text) && begins_value(1))
     return Joint::verb;
   if (token.text == "U" && before().type == T::close && now(1).type == T::open) return Joint::united;
   if (token.text == "x" && before().type == T::number && now(1).text == "10" && is(now(2), T::op, '^'))
     return Joint::times;  // 6.02 x 10^23
   if (!words && begins_unit()) return Joint::unit;
-  if (is(T::bar, 'm') && !inner_.in_set) return Joint::divides;
+  if (is(T::bar, 'm') && inner_ != 'S') return Joint::divides;
   if (equation_follows()) return Joint::equation;
   return !words && begins_operand() ? Joint::beside : Joint::none;
 }
@@ -148,12 +142,12 @@ std::string_view Parser::span_of(std::size_t first) const noexcept {
 }
 
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {
-  Tree tree{tokenize(text, comma, vocabulary), {}, {}, {}};
+  Tree tree{tokenize(text, comma, vocabulary), {}, {}};
+  if (!tree.tokens.fault.empty()) return tree;
   try {
-    if (!tree.tokens.fault.empty()) throw Unreadable{Fault::no_mathematics};
     tree.root = Parser(tree.tokens.tokens, vocabulary).run();
   } catch (const Unreadable& why) {
-    tree.fault = why.fault;
+    tree.tokens.fault = why.fault;
   }
   return tree;
 }

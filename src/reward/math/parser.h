@@ -26,7 +26,11 @@ std::span<const Operator> operators() noexcept;
 class Parser {
  public:
   Parser(std::vector<Token>& tokens, const Vocabulary& vocabulary) : tokens_(tokens), words_(vocabulary) {}
-  Node run();
+  Node run() {
+    Node all = list();
+    if (now().type != TokenType::end) fail(Fault::no_operation_between);
+    return all;
+  }
 
  private:
   [[noreturn]] static void fail(std::string_view why) { throw Unreadable{why}; }
@@ -79,10 +83,8 @@ class Parser {
   Node leaf(Kind kind);
   Node number();
   Node called(Node function);
-  Node root();
   Node function(const Token& token);
   Node plain_argument();
-  Node absolute();
 
   // ---- brackets.cpp: lists, brackets and environments
   Node list();
@@ -99,11 +101,7 @@ class Parser {
   const Vocabulary& words_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  struct Context {
-    int bars = 0;         ///< open
-    bool in_set = false;  ///< a bar or colon separates the element of a set from its condition
-  };
-  Context inner_;  ///< of the bracket that is read
+  char inner_ = 0;  ///< | within bars, S in a set before the bar or colon that ends its element, else 0
 };
 
 }  // namespace qrl::reward::math

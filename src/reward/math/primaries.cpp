@@ -2,7 +2,6 @@
 #include <string>
 #include <utility>
 
-#include "base/ascii.h"
 #include "reward/math/parser.h"
 
 namespace qrl::reward::math {
@@ -33,13 +32,28 @@ Node Parser::prefix() {
   if (type == T::dots) return leaf(Kind::dots);
   if (type == T::word) return words();
   if (type == T::open || is(T::close, ']')) return bracketed(token.code);  // ]2, 5[
-  if (type == T::bar) return absolute();
   if (type == T::begin) return environment();
   if (type == T::op) return signed_operand();
   const bool braced = is(before(), T::open, '{');
   ++at_;
   if (type == T::function) return function(token);
-  if (type == T::root) return root();
+  if (type == T::root) {
+    std::optional<Node> degree;
+    if (take(T::open, '[')) {
+      degree = list();
+      expect(T::close, ']');
+    }
+    // \sqrt12 is √12, whatever LaTeX shows
+    Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
+    return degree ? Node{Kind::root, std::move(radicand), std::move(*degree)} : Node{Kind::root, std::move(radicand)};
+  }
+  if (type == T::bar) {
+    const char outer = std::exchange(inner_, '|');
+    Node content = expression(40);
+    inner_ = outer;
+    if (next().type != T::bar) fail(Fault::open_bracket);
+    return Node{Kind::absolute, std::move(content)};
+  }
   if (type == T::fraction) {
     Node above = argument();
     return Node{token.code == 'b' ? Kind::binomial : Kind::product, std::move(above), argument().behind('/')};
@@ -129,17 +143,6 @@ Node Parser::called(Node function) {
   return calls ? Node{Kind::call, std::move(function), bracketed('(')} : function;
 }
 
-Node Parser::root() {
-  std::optional<Node> degree;
-  if (take(T::open, '[')) {
-    degree = list();
-    expect(T::close, ']');
-  }
-  // \sqrt12 is √12, whatever LaTeX shows
-  Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
-  return degree ? Node{Kind::root, std::move(radicand), std::move(*degree)} : Node{Kind::root, std::move(radicand)};
-}
-
 /// sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Parts: arguments; `_` index; `^` exponent of the function.
 Node Parser::function(const Token& token) {
   std::vector<Node> scripts, parts;
@@ -172,16 +175,6 @@ Node Parser::plain_argument() {
     factors.push_back(expression(59).behind('/'));
   }
   return factors.size() == 1 ? std::move(factors[0]) : Node{Kind::product, std::move(factors)};
-}
-
-Node Parser::absolute() {
-  const Context outer = std::exchange(inner_, {.bars = inner_.bars + 1});
-  ++at_;
-  Node content = expression(40);
-  inner_ = outer;
-  if (now().type != T::bar) fail(Fault::open_bracket);
-  ++at_;
-  return Node{Kind::absolute, std::move(content)};
 }
 
 }  // namespace qrl::reward::math

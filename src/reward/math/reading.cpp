@@ -159,8 +159,7 @@ std::string fault_of(const Reading& gold) {
       (!named || text.starts_with('{') || plain.find_first_of("({)^=_+*/<>|") != std::string_view::npos);
   const auto num_letters = std::ranges::count_if(key, [](char c) { return is_letter(c) || (c & 0x80) != 0; });
   if (num_letters > 1 && !formula && !has(plain, '\\')) return "";
-  const Tree& tree = gold.reads()[0].tree;
-  return tree.tokens.fault.empty() ? std::string(tree.fault) : tree.tokens.fault;
+  return gold.reads()[0].tree.tokens.fault;
 }
 
 }  // namespace qrl::reward::math

@@ -207,24 +207,20 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma,
   return number;
 }
 
-std::optional<Numeral> numeral_at(std::string_view text, const Vocabulary& vocabulary) {
-  NumberWords words{text, vocabulary};
+std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin, const Vocabulary& vocabulary) {
+  NumberWords words{text.substr(begin), vocabulary};
   words.look(0);
   const bool part = words.take('a') || words.next.code == '/';  // half, a third
-  Numeral read{part ? 1 : words.whole()};
-  if (read.value < 0) return std::nullopt;
+  std::int64_t value = part ? 1 : words.whole(), below = words.parts(value);
   const std::size_t end = words.at;
-  if (const std::int64_t below = words.parts(read.value); below > 0) {
-    read.denominator = below;
-  } else if (part) {
-    return std::nullopt;
-  } else if (read.value > 0 && words.take('&')) {  // two and a half
+  if (value < 0 || (part && below == 0)) return std::nullopt;
+  if (value > 0 && below == 0 && words.take('&')) {  // two and a half
     const std::int64_t above = words.take('a') ? 1 : words.whole(), under = words.parts(above);
-    if (under > above) read = {read.value * under + above, under};
+    if (under > above) value = value * (below = under) + above;
     else words.look(end);
   }
-  read.size = words.at;
-  return has("o/sn", words.next.code) ? std::nullopt : std::optional(read);  // "one of", "two third", "forty two three"
+  if (has("o/sn", words.next.code)) return std::nullopt;  // "one of", "two third", "forty two three"
+  return WrittenNumber{std::to_string(value) + (below > 0 ? '/' + std::to_string(below) : ""), begin + words.at};
 }
 
 }  // namespace qrl::reward::math

@@ -4,8 +4,6 @@
 #include <charconv>
 #include <string>
 
-#include "base/ascii.h"
-
 namespace qrl::reward::math {
 
 Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its_parts)) {
@@ -13,29 +11,13 @@ Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its
   if (depth > kMaxTreeDepth) throw Unreadable{Fault::operand_missing};
 }
 
-constexpr std::string_view kUnknowns = "xyt", kNumberSet = "\\mathbb";
-
-bool has_symbols(const Node& at) noexcept {
-  return any_node(at, [](const Node& part) { return part.is(Kind::symbol, Kind::words); });
-}
-
-bool has_symbol(const Node& at, std::string_view name) noexcept {
-  return any_node(at, [name](const Node& part) { return part.is(Kind::symbol) && part.text == name; });
-}
-
-bool has_plus_minus(const Node& at) noexcept {
-  return any_node(at, [](const Node& part) { return part.joint == 'P' || part.joint == 'M'; });
-}
+constexpr std::string_view kUnknowns = "xyt";
 
 std::set<std::string> variables_of(const Node& at) {
   if (at.is(Kind::subscript) || (at.is(Kind::symbol) && !is_number_set(at))) return {form_of(at)};
   std::set<std::string> all;
   for (const Node& part : at.parts) all.merge(variables_of(part));
   return all;
-}
-
-bool is_digits(const Node& at) noexcept {
-  return at.is(Kind::number) && std::all_of(at.text.begin(), at.text.end(), base::is_digit);
 }
 
 std::optional<std::int64_t> integer_of(const Node& at) noexcept {
@@ -61,12 +43,6 @@ std::size_t places_of(const Node& at) noexcept {
   const bool decimal = unsigned_of(at).is(Kind::number) && text.find_first_of("e(") == std::string_view::npos;
   return decimal && point != std::string_view::npos ? text.size() - point - 1 : 0;
 }
-
-bool is_capital(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z'; }
-
-bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.starts_with(kNumberSet); }
-
-const Node& unsigned_of(const Node& at) noexcept { return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at; }
 
 bool is_name(const Node& at) noexcept {
   if (at.is(Kind::symbol, Kind::words, Kind::call, Kind::prime, Kind::subscript)) return true;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
 #include "reward/math/lexer.h"
 
 namespace qrl::reward::math {
@@ -97,7 +98,6 @@ struct Node {
 struct Tree {
   Tokens tokens;             ///< owns the texts
   std::optional<Node> root;  ///< none: not parsed
-  std::string_view fault;    ///< why not, static text
   std::deque<Node> added;    ///< by lowering
 };
 
@@ -112,13 +112,21 @@ bool any_node(const Node& at, const Predicate& predicate) {
   return predicate(at) || std::ranges::any_of(at.parts, [&](const Node& part) { return any_node(part, predicate); });
 }
 /// Whether a variable occurs in it; words count as one.
-bool has_symbols(const Node& at) noexcept;
-bool has_symbol(const Node& at, std::string_view name) noexcept;
-bool has_plus_minus(const Node& at) noexcept;
+inline bool has_symbols(const Node& at) noexcept {
+  return any_node(at, [](const Node& part) { return part.is(Kind::symbol, Kind::words); });
+}
+inline bool has_symbol(const Node& at, std::string_view name) noexcept {
+  return any_node(at, [name](const Node& part) { return part.is(Kind::symbol) && part.text == name; });
+}
+inline bool has_plus_minus(const Node& at) noexcept {
+  return any_node(at, [](const Node& part) { return part.joint == 'P' || part.joint == 'M'; });
+}
 /// Its variables, with their indices.
 std::set<std::string> variables_of(const Node& at);
 /// Digits alone.
-bool is_digits(const Node& at) noexcept;
+inline bool is_digits(const Node& at) noexcept {
+  return at.is(Kind::number) && std::ranges::all_of(at.text, base::is_digit);
+}
 /// Of digits; nothing of anything else or beyond 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
 /// The letters of factors that stand next to each other; empty where there is anything else.
@@ -126,11 +134,15 @@ std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
 /// Digits behind the point of a decimal, perhaps with a sign; 0 of anything else.
 std::size_t places_of(const Node& at) noexcept;
 /// One capital letter.
-bool is_capital(const Node& at) noexcept;
+inline bool is_capital(const Node& at) noexcept {
+  return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z';
+}
 /// ℝ, ℤ and the like.
-bool is_number_set(const Node& at) noexcept;
+inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.starts_with("\\mathbb"); }
 /// The node, or what a sign alone stands before.
-const Node& unsigned_of(const Node& at) noexcept;
+inline const Node& unsigned_of(const Node& at) noexcept {
+  return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at;
+}
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Node& at) noexcept;
 /// The modulus of "3 mod 7", and of a relation that ends so; null: there is none.

@@ -144,8 +144,7 @@ struct Row {
 
 /// Why an answer is not in the grammar.
 struct Fault {
-  static const std::string_view open_bracket, unfit_words, no_operation_between, operand_missing, unlike_rows,
-      no_mathematics;
+  static const std::string_view open_bracket, unfit_words, no_operation_between, operand_missing, unlike_rows;
 };
 
 /// The rows that qrl-train judges by.
