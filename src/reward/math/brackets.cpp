@@ -22,12 +22,6 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show.
-bool Parser::begins_builder() const noexcept {
-  const std::size_t bar = is(now(1), T::relation, 'e') ? 3 : 1;
-  return now().type == T::symbol && (now(bar).type == T::bar || is(now(bar), T::op, ':'));
-}
-
 /// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
@@ -49,7 +43,9 @@ Node Parser::bracketed(char open) {
   if (may_be_pair()) fail(Fault::no_operation_between);  // another reading of its commas is
   ++at_;
   const char closing = closing_of(open);
-  if (open == '{' && begins_builder()) open = 'S';
+  // {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show
+  const Token& bar = now(is(now(1), T::relation, 'e') ? 3 : 1);
+  if (open == '{' && now().type == T::symbol && (bar.type == T::bar || is(bar, T::op, ':'))) open = 'S';
   if (has("S{", open) && take(T::close, closing))
     return open == 'S' ? Node(Kind::constant, {}, '0') : Node(Kind::words);
   const char outer = std::exchange(inner_, open == 'S' ? 'S' : '\0');
@@ -116,10 +112,6 @@ Node Parser::separated(const Operator& op, Node first) {
   // The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
   if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::operand_missing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
-}
-
-bool Parser::modulus_follows() const noexcept {
-  return is_op('p') || (is(T::open, '(') && now(1).type == T::op && has("pm", now(1).code));
 }
 
 /// Whether "y =", behind a line break or \quad, begins another equation: x = 2 \quad y = 3.

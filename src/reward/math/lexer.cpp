@@ -15,7 +15,6 @@ using base::is_space;
 using T = TokenType;
 
 constexpr std::string_view kSpaced = ":-+=<>,";  // in braces of their own
-constexpr std::size_t kMaxShown_bytes = 40;
 
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
@@ -137,7 +136,7 @@ class Lexer {
       if (peek() == '*') ++at_;
       return meaning->type == T::wrapper ? read_wrapped(meaning->code, begin) : push_meaning(*meaning, name);
     }
-    fail("a command that is not known: \\" + std::string(letters.substr(0, kMaxShown_bytes)));
+    fail("a command that is not known: \\" + std::string(letters));
   }
 
   void push_meaning(const Meaning& meaning, std::string_view source) {

@@ -18,7 +18,7 @@ Node Parser::expression(int least) {
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
-  if (modulus_follows()) return Joint::modulo;
+  if (is_op('p') || (is(T::open, '(') && (is(now(1), T::op, 'p') || is(now(1), T::op, 'm')))) return Joint::modulo;
   if (token.type == T::word && inner_ != 'S' && words_.is(WordClass::verb, token.text) && begins_value(1))
     return Joint::verb;
   if (token.text == "U" && before().type == T::close && now(1).type == T::open) return Joint::united;
@@ -54,7 +54,7 @@ Node Parser::continue_with(const Operator& op, Node left) {
   if (op.kind == Kind::binomial)
     return Node{code == 'o' ? Kind::product : Kind::binomial, std::move(left), expression(op.right).behind('/')};
   Node all{Kind::product, std::move(left), expression(op.right).behind('m')};
-  if (bracket) expect(T::close, ')');
+  if (bracket && !take(T::close, ')')) fail(Fault::open_bracket);
   return all;
 }
 

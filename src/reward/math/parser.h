@@ -47,9 +47,6 @@ class Parser {
   bool is_op(char code) const noexcept { return is(now(), TokenType::op, code); }
   const Token& next() noexcept { return tokens_[at_++]; }
   bool take(TokenType type, char code) noexcept { return is(type, code) && ++at_ != 0; }
-  void expect(TokenType type, char code) {
-    if (!take(type, code)) fail(Fault::open_bracket);
-  }
 
   // ---- parser.cpp: operators
   Node expression(int least);
@@ -65,7 +62,6 @@ class Parser {
   bool begins_operand() const noexcept;
   bool begins_value(std::size_t ahead) const noexcept;
   bool begins_unit() const noexcept;
-  bool modulus_follows() const noexcept;
   bool equation_follows() const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;
@@ -92,7 +88,6 @@ class Parser {
   bool ends_list() const noexcept;
   bool ends_element() const noexcept;
   bool closes_outward() const noexcept;
-  bool begins_builder() const noexcept;
   bool may_be_pair() const noexcept;
   Node environment();
   void lay_out_rows(std::size_t begin);

@@ -41,7 +41,7 @@ Node Parser::prefix() {
     std::optional<Node> degree;
     if (take(T::open, '[')) {
       degree = list();
-      expect(T::close, ']');
+      if (!take(T::close, ']')) fail(Fault::open_bracket);
     }
     // \sqrt12 is √12, whatever LaTeX shows
     Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
