@@ -85,7 +85,7 @@ class Lexer {
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());
-    const std::size_t slash = std::min(text.find('/'), text.size());
+    const std::size_t slash = code == 'w' ? std::min(text.find('/'), text.size()) : text.size();
     push(T::number, code, text.substr(0, slash));
     out_.tokens.back().thousands = number.thousands;
     if (slash < text.size()) {

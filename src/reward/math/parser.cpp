@@ -108,11 +108,10 @@ bool Parser::begins_unit() const noexcept {
   if (token.type == T::word || ((is_op('/') || is_op(':')) && now(1).type == T::word))
     return true;  // $3/\text{hour}, 42 to the nearest integer
   if (token.type != T::symbol) return false;
-  const bool unit = words_.unit(token.text).code != 0;
-  if (unit && token.text.size() > 1)  // an Omega, a mu
-    return now(1).type == T::word || (before().type == T::number && token.space && now(1).type == T::end);
   if (token.code == 't') return before().type == T::number || before().type == T::close;
-  return unit && token.code == 'r' && token.space;
+  if (token.code == 'r') return token.space && words_.unit(token.text).code != 0;
+  const bool alone = before().type == T::number && token.space && now(1).type == T::end;
+  return token.text.size() > 1 && (alone || now(1).type == T::word) && words_.unit(token.text).code != 0;  // an Omega
 }
 
 Node Parser::unit_behind(Node number) {

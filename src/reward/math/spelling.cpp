@@ -66,12 +66,16 @@ std::string normalized(std::string_view text) {
   const Spelling* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
   for_each_character(text, [&](UChar32 c, std::string_view bytes) {
     const std::string_view ascii = c < 0x80 ? bytes : written(bytes);
-    const int type = c < 0x80 || ascii != bytes ? U_DT_NONE : u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
-    const auto* form = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
-    if (c < 0x80 || ascii != bytes) out += ascii;
-    else if (form == std::end(kForms)) out += shown(c, type);
-    else if (form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
-    else out.append(form->before).append(shown(c, type)).append(form->behind);
+    const Spelling* form = std::end(kForms);
+    if (c < 0x80 || ascii != bytes) {
+      out += ascii;
+    } else {
+      const int type = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
+      form = std::ranges::find(kForms, type, [](const Spelling& f) { return static_cast<int>(f.type); });
+      if (form == std::end(kForms)) out += shown(c, type);
+      else if (form == last && type != U_DT_FRACTION) out.insert(out.size() - 1, shown(c, type));
+      else out.append(form->before).append(shown(c, type)).append(form->behind);
+    }
     last = form;
   });
   return out;
@@ -81,10 +85,8 @@ std::string normalized(std::string_view text) {
 
 namespace {
 
-constexpr std::string_view kDigits = "0123456789";
-
 std::size_t num_digits(std::string_view text) noexcept {
-  return std::min(text.find_first_not_of(kDigits), text.size());
+  return static_cast<std::size_t>(std::ranges::find_if_not(text, base::is_digit) - text.begin());
 }
 
 void move_digits(std::string_view& from, std::string& to) {
