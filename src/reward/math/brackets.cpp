@@ -86,13 +86,6 @@ Node Parser::list() {
   return all;
 }
 
-/// The bar or colon between the element of a set and its condition.
-bool Parser::ends_element() const noexcept { return inner_ == 'S' && (now().type == T::bar || is_op(':')); }
-
-bool Parser::ends_list() const noexcept {
-  return is_one_of(now(), T::end, T::close, T::cell, T::newline, T::finish) || closes_outward();
-}
-
 /// Items with separators between them, or equations without. Semicolons separate lists of what commas separate.
 Node Parser::separated(const Operator& op, Node first) {
   std::vector<Node> items;
@@ -122,11 +115,6 @@ bool Parser::equation_follows() const noexcept {
   while (end < kMaxName && (is_one_of(now(end), T::open, T::close, T::symbol, T::number) || is(now(end), T::op, '_')))
     ++end;
   return is(now(end), T::relation, '=');
-}
-
-bool Parser::begins_value(std::size_t ahead) const noexcept {
-  while (is(now(ahead), T::op, '-') || now(ahead).type == T::open) ++ahead;
-  return is_one_of(now(ahead), T::number, T::fraction, T::root) || is(now(ahead), T::constant, 'p');
 }
 
 /// Whether an operand follows without an operation sign.

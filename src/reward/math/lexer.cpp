@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/ascii.h"
-
 namespace qrl::reward::math {
 
 namespace {

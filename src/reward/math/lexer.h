@@ -34,9 +34,8 @@ struct Tokens {
   std::vector<char> source;   ///< what the tokens' texts are views of; its bytes stay where they are when it is moved
   std::vector<Token> tokens;  ///< ends with one of type end
   bool ambiguous_comma = false;  ///< reading commas otherwise would give other tokens
-  std::string_view
-      currency;       ///< the unit of its signs of money, "several" where they differ, empty where there is none
-  std::string fault;  ///< why it could not be read, such as a command that is not known; empty if it was
+  std::string_view currency;     ///< the unit of its signs of money, "several" where they differ; empty: there is none
+  std::string fault;             ///< why it could not be read, such as a command that is not known; empty if it was
 };
 
 Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary);

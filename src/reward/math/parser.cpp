@@ -135,11 +135,6 @@ Node Parser::unit_behind(Node number) {
   return Node{Kind::quantity, std::move(number), Node(Kind::words, unit)};
 }
 
-std::string_view Parser::span_of(std::size_t first) const noexcept {
-  const char* const begin = tokens_[first].text.data();
-  return {begin, static_cast<std::size_t>(before().text.data() + before().text.size() - begin)};
-}
-
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary) {
   Tree tree{tokenize(text, comma, vocabulary), {}, {}};
   if (!tree.tokens.fault.empty()) return tree;

@@ -47,6 +47,26 @@ class Parser {
   bool is_op(char code) const noexcept { return is(now(), TokenType::op, code); }
   const Token& next() noexcept { return tokens_[at_++]; }
   bool take(TokenType type, char code) noexcept { return is(type, code) && ++at_ != 0; }
+  Node leaf(Kind kind) {
+    const Token& token = next();
+    return Node(kind, token.text, token.code);
+  }
+  /// The text from a token to the one before the next.
+  std::string_view span_of(std::size_t first) const noexcept {
+    const char* const begin = tokens_[first].text.data();
+    return {begin, static_cast<std::size_t>(before().text.data() + before().text.size() - begin)};
+  }
+  bool begins_value(std::size_t ahead) const noexcept {
+    using enum TokenType;
+    while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
+    return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
+  }
+  /// The bar or colon between the element of a set and its condition.
+  bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
+  bool ends_list() const noexcept {
+    using enum TokenType;
+    return is_one_of(now(), end, close, cell, newline, finish) || closes_outward();
+  }
 
   // ---- parser.cpp: operators
   Node expression(int least);
@@ -60,11 +80,8 @@ class Parser {
   Node degree(Node of);
   Node unit_behind(Node number);
   bool begins_operand() const noexcept;
-  bool begins_value(std::size_t ahead) const noexcept;
   bool begins_unit() const noexcept;
   bool equation_follows() const noexcept;
-  /// The text from a token to the one before the next.
-  std::string_view span_of(std::size_t first) const noexcept;
 
   // ---- primaries.cpp: operands
   Node prefix();
@@ -76,7 +93,6 @@ class Parser {
   static Node relation_to_zero(char code) { return relation_to(Node(Kind::number, "0"), code); }
   Node words();
   Node argument();
-  Node leaf(Kind kind);
   Node number();
   Node called(Node function);
   Node function(const Token& token);
@@ -85,8 +101,6 @@ class Parser {
   // ---- brackets.cpp: lists, brackets and environments
   Node list();
   Node bracketed(char open);
-  bool ends_list() const noexcept;
-  bool ends_element() const noexcept;
   bool closes_outward() const noexcept;
   bool may_be_pair() const noexcept;
   Node environment();

@@ -18,11 +18,6 @@ bool are_below(std::string_view one, std::string_view other) noexcept {
 
 }  // namespace
 
-Node Parser::leaf(Kind kind) {
-  const Token& token = next();
-  return Node(kind, token.text, token.code);
-}
-
 Node Parser::prefix() {
   const Token token = now();
   const T type = token.type;

@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/ascii.h"
 #include "reward/math/lexer.h"
 
 namespace qrl::reward::math {

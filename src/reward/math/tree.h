@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/ascii.h"
 #include "reward/math/lexer.h"
 
 namespace qrl::reward::math {

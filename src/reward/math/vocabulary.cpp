@@ -1,21 +1,8 @@
 #include "reward/math/vocabulary.h"
 
-#include <algorithm>
 #include <ranges>
 
-#include "base/ascii.h"
-
 namespace qrl::reward::math {
-
-std::string_view letters_of(std::string_view text) noexcept {
-  return text.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(text, base::is_letter) - text.begin()));
-}
-
-std::string in_lower_case(std::string_view text) {
-  std::string word(text);
-  std::ranges::transform(word, word.begin(), base::lower);
-  return word;
-}
 
 bool Words::next() {
   for (begin = end; begin < text.size(); begin = std::max(end, begin + 1)) {
@@ -58,12 +45,6 @@ Meaning Vocabulary::unit(std::string_view word) const noexcept {
   return unit == nullptr ? Meaning{} : *unit;
 }
 
-bool Vocabulary::any(WordClass of, std::string_view text) const {
-  for (Words words{text}; words.next();)
-    if (is(of, words.word)) return true;
-  return false;
-}
-
 bool Vocabulary::take(WordClass of, std::string_view& text) const noexcept {
   std::size_t longest = 0;
   for_each(of, [&](std::string_view name) {
@@ -72,15 +53,6 @@ bool Vocabulary::take(WordClass of, std::string_view& text) const noexcept {
   });
   text.remove_prefix(longest);
   return longest > 0;
-}
-
-bool Vocabulary::ends(WordClass of, std::string_view text) const noexcept {
-  return std::ranges::any_of(classes_[static_cast<std::size_t>(of)],
-                             [text](const auto& row) { return text.ends_with(row.first); });
-}
-
-bool Vocabulary::is_word(std::string_view letters) const noexcept {
-  return letters.size() > 3 || (letters.size() > 1 && is(WordClass::shown, in_lower_case(letters)));
 }
 
 const Vocabulary& default_vocabulary() {

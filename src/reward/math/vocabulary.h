@@ -11,12 +11,20 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 inline bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
 /// The letters that a text begins with.
-std::string_view letters_of(std::string_view text) noexcept;
-std::string in_lower_case(std::string_view text);
+inline std::string_view letters_of(std::string_view text) noexcept {
+  return text.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(text, base::is_letter) - text.begin()));
+}
+inline std::string in_lower_case(std::string_view text) {
+  std::string word(text);
+  std::ranges::transform(word, word.begin(), base::lower);
+  return word;
+}
 /// The words of a text, one after another: for (Words words{text}; words.next();). The name of a LaTeX command is none.
 struct Words {
   std::string_view text;
@@ -167,16 +175,26 @@ class Vocabulary {
   /// Of a word in the singular or plural, in lower case or as a symbol is written; code 0: it is no unit.
   Meaning unit(std::string_view word) const noexcept;
   /// Whether one of a text's words is.
-  bool any(WordClass of, std::string_view text) const;
+  bool any(WordClass of, std::string_view text) const {
+    for (Words words{text}; words.next();)
+      if (is(of, words.word)) return true;
+    return false;
+  }
   /// Takes a word or phrase of the class, in lower case there, that the text begins with and that no letter follows.
   bool take(WordClass of, std::string_view& text) const noexcept;
-  bool ends(WordClass of, std::string_view text) const noexcept;
   template <class Take>
   void for_each(WordClass of, const Take& take) const {
     for (const auto& [name, meaning] : classes_[static_cast<std::size_t>(of)]) take(name);
   }
+  bool ends(WordClass of, std::string_view text) const noexcept {
+    bool found = false;
+    for_each(of, [&](std::string_view name) { found = found || text.ends_with(name); });
+    return found;
+  }
   /// Whether letters in a row are a word and no product.
-  bool is_word(std::string_view letters) const noexcept;
+  bool is_word(std::string_view letters) const noexcept {
+    return letters.size() > 3 || (letters.size() > 1 && is(WordClass::shown, in_lower_case(letters)));
+  }
 
  private:
   std::vector<std::unordered_map<std::string_view, Meaning>> classes_;
