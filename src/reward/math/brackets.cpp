@@ -40,7 +40,7 @@ bool Parser::may_be_pair() const noexcept {
 }
 
 Node Parser::bracketed(char open) {
-  if (may_be_pair()) fail(Fault::no_operation_between);  // another reading of its commas is
+  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of its commas is
   ++at_;
   const char closing = closing_of(open);
   // {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show
@@ -65,7 +65,7 @@ Node Parser::bracketed(char open) {
   const char close = outward ? ')' : now().code;
   if (open == ']') open = '(';
   const bool interval = several && has("([", open) && has(")]", close);
-  if ((now().type != T::close && !outward) || (!interval && (outward || close != closing))) fail(Fault::open_bracket);
+  if ((now().type != T::close && !outward) || (!interval && (outward || close != closing))) fail(Fault::kOpenBracket);
   ++at_;
   if (open == 'F') return Node{Kind::floor, std::move(content)};
   if (open == 'C') return Node{Kind::ceiling, std::move(content)};
@@ -82,7 +82,7 @@ Node Parser::bracketed(char open) {
 /// A whole text, or what a bracket, an element of a set or an entry of a matrix holds.
 Node Parser::list() {
   Node all = expression(0);
-  if (!ends_list() && !ends_element()) fail(Fault::no_operation_between);
+  if (!ends_list() && !ends_element()) fail(Fault::kNoOperationBetween);
   return all;
 }
 
@@ -103,7 +103,7 @@ Node Parser::separated(const Operator& op, Node first) {
     }
   }
   // The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
-  if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::operand_missing);
+  if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::kOperandMissing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }
 
@@ -175,7 +175,7 @@ Node Parser::environment() {
     end = next().type;
     if (end == T::cell) continue;
     if (columns == 0) columns = in_row;
-    if ((end != T::newline && end != T::finish) || in_row != columns) fail(Fault::unlike_rows);
+    if ((end != T::newline && end != T::finish) || in_row != columns) fail(Fault::kUnlikeRows);
     in_row = 0;
   }
   inner_ = outer;

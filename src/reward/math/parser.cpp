@@ -6,7 +6,7 @@ namespace qrl::reward::math {
 using T = TokenType;
 
 Node Parser::expression(int least) {
-  if (++depth_ > kMaxTreeDepth) fail(Fault::operand_missing);
+  if (++depth_ > kMaxTreeDepth) fail(Fault::kOperandMissing);
   Node left = prefix();
   for (const Operator* op = next_operator(left); op != nullptr && op->left >= least; op = next_operator(left))
     left = continue_with(*op, std::move(left));
@@ -54,7 +54,7 @@ Node Parser::continue_with(const Operator& op, Node left) {
   if (op.kind == Kind::binomial)
     return Node{code == 'o' ? Kind::product : Kind::binomial, std::move(left), expression(op.right).behind('/')};
   Node all{Kind::product, std::move(left), expression(op.right).behind('m')};
-  if (bracket && !take(T::close, ')')) fail(Fault::open_bracket);
+  if (bracket && !take(T::close, ')')) fail(Fault::kOpenBracket);
   return all;
 }
 
@@ -65,12 +65,12 @@ Node Parser::several(const Operator& op, Node left) {
   for (const Operator* next = &op; next != nullptr && next->left == op.left && next->kind == op.kind;
        next = next_operator(parts.back())) {
     const char joint = next->joint == Joint::none ? now().code : next->codes[0];
-    if (next->joint == Joint::verb && words_.any(WordClass::turning, parts[0].text)) fail(Fault::unfit_words);
+    if (next->joint == Joint::verb && words_.any(WordClass::turning, parts[0].text)) fail(Fault::kUnfitWords);
     if (next->joint != Joint::beside) ++at_;
     parts.push_back(expression(next->right).behind(joint));
   }
   if (op.kind == Kind::ratio && std::ranges::any_of(parts, [](const Node& part) { return part.is(Kind::words); }))
-    fail(Fault::unfit_words);
+    fail(Fault::kUnfitWords);
   return Node{op.kind, std::move(parts)};
 }
 
@@ -116,7 +116,7 @@ bool Parser::begins_unit() const noexcept {
 
 Node Parser::unit_behind(Node number) {
   // Plain words behind variables are prose; \text{…} is a unit there, too.
-  if (is(T::word, 0) && has_symbols(number)) fail(Fault::unfit_words);
+  if (is(T::word, 0) && has_symbols(number)) fail(Fault::kUnfitWords);
   const std::size_t first = at_;
   int brackets = 0;
   for (bool more = true; more;) {
@@ -131,7 +131,7 @@ Node Parser::unit_behind(Node number) {
     else more = false;
   }
   const std::string_view unit = span_of(first);
-  if (words_.any(WordClass::changing, unit)) fail(Fault::unfit_words);
+  if (words_.any(WordClass::changing, unit)) fail(Fault::kUnfitWords);
   return Node{Kind::quantity, std::move(number), Node(Kind::words, unit)};
 }
 

@@ -28,7 +28,7 @@ class Parser {
   Parser(std::vector<Token>& tokens, const Vocabulary& vocabulary) : tokens_(tokens), words_(vocabulary) {}
   Node run() {
     Node all = list();
-    if (now().type != TokenType::end) fail(Fault::no_operation_between);
+    if (now().type != TokenType::end) fail(Fault::kNoOperationBetween);
     return all;
   }
 

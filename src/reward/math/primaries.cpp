@@ -36,7 +36,7 @@ Node Parser::prefix() {
     std::optional<Node> degree;
     if (take(T::open, '[')) {
       degree = list();
-      if (!take(T::close, ']')) fail(Fault::open_bracket);
+      if (!take(T::close, ']')) fail(Fault::kOpenBracket);
     }
     // \sqrt12 is √12, whatever LaTeX shows
     Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
@@ -46,7 +46,7 @@ Node Parser::prefix() {
     const char outer = std::exchange(inner_, '|');
     Node content = expression(40);
     inner_ = outer;
-    if (next().type != T::bar) fail(Fault::open_bracket);
+    if (next().type != T::bar) fail(Fault::kOpenBracket);
     return Node{Kind::absolute, std::move(content)};
   }
   if (type == T::fraction) {
@@ -54,14 +54,14 @@ Node Parser::prefix() {
     return Node{token.code == 'b' ? Kind::binomial : Kind::product, std::move(above), argument().behind('/')};
   }
   if (type == T::relation && braced) return relation_to(expression(40), token.code);  // \mathbb{R}_{>0}
-  if (type != T::relation || !has("=at", token.code)) fail(Fault::operand_missing);
+  if (type != T::relation || !has("=at", token.code)) fail(Fault::kOperandMissing);
   return expression(11);
 }
 
 Node Parser::signed_operand() {
   const char code = now().code;
   if (has("_^", code)) return Node(Kind::words);  // {}_{10}C_3
-  if (!has("+-PM", code)) fail(Fault::operand_missing);
+  if (!has("+-PM", code)) fail(Fault::kOperandMissing);
   ++at_;
   Node operand = expression(59);
   if (code == '+') return operand;
@@ -104,7 +104,7 @@ Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
   if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
-    if (now().newline || !is_digits(read) || !are_below(now().text, now(2).text)) fail(Fault::no_operation_between);
+    if (now().newline || !is_digits(read) || !are_below(now().text, now(2).text)) fail(Fault::kNoOperationBetween);
     Node above = leaf(Kind::number);
     ++at_;
     return Node{Kind::mixed, std::move(read), Node{Kind::product, std::move(above), leaf(Kind::number).behind('/')}};
@@ -114,7 +114,7 @@ Node Parser::number() {
   while (now(close).type == T::word) ++close;
   if (is(T::open, '(') && now(1).type == T::number && now(close).type == T::close &&
       (whole.code == 'w' || now(1).code == 'w')) {
-    if (now(1).text != whole.text) fail(Fault::unfit_words);
+    if (now(1).text != whole.text) fail(Fault::kUnfitWords);
     at_ += close + 1;
     return read;
   }
@@ -146,7 +146,7 @@ Node Parser::function(const Token& token) {
     scripts.push_back(argument().behind(script));
   }
   if (is_one_of(now(), T::close, T::end, T::relation)) {  // m_{\max}
-    if (!scripts.empty()) fail(Fault::operand_missing);
+    if (!scripts.empty()) fail(Fault::kOperandMissing);
     return Node(Kind::symbol, token.text);
   }
   parts.push_back(now().type == T::open ? bracketed(now().code) : plain_argument());

@@ -36,8 +36,8 @@ void for_each_character(std::string_view text, const Take& take) {
 std::string_view written(std::string_view bytes) {
   static const auto table = [] {
     std::unordered_map<std::string_view, std::string_view> all;
-    for (const auto& [each, ascii] : characters())
-      for_each_character(each, [&](auto, std::string_view one) { all.emplace(one, ascii); });
+    for (const auto& row : characters())
+      for_each_character(row.first, [&](auto, std::string_view one) { all.emplace(one, row.second); });
     return all;
   }();
   const auto found = table.find(bytes);

@@ -198,11 +198,11 @@ constexpr std::pair<std::string_view, std::string_view> kShells[] = {
 
 }  // namespace
 
-const std::string_view Fault::open_bracket = "a bracket, a bar or an environment that is not closed by its like";
-const std::string_view Fault::unfit_words = "words that are no part of a formula";
-const std::string_view Fault::no_operation_between = "two things without an operation between them";
-const std::string_view Fault::operand_missing = "an operand is missing, or nested too deep";
-const std::string_view Fault::unlike_rows = "rows of different lengths, or an entry with something left over";
+const std::string_view Fault::kOpenBracket = "a bracket, a bar or an environment that is not closed by its like";
+const std::string_view Fault::kUnfitWords = "words that are no part of a formula";
+const std::string_view Fault::kNoOperationBetween = "two things without an operation between them";
+const std::string_view Fault::kOperandMissing = "an operand is missing, or nested too deep";
+const std::string_view Fault::kUnlikeRows = "rows of different lengths, or an entry with something left over";
 
 std::span<const Row> default_rows() noexcept { return kRows; }
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept { return kShells; }

@@ -8,7 +8,7 @@ namespace qrl::reward::math {
 
 Node::Node(Kind of, std::vector<Node> its_parts) : kind(of), parts(std::move(its_parts)) {
   for (const Node& part : parts) depth = std::max(depth, part.depth + 1);
-  if (depth > kMaxTreeDepth) throw Unreadable{Fault::operand_missing};
+  if (depth > kMaxTreeDepth) throw Unreadable{Fault::kOperandMissing};
 }
 
 constexpr std::string_view kUnknowns = "xyt";

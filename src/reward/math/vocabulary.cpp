@@ -1,7 +1,5 @@
 #include "reward/math/vocabulary.h"
 
-#include <ranges>
-
 namespace qrl::reward::math {
 
 bool Words::next() {
@@ -14,11 +12,13 @@ bool Words::next() {
   return false;
 }
 
-Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count_)) {
+Vocabulary::Vocabulary(std::span<const Row> rows) : classes_(static_cast<std::size_t>(WordClass::count)) {
   for (const Row& row : rows) {
     Meaning meaning{row.type, row.code, {}, row.value};
-    for (const auto part : std::views::split(row.names, row.names.find('\t') == std::string_view::npos ? ' ' : '\t')) {
-      const std::string_view name(part.begin(), part.end());
+    const char between = row.names.find('\t') == std::string_view::npos ? ' ' : '\t';
+    for (std::size_t at = 0, end = 0; at < row.names.size(); at = end + 1) {
+      end = std::min(row.names.find(between, at), row.names.size());
+      const std::string_view name = row.names.substr(at, end - at);
       if (name.size() > 1 && name[0] == '@') {
         meaning.code = name[1];
         meaning.text = name.substr(std::min<std::size_t>(name.size(), 3));

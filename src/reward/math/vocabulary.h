@@ -131,7 +131,7 @@ enum class WordClass : unsigned char {
   operand,      ///< before a formula: it is a part of another
   choice,       ///< before the letter of a choice
   article,      ///< before a noun that is an answer
-  count_
+  count
 };
 
 struct Meaning {
@@ -152,7 +152,7 @@ struct Row {
 
 /// Why an answer is not in the grammar.
 struct Fault {
-  static const std::string_view open_bracket, unfit_words, no_operation_between, operand_missing, unlike_rows;
+  static const std::string_view kOpenBracket, kUnfitWords, kNoOperationBetween, kOperandMissing, kUnlikeRows;
 };
 
 /// The rows that qrl-train judges by.
