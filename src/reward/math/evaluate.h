@@ -1,14 +1,126 @@
-// Owns what a tree is worth. Knows nothing of how answers are compared.
+// Owns what a tree is worth: its image in a finite field, a number of 34 digits, and its exact form where that is a
+// short fraction. Knows nothing of how answers are compared.
+//
+// Trees are computed in several lanes: each is a field and an assignment of the variables to pseudo-random elements of
+// it and, apart from that, to pseudo-random positive numbers. Two values are equal when they are in every lane: exact
+// forms decide alone, images of rational functions decide with the numbers' consent, and everything else agrees in its
+// numbers to 25 digits. A function without a law here is a polynomial with pseudo-random coefficients.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
+#include "base/rational.h"
 #include "reward/math/tree.h"
-#include "reward/math/value.h"
 
 namespace qrl::reward::math {
+
+using base::Rational;
+using Real = __float128;
+using Complex = std::complex<Real>;
+
+/// The integers modulo a prime p ≡ 1 mod 4 below 2^62, where −1 has a root. Elements are 0 to p − 1.
+struct Field {
+  std::uint64_t p;
+  std::uint64_t i;  ///< i·i = −1
+
+  constexpr std::uint64_t add(std::uint64_t a, std::uint64_t b) const noexcept { return (a + b) % p; }
+  constexpr std::uint64_t multiply(std::uint64_t a, std::uint64_t b) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(a) * b % p);
+  }
+  constexpr std::uint64_t power(std::uint64_t a, std::uint64_t n) const noexcept {
+    std::uint64_t result = 1;
+    for (; n != 0; n >>= 1, a = multiply(a, a))
+      if ((n & 1) != 0) result = multiply(result, a);
+    return result;
+  }
+  constexpr std::uint64_t inverse(std::uint64_t a) const noexcept { return power(a, p - 2); }  ///< 0 for 0
+  constexpr std::uint64_t from(std::int64_t n) const noexcept {
+    const std::int64_t rest = n % static_cast<std::int64_t>(p);
+    return static_cast<std::uint64_t>(rest) + (rest < 0 ? p : 0);
+  }
+};
+
+/// Two different numbers agree in both only where both primes divide the numerator of their difference. Two different
+/// functions of degree d agree in one at a random place with a probability of at most d / 2^61.
+inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u},
+                                     {4611686018427387761u, 3481184452870754207u}};
+
+struct Value {
+  std::optional<Rational> exact = {};
+  std::optional<std::uint64_t> image = {};  ///< of what is made by + − · / and whole powers alone
+  Complex z = {};
+  std::int8_t infinite = 0;  ///< ±1: ±∞; nothing else counts then
+  bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: equal to nothing
+  bool constant = true;      ///< whether it has no variable and no function without a law
+
+  static Value nothing() noexcept { return {.undefined = true}; }
+  bool is_number() const noexcept { return !undefined && infinite == 0; }
+  bool is_integer() const noexcept { return exact && exact->is_integer(); }
+  bool is_zero() const noexcept;
+  /// The real number that it is: of constants.
+  std::optional<long double> real() const noexcept;
+};
+/// Decides equality of two values of the same lane.
+bool equal(const Value& a, const Value& b) noexcept;
+
+inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n is known by its size alone
+
+/// What variables are, beside positive numbers.
+struct Variables {
+  bool whole = false;  ///< whole: where a sign depends on whether they are even
+  bool signs = false;  ///< of both signs: where absolute values are taken
+};
+
+/// Computes values in one lane. Work per operation is bounded.
+class Algebra {
+ public:
+  explicit Algebra(std::size_t lane = 0, Variables variables = {}) noexcept : lane_(lane), variables_(variables) {}
+
+  Value rational(Rational q) const noexcept;
+  Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
+  /// ASCII digits below `base`, 2 to 10, with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
+  Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
+  /// The constants of TokenType::constant.
+  Value constant(char code) const noexcept;
+  Value symbol(std::string_view name) const noexcept;
+  /// f(arguments) for an f about which nothing is known.
+  Value opaque(std::string_view name, std::span<const Value> arguments = {}) const noexcept;
+  Value opaque(char name, std::span<const Value> arguments = {}) const noexcept {
+    return opaque({&name, 1}, arguments);
+  }
+
+  Value add(const Value& a, const Value& b) const noexcept;
+  Value negate(const Value& a) const noexcept;
+  Value subtract(const Value& a, const Value& b) const noexcept { return add(a, negate(b)); }
+  Value multiply(const Value& a, const Value& b) const noexcept;
+  Value divide(const Value& a, const Value& b) const noexcept { return multiply(a, integer_power(b, -1)); }
+  /// Principal values, but real roots of negative numbers where the root is odd.
+  Value power(const Value& base, const Value& exponent) const noexcept;
+
+  Value factorial(const Value& n) const noexcept;
+  Value binomial(const Value& n, const Value& k) const noexcept;
+  Value absolute(const Value& a) const noexcept;
+  Value rounded(const Value& a, bool up) const noexcept;
+  /// Of the functions of one argument with a law that no other member is; nothing of others.
+  std::optional<Value> function(Law law, const Value& a) const noexcept;
+
+ private:
+  const Field& field() const noexcept { return kFields[lane_ % 2]; }
+  /// Of two numbers: their image and exact form, where both have one, by these operations.
+  Value joined(const Value& a, const Value& b, Complex z,
+               std::uint64_t (Field::*of_images)(std::uint64_t, std::uint64_t) const noexcept,
+               std::optional<Rational> (*of_exact)(Rational, Rational) noexcept) const noexcept;
+  Value number(Complex z, bool constant) const noexcept;
+  Value integer_power(const Value& base, std::int64_t n) const noexcept;
+
+  std::size_t lane_;
+  Variables variables_;
+};
 
 /// Counts the work of a verdict; what is asked for after it is spent is undefined.
 class Budget {
@@ -22,11 +134,11 @@ class Budget {
 
 /// Values of a tree's nodes. Every node has one: what is no number (a set within a function, a relation under a sum)
 /// is an opaque value of its parts.
-class Evaluator {
+class Evaluator : public Algebra {
  public:
   /// `upper`: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
-  Evaluator(Algebra algebra, Budget& budget, bool upper = true) noexcept
-      : algebra_(algebra), budget_(budget), upper_(upper) {}
+  Evaluator(const Algebra& algebra, Budget& budget, bool upper = true) noexcept
+      : Algebra(algebra), budget_(budget), upper_(upper) {}
 
   Value value(const Node& at);
   /// From now on `variable` is worth `value`, which must outlive it.
@@ -35,19 +147,17 @@ class Evaluator {
  private:
   Value sum(const Node& at);
   Value product(const Node& at);
-  Value power(const Node& at);
+  Value raised(const Node& at);
   Value root(const Node& at);
   Value call(const Node& at);
-  std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
+  std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) const;
   Value subscript(const Node& at);
   Value ratio(const Node& at);
-  Value matrix(const Node& at);
+  template <class Entry>
+  Value matrix(std::size_t size, std::size_t columns, const Entry& entry);
   Value matrix_product(const Node& at);
-  /// A symbol for an entry of matrices of a shape.
-  Value place(std::size_t size, std::size_t columns, std::size_t k) const;
-  Value opaque(const Node& at);
+  Value as_written(const Node& at);
 
-  Algebra algebra_;
   Budget& budget_;
   bool upper_;
   std::string_view variable_;

@@ -1,20 +1,16 @@
-#include "reward/math/value.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
+#include "reward/math/evaluate.h"
+
 // The C library's functions of 128-bit numbers, which its headers show to GCC alone.
 extern "C" {
-__float128 expf128(__float128) noexcept;
-__float128 logf128(__float128) noexcept;
-__float128 sinf128(__float128) noexcept;
-__float128 cosf128(__float128) noexcept;
-__float128 atan2f128(__float128, __float128) noexcept;
-__float128 hypotf128(__float128, __float128) noexcept;
-__float128 tgammaf128(__float128) noexcept;
-__float128 floorf128(__float128) noexcept;
+using OfReal = __float128(__float128) noexcept;
+using OfReals = __float128(__float128, __float128) noexcept;
+OfReal expf128, logf128, sinf128, cosf128, tgammaf128, floorf128;
+OfReals atan2f128, hypotf128;
 }
 
 namespace qrl::reward::math {
@@ -106,31 +102,19 @@ bool equal(const Value& a, const Value& b) noexcept {
   return size_of(a.z - b.z) <= kSame * std::max(size_of(a.z), size_of(b.z));
 }
 
-Value Value::nothing() noexcept {
-  Value value;
-  value.undefined = true;
-  return value;
-}
-
-/// Without what errors leave of a part that is 0, and of a whole number the number itself.
+/// Of a whole number the number itself.
 Value Algebra::number(Complex z, bool constant) const noexcept {
   if (!is_finite(z)) return Value::nothing();
-  const Real whole = floorf128(z.real() + Real(0.5)), error = z.real() - whole;
-  const Real imaginary = std::max(z.imag(), -z.imag());
-  if (constant && whole != 0 && std::max(error, -error) + imaginary < kSame && size_of(z) < kSome)
-    return integer(static_cast<std::int64_t>(whole));
-  Value value;
-  value.constant = constant;
-  value.z = {size_of(z.real()) < kNothing * imaginary ? 0 : z.real(), imaginary < kNothing * size_of(z) ? 0 : z.imag()};
-  return value;
+  const Real whole = floorf128(z.real() + Real(0.5));
+  const bool is_whole = constant && whole != 0 && size_of(z - whole) < kSame && size_of(z) < kSome;
+  return is_whole ? integer(static_cast<std::int64_t>(whole)) : Value{.z = z, .constant = constant};
 }
 
 Value Algebra::rational(Rational q) const noexcept {
-  Value value;
-  value.exact = q;
-  value.image = field().from(q);
-  value.z = static_cast<Real>(q.numerator) / static_cast<Real>(q.denominator);
-  return value;
+  const std::uint64_t above = field().from(q.numerator);
+  return {.exact = q,
+          .image = q.is_integer() ? above : field().multiply(above, field().inverse(field().from(q.denominator))),
+          .z = static_cast<Real>(q.numerator) / static_cast<Real>(q.denominator)};
 }
 
 Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
@@ -149,10 +133,9 @@ Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned bas
 }
 
 Value Algebra::constant(char code) const noexcept {
-  Value value = opaque(code, {});
+  Value value = opaque(code);
   value.infinite = code == 'o' ? 1 : 0;
   value.constant = code != '0';
-  if (code == 'o') value.image.reset();
   if (code == 'p') value.z = pi({});
   if (code == 'e') value.z = exp(1);
   if (code == 'i') value.z = {0, 1}, value.image = field().i;
@@ -160,7 +143,7 @@ Value Algebra::constant(char code) const noexcept {
 }
 
 Value Algebra::symbol(std::string_view name) const noexcept {
-  Value value = opaque(name, {});
+  Value value = opaque(name);
   const std::uint64_t key = hash(name, lane_ + 77);
   const Real part = fraction_of(key) - 1;
   value.z = variables_.whole ? Real(3 + key % 29) : Real(0.125) + 6 * part * part;
@@ -171,10 +154,7 @@ Value Algebra::symbol(std::string_view name) const noexcept {
 
 Value Algebra::opaque(std::string_view name, std::span<const Value> arguments) const noexcept {
   std::uint64_t key = hash(name, lane_);
-  Value value;
-  value.constant = false;
-  value.image = key % field().p;
-  value.z = fraction_of(key);
+  Value value{.image = key % field().p, .z = fraction_of(key), .constant = false};
   for (const Value& argument : arguments) {
     if (argument.undefined) return argument;
     key = mix(key ^ static_cast<std::uint64_t>(argument.infinite + 1));
@@ -188,17 +168,22 @@ Value Algebra::opaque(std::string_view name, std::span<const Value> arguments) c
   return value;
 }
 
+Value Algebra::joined(const Value& a, const Value& b, Complex z,
+                      std::uint64_t (Field::*of_images)(std::uint64_t, std::uint64_t) const noexcept,
+                      std::optional<Rational> (*of_exact)(Rational, Rational) noexcept) const noexcept {
+  Value value{.z = z, .constant = a.constant && b.constant};
+  if (a.image && b.image) value.image = (field().*of_images)(*a.image, *b.image);
+  if (a.exact && b.exact) value.exact = of_exact(*a.exact, *b.exact);
+  return value;
+}
+
 Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (a.is_zero()) return b;
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
-  Value value;
-  value.constant = a.constant && b.constant;
-  value.z = a.z + b.z;
-  if (a.image && b.image) value.image = field().add(*a.image, *b.image);
+  Value value = joined(a, b, a.z + b.z, &Field::add, base::sum);
   const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or no digit of it is known
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
-  if (a.exact && b.exact) value.exact = sum(*a.exact, *b.exact);
   return value;
 }
 
@@ -213,42 +198,24 @@ Value Algebra::negate(const Value& a) const noexcept {
 
 Value Algebra::multiply(const Value& a, const Value& b) const noexcept {
   if (!a.is_number() || !b.is_number()) return Value::nothing();
-  if (a.is_zero() || b.is_zero()) return integer(0);
-  Value value;
-  value.constant = a.constant && b.constant;
-  value.z = a.z * b.z;
-  if (a.image && b.image) value.image = field().multiply(*a.image, *b.image);
-  if (a.exact && b.exact) value.exact = product(*a.exact, *b.exact);
-  return value;
-}
-
-Value Algebra::divide(const Value& a, const Value& b) const noexcept {
-  if (!a.is_number() || !b.is_number() || b.is_zero()) return Value::nothing();
-  Value value;
-  value.constant = a.constant && b.constant;
-  value.z = b.z.imag() == 0 ? a.z / b.z.real() : a.z / b.z;
-  if (a.image && b.image) value.image = field().multiply(*a.image, field().inverse(*b.image));
-  if (a.exact && b.exact) value.exact = quotient(*a.exact, *b.exact);
-  return value;
+  return a.is_zero() || b.is_zero() ? integer(0) : joined(a, b, a.z * b.z, &Field::multiply, base::product);
 }
 
 Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
-  if (base.is_zero()) return n > 0 ? base : Value::nothing();
-  if (n < 0) return divide(integer(1), integer_power(base, -n));
-  Value value;
-  value.constant = base.constant;
-  value.z = 1;
+  if (!base.is_number() || base.is_zero()) return base.is_number() && n > 0 ? base : Value::nothing();
+  const auto times = static_cast<std::uint64_t>(std::abs(n));
+  Value value{.z = 1, .constant = base.constant};
   Complex square = base.z;
-  for (std::int64_t rest = n; rest != 0; rest >>= 1, square *= square)
+  for (std::uint64_t rest = times; rest != 0; rest >>= 1, square *= square)
     if ((rest & 1) != 0) value.z *= square;
   if (value.z == Complex(0)) value.z = NAN;  // smaller than numbers are
-  if (base.image) value.image = field().power(*base.image, static_cast<std::uint64_t>(n));
+  if (n < 0) value.z = value.z.imag() == 0 ? 1 / value.z.real() : Real(1) / value.z;
+  if (base.image) value.image = field().power(n < 0 ? field().inverse(*base.image) : *base.image, times);
   if (base.exact) value.exact = base::power(*base.exact, n);
   return value;
 }
 
 Value Algebra::power(const Value& base, const Value& exponent) const noexcept {
-  if (base.undefined || exponent.undefined) return Value::nothing();
   const Value both[] = {base, exponent};
   if (!base.is_number() || !exponent.is_number()) return opaque('^', both);
   if (exponent.is_integer()) return integer_power(base, exponent.exact->numerator);
@@ -280,13 +247,10 @@ Value Algebra::factorial(const Value& n) const noexcept {
 }
 
 Value Algebra::binomial(const Value& n, const Value& k) const noexcept {
-  const bool whole = n.is_integer() && k.is_integer() && n.exact->numerator >= 0;
-  if (whole && (k.exact->numerator < 0 || k.exact->numerator > n.exact->numerator)) return integer(0);
   return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
 }
 
 Value Algebra::absolute(const Value& a) const noexcept {
-  if (!a.is_number()) return a.infinite < 0 ? negate(a) : a;
   if (a.z.imag() != 0) return number(hypotf128(a.z.real(), a.z.imag()), a.constant);
   return a.z.real() < 0 ? negate(a) : a;
 }
@@ -297,26 +261,13 @@ Value Algebra::rounded(const Value& a, bool up) const noexcept {
   return integer(static_cast<std::int64_t>(up ? -floorf128(-a.z.real()) : floorf128(a.z.real())));
 }
 
-Value Algebra::modulo(const Value& a, const Value& b) const noexcept {
-  const Value both[] = {a, b};
-  if (!a.is_integer() || !b.is_integer() || b.exact->numerator <= 0) return opaque('m', both);
-  const std::int64_t m = b.exact->numerator;
-  return integer((a.exact->numerator % m + m) % m);
-}
-
-Value Algebra::common_divisor(const Value& a, const Value& b) const noexcept {
-  const Value both[] = {multiply(a, b), add(a, b)};
-  if (!a.is_integer() || !b.is_integer()) return opaque('g', both);
-  return integer(std::gcd(a.exact->numerator, b.exact->numerator));
-}
-
 std::optional<Value> Algebra::function(Law law, const Value& a) const noexcept {
   if (law == Law::abs) return absolute(a);
   if (law == Law::floor || law == Law::ceil) return rounded(a, law == Law::ceil);
   if (law == Law::cbrt) return power(a, rational({1, 3}));
   const auto* found = std::ranges::find(kFunctions, law, &Function::law);
   if (found == std::end(kFunctions)) return std::nullopt;
-  if (!a.is_number()) return a.infinite > 0 && law == Law::ln ? a : Value::nothing();
+  if (!a.is_number()) return Value::nothing();
   const auto part = [&](Complex z) { return size_of(z) < kNothing ? integer(0) : number(z, a.constant); };
   return divide(part(found->above(a.z)), part(found->below(a.z)));
 }
