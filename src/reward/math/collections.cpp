@@ -1,9 +1,8 @@
-// Lists, tuples, sets, ratios, matrices, and sets of reals.
+// Lists, tuples, sets, ratios, matrices and sets.
 #include <algorithm>
 #include <cmath>
 
 #include "reward/math/equal.h"
-#include "reward/math/real_set.h"
 
 namespace qrl::reward::math {
 
@@ -143,19 +142,6 @@ bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!std::ranges::equal(operands, a.at().parts, {}, &Node::joint, &Node::joint)) return false;
   return std::ranges::count(operands, 'D', &Node::joint) > 0 ? in_order(parts_of(g), parts_of(a))
                                                              : as_sets(parts_of(g), parts_of(a), false);
-}
-
-bool Equality::same_reals(const Answer& g, const Answer& a) {
-  const auto read = [this](const Answer& x) -> std::optional<RealSet> {
-    if (x.sign == 0 && has_plus_minus(x.at())) return std::nullopt;
-    return real_set(x.at(), evaluator(x));
-  };
-  const auto x = read(g);
-  const auto y = x ? read(a) : std::nullopt;
-  if (!y || !equal(*x, *y)) return false;
-  // x < 2 is not y < 2.
-  return g.form != Form::relation || a.form != Form::relation || variables_of(g.at()) == variables_of(a.at()) ||
-         (g.code(1) == 'e' && a.code(1) == 'e');
 }
 
 }  // namespace qrl::reward::math

@@ -46,8 +46,10 @@ class Equality {
   bool in_order(const Parts& x, const Parts& y);
   bool as_sets(const Parts& x, const Parts& y, bool counted);
   bool same_sets(const Answer& g, const Answer& a);
-  bool same_reals(const Answer& g, const Answer& a);
   std::uint64_t image(const Answer& of);
+
+  // ---- real_set.cpp
+  bool same_reals(const Answer& g, const Answer& a);
 
   // ---- relations.cpp
   bool same_relations(const Answer& g, const Answer& a);

@@ -1,20 +1,30 @@
-#include "reward/math/real_set.h"
-
+// Sets of real numbers: unions of intervals and points, and which one a tree describes.
 #include <algorithm>
 #include <utility>
 
-#include "reward/math/tree.h"
+#include "reward/math/equal.h"
 
 namespace qrl::reward::math {
 
-bool equal(const RealSet& a, const RealSet& b) noexcept {
-  const auto same = [](const Cut& x, const Cut& y) {
-    return x.at == y.at && x.above == y.above && equal(x.value, y.value);
-  };
-  return a.below == b.below && std::equal(a.cuts.begin(), a.cuts.end(), b.cuts.begin(), b.cuts.end(), same);
-}
-
 namespace {
+
+/// A number at which a set changes.
+struct Cut {
+  Value value;
+  long double real;
+  bool at, above;  ///< whether the set has it, and what lies between it and the next
+  friend bool operator==(const Cut& x, const Cut& y) noexcept {
+    return x.at == y.at && x.above == y.above && equal(x.value, y.value);
+  }
+};
+
+struct RealSet {
+  bool below = false;     ///< whether it has what lies below all cuts
+  std::vector<Cut> cuts;  ///< ascending
+  bool is_empty() const noexcept { return !below && cuts.empty(); }
+  bool operator==(const RealSet&) const = default;
+};
+using Set = std::optional<RealSet>;
 
 /// The numbers that are in a union (U), an intersection (N) or a difference of two sets.
 RealSet combined(const RealSet& a, char code, const RealSet& b) {
@@ -36,149 +46,123 @@ RealSet combined(const RealSet& a, char code, const RealSet& b) {
   return out;
 }
 
-/// The numbers below a bound, the bound and those above it that stand in a relation to it.
-struct HalfLine {
-  char code;
-  bool below, at, above;
-};
-constexpr HalfLine kHalfLines[] = {{'<', true, false, false}, {'l', true, true, false},  {'>', false, false, true},
-                                   {'g', false, true, true},  {'=', false, true, false}, {'n', true, false, true}};
-
-std::optional<RealSet> half_line(const Value& bound, char code) {
-  const auto* line = std::ranges::find(kHalfLines, code, &HalfLine::code);
-  if (line == std::end(kHalfLines)) return std::nullopt;
-  if (bound.infinite != 0)
-    return (bound.infinite > 0 ? line->below : line->above) ? std::optional(RealSet{true, {}}) : std::nullopt;
+/// The numbers that stand in a relation to a bound.
+Set half_line(const Value& bound, char code) {
+  const bool below = has("<ln", code), at = has("lg=", code), above = has(">gn", code);
   const auto real = bound.real();
-  if (!real) return std::nullopt;
-  return RealSet{line->below, {{bound, *real, line->at, line->above}}};
+  if (bound.infinite != 0 && (bound.infinite > 0 ? below : above)) return RealSet{true, {}};
+  return real && (below || at || above) ? Set({below, {{bound, *real, at, above}}}) : std::nullopt;
 }
 
-class Reader {
- public:
-  explicit Reader(Evaluator& evaluator) noexcept : evaluator_(evaluator) {}
+bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text, 'R'); }
+
+/// Reads the set that a tree describes: intervals, finite sets, unions and differences of sets, inequalities and
+/// memberships of one variable that stands alone (a < x ≤ b, |x| < a, x ≠ a), ℝ. Nothing for anything else.
+struct Reader {
+  Evaluator evaluator;
 
   /// Depth: kMaxTreeDepth.
-  std::optional<RealSet> read(const Node& at) {
-    switch (at.kind) {
-      case Kind::tuple:
-        return interval(at);
-      case Kind::set:
-        return joined(at.parts, 'U', [&](const Node& point) { return half_line(evaluator_.value(point), '='); });
-      case Kind::constant:
-        return at.code == '0' ? std::optional(RealSet{}) : std::nullopt;
-      case Kind::symbol:
-        return is_reals(at) ? std::optional(RealSet{true, {}}) : std::nullopt;
-      case Kind::subscript:  // \mathbb{R}^+, \mathbb{R}_{\ge 0}
-        return is_reals(at[0]) && at[1].is(Kind::relation) ? read(at[1]) : std::nullopt;
-      case Kind::set_builder:
-        return described(at);
-      case Kind::list:
-        return conditions(at);
-      case Kind::sum:
-      case Kind::set_operation:
-        return operation(at);
-      case Kind::relation:
-        return relation(at);
-      default:
-        return std::nullopt;
-    }
+  Set read(const Node& at) {
+    if (at.is(Kind::tuple)) return interval(at);
+    if (at.is(Kind::set))
+      return joined(at.parts, 'U', [&](const Node& point) { return half_line(evaluator.value(point), '='); });
+    if (at.is(Kind::symbol)) return is_reals(at) ? Set({true, {}}) : std::nullopt;
+    if (at.is(Kind::subscript))
+      return is_reals(at[0]) ? read(at[1]) : std::nullopt;  // \mathbb{R}^+, \mathbb{R}_{\ge 0}
+    if (at.is(Kind::set_builder)) return described(at);
+    if (at.is(Kind::list)) return conditions(at);
+    if (at.is(Kind::sum, Kind::set_operation)) return operation(at);
+    return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
-
- private:
-  static bool is_reals(const Node& at) noexcept {
-    return is_number_set(at) && at.text.find('R') != std::string_view::npos;
-  }
-  static constexpr std::size_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
 
   /// The sets that `read` gives of parts, joined; nothing where one has none. `code` 0: by the signs before the parts.
   template <class Read>
-  static std::optional<RealSet> joined(const std::vector<Node>& parts, char code, const Read& read) {
+  static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
+    constexpr std::size_t kMaxParts = 64;  // each goes over all before it
     RealSet all{code == 'N', {}};
     if (parts.size() > kMaxParts) return std::nullopt;
     for (const Node& part : parts) {
-      const std::optional<RealSet> next = read(part);
+      const Set next = read(part);
       if (!next) return std::nullopt;
       all = combined(all, code != 0 ? code : part.joint != 0 ? part.joint : 'U', *next);
     }
     return all;
   }
-  static bool is_empty(const RealSet& set) noexcept { return !set.below && set.cuts.empty(); }
 
-  std::optional<RealSet> interval(const Node& at) {
+  Set interval(const Node& at) {
     if (at.parts.size() != 2) return std::nullopt;
-    const auto low = half_line(evaluator_.value(at[0]), at.open == '[' ? 'g' : '>');
-    const auto high = half_line(evaluator_.value(at[1]), at.close == ']' ? 'l' : '<');
-    if (!low || !high) return std::nullopt;
-    RealSet set = combined(*low, 'N', *high);
-    return is_empty(set) ? std::nullopt : std::optional(std::move(set));
+    const Set low = half_line(evaluator.value(at[0]), at.open == '[' ? 'g' : '>');
+    const Set high = half_line(evaluator.value(at[1]), at.close == ']' ? 'l' : '<');
+    const RealSet set = low && high ? combined(*low, 'N', *high) : RealSet{};
+    return set.is_empty() ? std::nullopt : Set(set);
   }
 
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
-  std::optional<RealSet> described(const Node& at) {
-    const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
-    if (!has_symbol(at[1], variable.text)) return std::nullopt;
-    auto set = read(at[1]);
-    if (at[0].is(Kind::symbol) || !set) return set;
-    const auto domain = read(at[0]);
-    return domain ? std::optional(combined(*domain, 'N', *set)) : std::nullopt;
+  Set described(const Node& at) {
+    const bool bare = at[0].is(Kind::symbol);
+    const Set set = has_symbol(at[1], (bare ? at[0] : at[0][0]).text) ? read(at[1]) : std::nullopt;
+    const Set domain = bare ? Set({true, {}}) : read(at[0]);
+    return set && domain ? Set(combined(*domain, 'N', *set)) : std::nullopt;
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is, as with "or" between them or intervals.
-  std::optional<RealSet> conditions(const Node& at) {
-    const bool intervals = at[0].is(Kind::tuple), either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
+  Set conditions(const Node& at) {
+    const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
     const auto member = [&](const Node& each) {
-      const bool alike = each.kind == at[0].kind && (intervals || variables_of(each) == variables_of(at[0]));
-      return alike ? read(each) : std::nullopt;
+      return each.kind == at[0].kind && variables_of(each) == variables_of(at[0]) ? read(each) : std::nullopt;
     };
-    if (intervals ? !either : !at[0].is(Kind::relation)) return std::nullopt;
-    auto both = joined(at.parts, 'N', member);
-    return both && (either || is_empty(*both)) ? joined(at.parts, 'U', member) : both;
+    if (!at[0].is(Kind::relation) && !(either && at[0].is(Kind::tuple))) return std::nullopt;
+    const Set both = joined(at.parts, 'N', member);
+    return both && (either || both->is_empty()) ? joined(at.parts, 'U', member) : both;
   }
 
   /// Unions, intersections, differences, and ℝ − {0}.
-  std::optional<RealSet> operation(const Node& at) {
+  Set operation(const Node& at) {
     return joined(at.parts, 0, [&](const Node& part) {
       const bool minus = part.joint == '-' && part.is(Kind::set, Kind::tuple);
-      const bool first = &part == at.parts.data(),
-                 sign = std::string_view("UND").find(part.joint) != std::string_view::npos;
-      return (first ? part.joint == 0 : minus || sign) ? read(part) : std::nullopt;
+      return (&part == at.parts.data() ? part.joint == 0 : minus || has("UND", part.joint)) ? read(part) : std::nullopt;
     });
   }
 
-  std::optional<RealSet> relation(const Node& at) {
+  Set relation(const Node& at) {
     if (at.parts.size() == 2 && at[1].joint == 'e')  // of 2x nothing follows for x here
       return !at[0].is(Kind::product) && is_name(at[0]) ? read(at[1]) : std::nullopt;
-    RealSet set{true, {}};
-    for (std::size_t k = 1; k < at.parts.size(); ++k) {
+    Set set = RealSet{true, {}};
+    for (std::size_t k = 1; set && k < at.parts.size(); ++k) {
       const bool turned = has_symbols(at[k]);
       const Node &left = at[turned ? k : k - 1], &right = at[turned ? k - 1 : k];
-      const char code = turned ? reversed(at[k].joint) : at[k].joint;
-      if (has_symbols(right)) return std::nullopt;
-      const bool magnitude = left.is(Kind::absolute);
-      const Node& variable = magnitude ? left[0] : left;
-      const bool named =
-          variable.is(Kind::symbol, Kind::subscript) || (variable.is(Kind::words) && variable.text.empty());
-      const Value bound = evaluator_.value(right);
-      auto next = named ? half_line(bound, code) : std::nullopt;
-      if (next && magnitude) {  // |x| < a with a > 0
-        const auto other = half_line(algebra_.negate(bound), reversed(code));
-        const auto real = bound.real();
-        if (!real || *real <= 0) return std::nullopt;
-        next = combined(*next, code == '<' || code == 'l' || code == 'n' ? 'N' : 'U', *other);
-      }
-      if (!next) return std::nullopt;
-      set = combined(set, 'N', *next);
+      const Set next = bounded(left, turned ? reversed(at[k].joint) : at[k].joint, right);
+      set = next ? Set(combined(*set, 'N', *next)) : std::nullopt;
     }
     return set;
   }
 
-  Evaluator& evaluator_;
-  Algebra algebra_;  ///< of signs only
+  Set bounded(const Node& left, char code, const Node& right) {
+    const bool magnitude = left.is(Kind::absolute);
+    const Node& variable = magnitude ? left[0] : left;
+    const bool named =
+        variable.is(Kind::symbol, Kind::subscript) || (variable.is(Kind::words) && variable.text.empty());
+    if (!named || has_symbols(right)) return std::nullopt;
+    const Value bound = evaluator.value(right);
+    const Set set = half_line(bound, code);
+    if (!set || !magnitude) return set;
+    if (bound.real().value_or(0) <= 0) return std::nullopt;  // |x| < a with a > 0
+    return combined(*set, set->below ? 'N' : 'U', *half_line(evaluator.negate(bound), reversed(code)));
+  }
 };
 
 }  // namespace
 
-std::optional<RealSet> real_set(const Node& at, Evaluator evaluator) { return Reader(evaluator).read(at); }
+bool Equality::same_reals(const Answer& g, const Answer& a) {
+  const auto read = [this](const Answer& x) {
+    const bool one = x.sign != 0 || !has_plus_minus(x.at());
+    return one ? Reader{evaluator(x)}.read(x.at()) : std::nullopt;
+  };
+  const Set x = read(g);
+  if (!x || x != read(a)) return false;
+  // x < 2 is not y < 2.
+  return g.form != Form::relation || a.form != Form::relation || variables_of(g.at()) == variables_of(a.at()) ||
+         (g.code(1) == 'e' && a.code(1) == 'e');
+}
 
 }  // namespace qrl::reward::math
