@@ -71,7 +71,7 @@ struct Lowering {
 };
 /// The node that takes a node's place; null: the rule does not apply.
 using Rewrite = const Node*(Lowering& lowering, const Node& at, Notes& notes);
-Rewrite combination, named_point, named_reals, with_unit, run_of_capitals, membership;
+Rewrite combination, named_point, named_reals, with_unit, run_of_capitals, membership, usual_domain;
 struct Rule {
   std::string_view name;
   Kind kind;

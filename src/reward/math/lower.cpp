@@ -45,6 +45,16 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
+/// x², x ∈ ℝ and 2kπ, k ∈ ℤ: what stands before the domain that its letter has anyway.
+const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
+  const Node& last = at.parts.back();
+  if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
+    return nullptr;
+  const bool integer = last[0].text.find_first_not_of("kmn") == std::string_view::npos;
+  const Node* before = at.parts.size() == 2 ? &at[0] : to.add(Node(Kind::list, {at.parts.begin(), at.parts.end() - 1}));
+  return has(last[1].text, integer ? 'Z' : 'R') && has_symbol(*before, last[0].text) ? before : nullptr;
+}
+
 namespace {
 
 /// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.

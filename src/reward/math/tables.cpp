@@ -189,6 +189,7 @@ constexpr Rule kRules[] = {
     {"unit", Kind::quantity, with_unit, "5\\text{ cm}"},
     {"capitals in a row", Kind::product, run_of_capitals, "HTH"},
     {"membership", Kind::relation, membership, "x \\in \\{1,2\\}"},
+    {"domain", Kind::list, usual_domain, "x^2, x \\in \\mathbb{R}"},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kShells[] = {
