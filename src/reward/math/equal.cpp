@@ -1,11 +1,9 @@
-// Which rule serves which pair of forms; texts and values.
+// Which rule serves which pair of forms; texts, values, lists, tuples, matrices and sets.
 #include "reward/math/equal.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
-
-#include "base/ascii.h"
 
 namespace qrl::reward::math {
 
@@ -14,6 +12,18 @@ namespace {
 constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter where variables are not just positive
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
+bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
+
+/// Takes a mark for a unit.
+void unmark(Answer& x) noexcept {
+  x.notes.unit.dimensions = Measure::number_of(x.at().is(Kind::percent) ? '%' : 'a');
+  x.node = &x.at()[0];
+}
+
+Answer with_node(Answer x, const Node& node) noexcept {
+  x.node = &node;
+  return x;
+}
 
 /// Words behind a number that say something: left out on one side they are no unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
@@ -26,10 +36,41 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
 /// |x| and √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
-    const bool square = part.is(Kind::root) && part[0].is(Kind::power) && part[0][0].is(Kind::sum);
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
-           (square && std::ranges::any_of(part[0][0].parts, [](const Node& term) { return term.joint == '-'; }));
+           (part.is(Kind::root) && part[0].is(Kind::power) &&
+            std::ranges::count(part[0][0].parts, '-', &Node::joint) > 0);
   });
+}
+
+/// The letters of a text, a symbol or a product of letters in a row: Bob, HTH; empty for anything else.
+std::string_view shown_letters(const Answer& x) noexcept {
+  const Node& at = x.at();
+  if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
+  return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
+}
+
+std::vector<const Answer*> parts_of(const Answer& x) {
+  std::vector<const Answer*> parts;
+  for (const Answer& part : x.parts) parts.push_back(&part);
+  return parts;
+}
+
+/// Whether all members are inequalities or letters: "and" and "or" between them differ.
+bool is_joint(const Answer& x) {
+  return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
+           const auto ordered = [](const Node& side) { return is_order(side.joint); };
+           return part.form == Form::relation ? std::ranges::all_of(part.at().rest(), ordered)
+                                              : !shown_letters(part).empty();
+         });
+}
+
+/// The letters of choices: of "A, C" and of "AC", in order.
+std::string letters_of(const Answer& x) {
+  std::string all = x.notes.run;
+  for (const Answer& part : x.parts)
+    if (is_capital(part.at())) all += part.at().text;
+  std::ranges::sort(all);
+  return all;
 }
 
 }  // namespace
@@ -61,7 +102,7 @@ const Value& Equality::value(const Answer& x, std::size_t lane) {
 
 bool Equality::same(const Answer& g, const Answer& a) {
   if (!budget_.spend(2) || ++depth_ > kMaxTreeDepth) return false;
-  const bool result = same_form(g, a);
+  const bool result = same_notes(g, a) && same_form(g, a);
   --depth_;
   return result;
 }
@@ -76,20 +117,15 @@ bool Equality::same_notes(const Answer& g, const Answer& a) const {
 }
 
 bool Equality::same_form(const Answer& g, const Answer& a) {
-  if (!same_notes(g, a)) return false;
   if (g.form == Form::text || a.form == Form::text) return same_texts(g, a);
-  if (g.form == Form::relation && a.form == Form::relation) return same_relations(g, a) || same_reals(g, a);
-  if (g.form == Form::relation) return says(g, a, true) || same_reals(g, a);
-  if (a.form == Form::relation) return says(a, g, false) || same_reals(g, a);
-  if (g.is_collection() || a.is_collection()) return same_collections(g, a) || same_reals(g, a);
-  if (g.form == Form::sets || a.form == Form::sets) return same_sets(g, a) || same_reals(g, a);
-  return same_values(g, a);
-}
-
-std::string_view shown_letters(const Answer& x) noexcept {
-  const Node& at = x.at();
-  if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
-  return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
+  if (g.form == Form::value && a.form == Form::value) return same_values(g, a);
+  const bool relations[] = {g.form == Form::relation, a.form == Form::relation};
+  const bool same = relations[0] && relations[1]             ? same_relations(g, a)
+                    : relations[0]                           ? says(g, a, true)
+                    : relations[1]                           ? says(a, g, false)
+                    : g.is_collection() || a.is_collection() ? same_collections(g, a)
+                                                             : same_sets(g, a);
+  return same || same_reals(g, a);
 }
 
 /// Texts: by the letters that are shown.
@@ -102,56 +138,38 @@ bool Equality::same_texts(const Answer& g, const Answer& a) const {
 
 bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
-  const auto is_time = [](const Answer& x) { return x.notes.unit.is('p') || x.notes.unit.is('d'); };
-  if ((is_time(g) || is_time(a)) && g.at().kind != a.at().kind) return false;
+  if ((g.notes.unit.is('p') || a.notes.unit.is('p')) && g.at().kind != a.at().kind) return false;  // 7:30 p.m., 7/30
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
-  if (modulus && other) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
-    Answer x = g, y = a;
-    x.node = modulus;
-    y.node = other;
-    if (!same_value(x, y)) return false;
-  }
-  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));  // 6 m/s
+  if (modulus && other && !same_value(with_node(g, *modulus), with_node(a, *other))) return false;  // 3 mod 7, 3 mod 5
+  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));             // 6 m/s
   return same_units(g, unit ? a.parts[0] : a);
 }
 
-bool Equality::same_units(const Answer& g, const Answer& a) {
-  const std::string_view gold_money = g.tree->tokens.currency, answer_money = a.tree->tokens.currency;
-  if (g.notes.words.empty() && a.notes.words.empty() && gold_money.empty() && answer_money.empty())
-    return same_marked(g, a);
-  const auto amount = [this](Answer of) {
-    const std::string_view currency = of.tree->tokens.currency, words = of.notes.words;
-    const bool rate = words.starts_with('/') || words.starts_with("per ");
-    if ((!of.notes.unit.is_known() || rate) && !currency.empty())
-      of.notes.unit = measure(std::string(currency) + " " + std::string(words), vocabulary_);
-    return of;
-  };
-  Answer gold = amount(g), answer = amount(a);
-  // A percentage or an angle is of another kind than what has a unit.
-  const auto unmark = [](Answer& of) {
-    const Kind kind = of.at().kind;
-    if (of.notes.unit.is_known() || (kind != Kind::percent && kind != Kind::degree)) return;
-    of.notes.unit.dimensions = Measure::number_of(kind == Kind::percent ? '%' : 'a');
-    of.node = &of.at()[0];
-  };
-  if (answer.notes.unit.is_known()) unmark(gold);
-  if (gold.notes.unit.is_known()) unmark(answer);
-  const auto by = scales(gold.notes.unit, answer.notes.unit);
-  if (!by || (*by)[0] == (*by)[1]) return by && same_marked(gold, answer);
-  const auto u = value(gold).real(), v = value(answer).real();  // 5 million is 5,000,000, of whatever
-  return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
+/// Of money, too: $5 per hour.
+Measure Equality::unit_of(const Answer& x) const {
+  const std::string_view currency = x.tree->tokens.currency, words = x.notes.words;
+  const bool rate = words.starts_with('/') || words.starts_with("per ");
+  if (currency.empty() || (x.notes.unit.is_known() && !rate)) return x.notes.unit;
+  return measure(std::string(currency) + " " + std::string(words), vocabulary_);
 }
 
-/// Numbers without words: 20 for 20 %, 90 for 90°.
-bool Equality::same_marked(const Answer& g, const Answer& a) {
-  if (same_value(g, a)) return true;
-  const auto is_marked = [](const Answer& x) { return x.at().kind == Kind::percent || x.at().kind == Kind::degree; };
-  if (is_marked(g) == is_marked(a)) return false;
-  Answer gold = g, answer = a;
-  Answer& marked = is_marked(g) ? gold : answer;
-  const bool percent = marked.at().kind == Kind::percent;
-  marked.node = &marked.at()[0];
-  return (!percent || (is_plain_number(gold) && is_plain_number(answer))) && same_value(gold, answer);
+bool Equality::same_units(Answer g, Answer a) {
+  g.notes.unit = unit_of(g);
+  a.notes.unit = unit_of(a);
+  const bool known[] = {g.notes.unit.is_known(), a.notes.unit.is_known()};
+  Answer& other = known[0] ? a : g;  // a percentage or an angle is of another kind than what has a unit
+  if (known[0] != known[1] && is_marked(other)) unmark(other);
+  const auto by = scales(g.notes.unit, a.notes.unit);
+  if (!by) return false;
+  if ((*by)[0] != (*by)[1]) {  // 5 million is 5,000,000, of whatever
+    const auto u = value(g).real(), v = value(a).real();
+    return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
+  }
+  if (same_value(g, a) || is_marked(g) == is_marked(a)) return same_value(g, a);
+  Answer& marked = is_marked(g) ? g : a;  // 20 for 20 %, 90 for 90°
+  const bool percent = marked.at().is(Kind::percent);
+  unmark(marked);
+  return (!percent || (is_plain_number(g) && is_plain_number(a))) && same_value(g, a);
 }
 
 bool Equality::same_value(const Answer& g, const Answer& a) {
@@ -178,6 +196,101 @@ bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Va
   if (other.exact && ends_within(other.exact->denominator, digits)) return false;  // 3.000001 is not 3
   const auto p = x.real(), q = y.real();
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
+}
+
+// ---- collections
+
+bool Equality::same_collections(const Answer& g, const Answer& a) {
+  if (is_joint(g) && is_joint(a) && g.either != a.either) return false;
+  const Answer &some = g.is_collection() ? g : a, &other = g.is_collection() ? a : g;
+  if (!other.is_collection()) {
+    if (some.form == Form::tuple) return some.at().is(Kind::matrix) && same_value(g, a);  // 2A
+    const std::string letters = letters_of(some);
+    if (some.form == Form::list && letters.size() == some.parts.size() && letters == letters_of(other)) return true;
+    if (some.form == Form::set && other.form == Form::sets) return false;  // {∅} has a member, ∅ none
+  }
+  const Parts x = g.is_collection() ? parts_of(g) : Parts{&g}, y = a.is_collection() ? parts_of(a) : Parts{&a};
+  const bool tuples[] = {g.form == Form::tuple, a.form == Form::tuple};
+  if (tuples[0] && tuples[1]) {
+    const Node &gold = g.at(), &answer = a.at();
+    const bool brackets = x.size() != 2 || (gold.open == answer.open && gold.close == answer.close);  // of intervals
+    return (gold.kind != answer.kind || (gold.columns == answer.columns && brackets)) && in_order(x, y);
+  }
+  if (tuples[0] || tuples[1]) {  // x = 3, y = 4 is (3, 4); of y = 4, x = 3 nothing is known
+    const Answer &tuple = tuples[0] ? g : a, &list = tuples[0] ? a : g;
+    const auto name_of = [](const Answer& part) {
+      return part.form == Form::relation ? form_of(part.parts[0].at()) : std::string();
+    };
+    return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
+           !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
+  }
+  // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
+  return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0]->is_collection());
+}
+
+bool Equality::in_order(const Parts& x, const Parts& y) {
+  return std::ranges::equal(x, y, [this](const Answer* one, const Answer* other) { return same(*one, *other); });
+}
+
+/// The same for members that are equal numbers or points of such; 0 of any other.
+std::uint64_t Equality::image(const Answer& of) {
+  const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
+  const bool number = of.form == Form::value || of.at().is(Kind::tuple);
+  if (!number || !of.notes.words.empty() || any_node(of.at(), is_more)) return 0;
+  const auto one = value(of).image, other = value(of, 1).image;
+  return one && other ? (*one ^ (*other << 1)) | 1 : 0;
+}
+
+/// Every member of each is one of the other; `counted`: as often. They are sorted by their images, so that their order
+/// costs little.
+bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
+  const std::size_t most = std::max(x.size(), y.size());
+  if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
+  struct Member {
+    const Answer* answer;
+    std::uint64_t image;
+    std::string label;  ///< what it counts: "apples"
+  };
+  const auto members = [&](const Parts& of) {
+    std::vector<Member> all;
+    for (const Answer* each : of) {
+      const Notes& notes = each->notes;
+      all.push_back({each, image(*each), notes.unit.is_known() ? "" : text_key(notes.words, vocabulary_)});
+    }
+    std::ranges::stable_sort(all, {}, &Member::image);
+    const auto twice = [](const Member& m, const Member& n) { return m.image != 0 && m.image == n.image; };
+    if (!counted) all.erase(std::unique(all.begin(), all.end(), twice), all.end());
+    return all;
+  };
+  const std::vector<Member> gold = members(x), answer = members(y);
+  if (gold[0].image != 0 && std::ranges::equal(gold, answer, {}, &Member::image, &Member::image)) return true;
+  std::vector<bool> found(answer.size());
+  const auto match = [&](std::size_t i, std::size_t j) {
+    const Member &one = gold[i], &other = answer[j];
+    const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label;
+    const bool taken = counted && found[j];
+    return !taken && !apart && budget_.spend() && same(*one.answer, *other.answer) && (found[j] = true);
+  };
+  const auto all_match = [](const auto& of, const auto& others, const auto& matches) {
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      auto at = std::ranges::lower_bound(others, of[i].image, {}, &Member::image) - others.begin();
+      std::size_t tries = 0;
+      while (tries < others.size() && !matches(i, static_cast<std::size_t>(at++) % others.size())) ++tries;
+      if (tries == others.size()) return false;
+    }
+    return true;
+  };
+  return all_match(gold, answer, match) &&
+         all_match(answer, gold, [&](std::size_t j, std::size_t i) { return found[j] || match(i, j); });
+}
+
+/// Unions and differences part by part: for what is no set of real constants.
+bool Equality::same_sets(const Answer& g, const Answer& a) {
+  if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
+  const auto& operands = g.at().parts;
+  if (!std::ranges::equal(operands, a.at().parts, {}, &Node::joint, &Node::joint)) return false;
+  return std::ranges::count(operands, 'D', &Node::joint) > 0 ? in_order(parts_of(g), parts_of(a))
+                                                             : as_sets(parts_of(g), parts_of(a), false);
 }
 
 }  // namespace qrl::reward::math

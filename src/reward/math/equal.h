@@ -26,22 +26,20 @@ class Equality {
 
  private:
   using Parts = std::vector<const Answer*>;
-  // ---- equal.cpp: forms and values
+  // ---- equal.cpp: forms, values and collections
   bool same(const Answer& g, const Answer& a);
   bool same_form(const Answer& g, const Answer& a);
   bool same_notes(const Answer& g, const Answer& a) const;
   bool same_texts(const Answer& g, const Answer& a) const;
   bool same_values(const Answer& g, const Answer& a);
-  bool same_units(const Answer& g, const Answer& a);
-  bool same_marked(const Answer& g, const Answer& a);
+  Measure unit_of(const Answer& x) const;
+  bool same_units(Answer g, Answer a);
   bool same_value(const Answer& g, const Answer& a);
   bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const;
   const Value& value(const Answer& x, std::size_t lane = 0);
   Evaluator evaluator(const Answer& of, std::size_t lane = 0) {
     return {Algebra(lane, variables_), budget_, of.sign >= 0};
   }
-
-  // ---- collections.cpp
   bool same_collections(const Answer& g, const Answer& a);
   bool in_order(const Parts& x, const Parts& y);
   bool as_sets(const Parts& x, const Parts& y, bool counted);
@@ -74,8 +72,6 @@ class Equality {
   int depth_ = 0;
 };
 
-/// The letters of a text, a symbol or a product of letters in a row: Bob, HTH; empty for anything else.
-std::string_view shown_letters(const Answer& x) noexcept;
 /// Whether a fraction with this denominator has that many decimal places at most.
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
 /// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
