@@ -51,19 +51,14 @@ class Equality {
 
   // ---- relations.cpp
   bool same_relations(const Answer& g, const Answer& a);
-  bool same_sides(const Answer& g, const Answer& a, bool backward);
-  bool same_graphs(const Answer& g, const Answer& a);
   std::string_view solved_for(const Answer& equation, std::size_t side);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
   /// Whether what a relation says of its left side is `other`: x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5.
   bool says(const Answer& relation, const Answer& other, bool gold);
-  bool names(const Answer& left, const Answer& gold) const;
-  bool is_consistent(const Answer& relation, bool gold);
+  bool names(const Node& left, const Answer& gold) const;
+  bool is_consistent(const Answer& relation);
   bool is_same_constant(const Answer& one, const Answer& other, bool about);
-  bool is_constant(const Answer& x) const { return !has_symbols(x.at()); }
-  bool is_real_constant(const Answer& x);
-  bool is_other_constant(const Answer& x);
 
   const Vocabulary& vocabulary_;
   Budget budget_;

@@ -35,7 +35,7 @@ const Node* combination(Lowering& to, const Node& at, Notes&) {
 
 const Node* named_point(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || !is_capital(at[0]) || !at[1].is(Kind::tuple)) return nullptr;
-  notes.name = at[0].text;
+  notes.name = form_of(at[0]);
   return &at[1];
 }
 
