@@ -2,35 +2,26 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/ascii.h"
 #include "reward/math/answer.h"
 
 namespace qrl::reward::math {
-
-namespace {
-
-using base::is_letter;
-
-constexpr std::string_view kCounts = "CAP";  // letters of combinations and arrangements
-
-}  // namespace
 
 /// The number of subsets (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10} and {}_{10}C_3.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
-  const bool product = at.is(Kind::product), first = !product && one.is(Kind::subscript);
-  const bool script = one.is(Kind::subscript, Kind::power);
-  if (product ? !script || !one[0].is(Kind::words) : first == other.is(Kind::subscript)) return nullptr;
-  if (!first && !other.is(Kind::subscript)) return nullptr;
-  const Node& letter = product ? other[0] : first ? one[0] : one;
-  const Node &n = product || first ? one[1] : other[1], &k = product ? other[1] : first ? other : other[0];
-  const auto most = integer_of(n), taken = integer_of(k);
-  if (!is_capital(letter) || kCounts.find(letter.text) == std::string_view::npos || !most || !taken || *taken > *most)
-    return nullptr;
-  Node subsets{Kind::binomial, n, k};
-  if (letter.text[0] == kCounts[0]) return to.add(std::move(subsets));
-  return to.add(Node{Kind::product, std::move(subsets), Node{Kind::factorial, k}.behind('*')});
+  const bool product = at.is(Kind::product), in_front = product && one.is(Kind::subscript, Kind::power);
+  std::array<const Node*, 3> of;  // the letter, n and k
+  if (in_front && one[0].is(Kind::words) && other.is(Kind::subscript)) of = {&other[0], &one[1], &other[1]};
+  else if (!product && one.is(Kind::subscript)) of = {&one[0], &one[1], &other};
+  else if (!product && other.is(Kind::subscript)) of = {&one, &other[1], &other[0]};
+  else return nullptr;
+  const auto [letter, n, k] = of;
+  const auto most = integer_of(*n), taken = integer_of(*k);
+  if (!is_capital(*letter) || !has("CAP", letter->text[0]) || !most || !taken || *taken > *most) return nullptr;
+  Node subsets{Kind::binomial, *n, *k};
+  if (letter->text[0] == 'C') return to.add(std::move(subsets));
+  return to.add(Node{Kind::product, std::move(subsets), Node{Kind::factorial, *k}.behind('*')});
 }
 
 const Node* named_point(Lowering&, const Node& at, Notes& notes) {
@@ -102,31 +93,15 @@ const Node* membership(Lowering&, const Node& at, Notes& notes) {
 
 namespace {
 
-bool is_set_like(const Node& at) noexcept {
-  if (at.is(Kind::subscript)) return is_number_set(at[0]);
-  if (at.is(Kind::sum))
-    return is_number_set(at[0]) && at.parts.size() == 2 && at[1].is(Kind::set) && at[1].joint == '-';
-  return at.is(Kind::set_operation, Kind::set_builder) || is_number_set(at) ||
-         (at.is(Kind::constant) && at.code == '0');
-}
-
 Form form_of_node(const Node& at) noexcept {
-  switch (at.kind) {
-    case Kind::list:
-      return Form::list;
-    case Kind::set:
-      return Form::set;
-    case Kind::tuple:
-      return Form::tuple;
-    case Kind::relation:
-      return Form::relation;
-    case Kind::words:
-      return Form::text;
-    case Kind::matrix:
-      return at.text == kCases ? Form::list : Form::tuple;
-    default:
-      return is_set_like(at) ? Form::sets : Form::value;
-  }
+  if (at.is(Kind::list)) return Form::list;
+  if (at.is(Kind::set)) return Form::set;
+  if (at.is(Kind::tuple)) return Form::tuple;
+  if (at.is(Kind::relation)) return Form::relation;
+  if (at.is(Kind::words)) return Form::text;
+  if (at.is(Kind::matrix)) return at.text == kCases ? Form::list : Form::tuple;
+  const bool empty = at.is(Kind::constant) && at.code == '0';
+  return at.is(Kind::set_operation, Kind::set_builder) || is_number_set(at) || empty ? Form::sets : Form::value;
 }
 
 Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int sign, Notes notes = {}) {
@@ -138,8 +113,8 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
   }
   Answer answer{form_of_node(*at), &to.tree, at, sign};
   answer.notes = std::move(notes);
-  const bool matrix = answer.form == Form::tuple && at->is(Kind::matrix),
-             collection = answer.is_collection() && !matrix;
+  const bool matrix = at->is(Kind::matrix),
+             collection = answer.is_collection() && (!matrix || answer.form == Form::list);
   if (sign == 0 && !collection && has_plus_minus(*at)) {
     answer.form = Form::list;
     answer.signs = true;
@@ -147,14 +122,14 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
     return answer;
   }
   if (answer.form == Form::value) return answer;
-  const std::size_t columns = at->is(Kind::matrix) && (collection || at->columns < at->parts.size()) ? at->columns : 1;
+  const std::size_t columns = matrix && (collection || at->columns < at->parts.size()) ? at->columns : 1;
   for (const Node& each : at->parts) {
     answer.either = answer.either || each.joint == '|';
     Answer part = answer_of(to, rules, &each, sign, {.name = answer.notes.name});
     if (columns > 1) {
       if ((&each - at->parts.data()) % columns == 0) answer.parts.push_back({Form::tuple, &to.tree, at, sign});
       answer.parts.back().parts.push_back(std::move(part));
-    } else if (part.signs && collection) {
+    } else if (part.signs) {
       std::ranges::move(part.parts, std::back_inserter(answer.parts));
     } else {
       answer.parts.push_back(std::move(part));
@@ -179,14 +154,13 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
 
 namespace {
 
-/// The exponent of a unit, 2 or ^3 or ^{-1}, which `at` is behind then; 1 where there is none.
-int take_exponent(std::string_view words, std::size_t& at) noexcept {
-  std::size_t k = std::min(words.find_first_not_of(" }$^{", at), words.size());
-  const bool negative = words.substr(k).starts_with('-');
-  if (negative) ++k;
-  if (k == words.size() || words[k] < '1' || words[k] > '3') return 1;
-  at = k + 1;
-  return (negative ? -1 : 1) * (words[k] - '0');
+/// The exponent that a unit's name stands before, 2 or ^3 or ^{-1}; 1 where there is none.
+int exponent_of(std::string_view behind) noexcept {
+  behind.remove_prefix(std::min(behind.find_first_not_of(" }$^{"), behind.size()));
+  const bool negative = behind.starts_with('-');
+  if (negative) behind.remove_prefix(1);
+  if (behind.empty() || behind[0] < '1' || behind[0] > '3') return 1;
+  return (negative ? -1 : 1) * (behind[0] - '0');
 }
 
 }  // namespace
@@ -196,26 +170,18 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;
   int power = 1;
-  for (std::size_t k = 0; k < words.size();) {
-    if (words[k] == '\\') {  // \text{…} is in the words where several stand in a row
-      for (++k; k < words.size() && is_letter(words[k]);) ++k;
-      continue;
-    }
-    if (!is_letter(words[k])) {
-      below = below || words[k] == '/' || words.substr(k).starts_with("}{");  // \frac{\text{m}}{\text{s}}
-      ++k;
-      continue;
-    }
-    const std::string word = in_lower_case(letters_of(words.substr(k)));
-    k += word.size();
-    const Meaning unit = vocabulary.unit(word);
-    if (unit.code == '/') below = true;
+  std::size_t before = 0;
+  for (Words each{words}; each.next(); before = each.end) {
+    const std::string_view between = words.substr(before, each.begin - before);
+    const Meaning unit = vocabulary.unit(each.word);
+    if (has(between, '/') || between.find("}{") != std::string_view::npos || unit.code == '/')
+      below = true;  // \frac{m}{s}
     if (unit.code == '^') power = static_cast<int>(unit.value);
     if (unit.code == 'x') all.scale *= unit.value;
     if (has("/^x", unit.code)) continue;
     if (unit.code == 'k' || unit.code == 'f') all.dimensions = 0;  // degrees Celsius are no angle
     known = known && unit.code != 0 && unit.code != '?';
-    const int exponent = (below ? -power : power) * take_exponent(words, k);
+    const int exponent = (below ? -power : power) * exponent_of(words.substr(each.end));
     all.dimensions += Measure::number_of(unit.code) * static_cast<std::uint64_t>(exponent);
     all.factor *= std::pow(unit.value, static_cast<long double>(exponent));
     power = 1;
