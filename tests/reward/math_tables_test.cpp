@@ -45,6 +45,7 @@ TEST_CASE("each rule of lowering left out changes the verdict on its example") {
       {"capitals in a row", "HHT", false},
       {"membership", "y \\in \\{1,2\\}", false},
       {"domain", "x^2", true},
+      {"domain within braces", "2k\\pi", true},
   };
   const std::span<const Rule> rules = default_rules();
   REQUIRE(rules.size() == std::size(kExamples));

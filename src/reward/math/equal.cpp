@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace qrl::reward::math {
@@ -18,11 +19,6 @@ bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind:
 void unmark(Answer& x) noexcept {
   x.notes.unit.dimensions = Measure::number_of(x.at().is(Kind::percent) ? '%' : 'a');
   x.node = &x.at()[0];
-}
-
-Answer with_node(Answer x, const Node& node) noexcept {
-  x.node = &node;
-  return x;
 }
 
 /// Words behind a number that say something: left out on one side they are no unit.
@@ -49,12 +45,6 @@ std::string_view shown_letters(const Answer& x) noexcept {
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-std::vector<const Answer*> parts_of(const Answer& x) {
-  std::vector<const Answer*> parts;
-  for (const Answer& part : x.parts) parts.push_back(&part);
-  return parts;
-}
-
 /// Whether all members are inequalities or letters: "and" and "or" between them differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
@@ -76,10 +66,8 @@ std::string letters_of(const Answer& x) {
 }  // namespace
 
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
-  std::size_t twos = 0, fives = 0;
-  for (; denominator % 2 == 0; denominator /= 2) ++twos;
-  for (; denominator % 5 == 0; denominator /= 5) ++fives;
-  return denominator == 1 && std::max(twos, fives) <= places;
+  for (; places > 0; --places) denominator /= std::gcd(denominator, std::int64_t{10});
+  return denominator == 1;
 }
 
 bool alternates(const Answer& x) noexcept {
@@ -140,8 +128,8 @@ bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
   if ((g.notes.unit.is('p') || a.notes.unit.is('p')) && g.at().kind != a.at().kind) return false;  // 7:30 p.m., 7/30
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
-  if (modulus && other && !same_value(with_node(g, *modulus), with_node(a, *other))) return false;  // 3 mod 7, 3 mod 5
-  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));             // 6 m/s
+  if (modulus && other && !same_value({.node = modulus}, {.node = other})) return false;  // 3 mod 7, 3 mod 5
+  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));   // 6 m/s
   return same_units(g, unit ? a.parts[0] : a);
 }
 
@@ -209,7 +197,8 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     if (some.form == Form::list && letters.size() == some.parts.size() && letters == letters_of(other)) return true;
     if (some.form == Form::set && other.form == Form::sets) return false;  // {∅} has a member, ∅ none
   }
-  const Parts x = g.is_collection() ? parts_of(g) : Parts{&g}, y = a.is_collection() ? parts_of(a) : Parts{&a};
+  const Parts x = g.is_collection() ? Parts(g.parts) : Parts(&g, 1),
+              y = a.is_collection() ? Parts(a.parts) : Parts(&a, 1);
   const bool tuples[] = {g.form == Form::tuple, a.form == Form::tuple};
   if (tuples[0] && tuples[1]) {
     const Node &gold = g.at(), &answer = a.at();
@@ -225,11 +214,11 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
   // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
-  return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0]->is_collection());
+  return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
-bool Equality::in_order(const Parts& x, const Parts& y) {
-  return std::ranges::equal(x, y, [this](const Answer* one, const Answer* other) { return same(*one, *other); });
+bool Equality::in_order(Parts x, Parts y) {
+  return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
 /// The same for members that are equal numbers or points of such; 0 of any other.
@@ -243,19 +232,19 @@ std::uint64_t Equality::image(const Answer& of) {
 
 /// Every member of each is one of the other; `counted`: as often. They are sorted by their images, so that their order
 /// costs little.
-bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
+bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
   struct Member {
     const Answer* answer;
     std::uint64_t image;
-    std::string label;  ///< what it counts: "apples"
+    std::string label;  ///< what it counts: "apple" of 3 apples
   };
-  const auto members = [&](const Parts& of) {
+  const auto members = [&](Parts of) {
     std::vector<Member> all;
-    for (const Answer* each : of) {
-      const Notes& notes = each->notes;
-      all.push_back({each, image(*each), notes.unit.is_known() ? "" : text_key(notes.words, vocabulary_)});
+    for (const Answer& each : of) {
+      all.push_back({&each, image(each), text_key(each.notes.words, vocabulary_)});
+      if (all.back().label.ends_with('s')) all.back().label.pop_back();
     }
     std::ranges::stable_sort(all, {}, &Member::image);
     const auto twice = [](const Member& m, const Member& n) { return m.image != 0 && m.image == n.image; };
@@ -267,7 +256,10 @@ bool Equality::as_sets(const Parts& x, const Parts& y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label;
+    // 3 apples are not 3 pears where the other side has apples, too.
+    const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
+                       (std::ranges::count(answer, one.label, &Member::label) > 0 ||
+                        std::ranges::count(gold, other.label, &Member::label) > 0);
     const bool taken = counted && found[j];
     return !taken && !apart && budget_.spend() && same(*one.answer, *other.answer) && (found[j] = true);
   };
@@ -289,8 +281,8 @@ bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
   const auto& operands = g.at().parts;
   if (!std::ranges::equal(operands, a.at().parts, {}, &Node::joint, &Node::joint)) return false;
-  return std::ranges::count(operands, 'D', &Node::joint) > 0 ? in_order(parts_of(g), parts_of(a))
-                                                             : as_sets(parts_of(g), parts_of(a), false);
+  return std::ranges::count(operands, 'D', &Node::joint) > 0 ? in_order(g.parts, a.parts)
+                                                             : as_sets(g.parts, a.parts, false);
 }
 
 }  // namespace qrl::reward::math

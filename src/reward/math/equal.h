@@ -25,7 +25,7 @@ class Equality {
   bool out_of_budget() const noexcept { return budget_.spent(); }
 
  private:
-  using Parts = std::vector<const Answer*>;
+  using Parts = std::span<const Answer>;
   // ---- equal.cpp: forms, values and collections
   bool same(const Answer& g, const Answer& a);
   bool same_form(const Answer& g, const Answer& a);
@@ -41,8 +41,8 @@ class Equality {
     return {Algebra(lane, variables_), budget_, of.sign >= 0};
   }
   bool same_collections(const Answer& g, const Answer& a);
-  bool in_order(const Parts& x, const Parts& y);
-  bool as_sets(const Parts& x, const Parts& y, bool counted);
+  bool in_order(Parts x, Parts y);
+  bool as_sets(Parts x, Parts y, bool counted);
   bool same_sets(const Answer& g, const Answer& a);
   std::uint64_t image(const Answer& of);
 

@@ -43,8 +43,9 @@ Value Evaluator::value(const Node& at) {
   if (at.is(Kind::constant)) return constant(at.code);
   if (at.is(Kind::sum, Kind::mixed)) return sum(at);
   if (at.is(Kind::product)) return product(at);
-  if (at.is(Kind::power)) return raised(at);
-  if (at.is(Kind::root)) return root(at);
+  if (at.is(Kind::power)) return raised(value(at[0]), value(at[1]));
+  if (at.is(Kind::root))
+    return raised(value(at[0]), divide(integer(1), at.parts.size() > 1 ? value(at[1]) : integer(2)));
   if (at.is(Kind::call)) return call(at);
   if (at.is(Kind::absolute)) return absolute(value(at[0]));
   if (at.is(Kind::floor, Kind::ceiling)) return rounded(value(at[0]), at.is(Kind::ceiling));
@@ -111,15 +112,9 @@ Value Evaluator::product(const Node& at) {
   return result;
 }
 
-Value Evaluator::raised(const Node& at) {
-  const Value base = value(at[0]), exponent = value(at[1]);
+Value Evaluator::raised(const Value& base, const Value& exponent) {
   const std::uint64_t n = exponent.is_integer() ? static_cast<std::uint64_t>(std::abs(exponent.exact->numerator)) : 0;
   return budget_.spend(n != 0 ? std::bit_width(n) : kFunctionSteps) ? power(base, exponent) : Value::nothing();
-}
-
-Value Evaluator::root(const Node& at) {
-  const Value degree = at.parts.size() > 1 ? value(at[1]) : integer(2);
-  return budget_.spend(kFunctionSteps) ? power(value(at[0]), divide(integer(1), degree)) : Value::nothing();
 }
 
 /// 204_5, and x_1.
@@ -140,9 +135,9 @@ Value Evaluator::call(const Node& at) {
     const bool brackets = part.is(Kind::tuple) && (part.open == '[') == (part.close == ']');
     if (part.joint == '_') index = value(part);
     else if (part.joint == '^') exponent = value(part);
-    else if (!brackets && !part.is(Kind::list, Kind::set)) arguments.push_back(value(part));
     else
-      for (const Node& entry : part.parts) arguments.push_back(value(entry));
+      for (const Node& entry : brackets || part.is(Kind::list, Kind::set) ? part.rest(0) : std::span(&part, 1))
+        arguments.push_back(value(entry));
   }
   if (!budget_.spend(kFunctionSteps)) return Value::nothing();
   Law law = static_cast<Law>(at.code);

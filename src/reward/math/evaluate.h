@@ -103,7 +103,9 @@ class Algebra {
   Value power(const Value& base, const Value& exponent) const noexcept;
 
   Value factorial(const Value& n) const noexcept;
-  Value binomial(const Value& n, const Value& k) const noexcept;
+  Value binomial(const Value& n, const Value& k) const noexcept {
+    return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
+  }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
   /// Of the functions of one argument with a law that no other member is; nothing of others.
@@ -147,8 +149,7 @@ class Evaluator : public Algebra {
  private:
   Value sum(const Node& at);
   Value product(const Node& at);
-  Value raised(const Node& at);
-  Value root(const Node& at);
+  Value raised(const Value& base, const Value& exponent);
   Value call(const Node& at);
   std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) const;
   Value subscript(const Node& at);

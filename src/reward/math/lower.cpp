@@ -26,7 +26,7 @@ const Node* combination(Lowering& to, const Node& at, Notes&) {
 
 const Node* named_point(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || !is_capital(at[0]) || !at[1].is(Kind::tuple)) return nullptr;
-  notes.name = form_of(at[0]);
+  notes.name = at[0].text;
   return &at[1];
 }
 
@@ -38,11 +38,11 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
 
 /// x², x ∈ ℝ and 2kπ, k ∈ ℤ: what stands before the domain that its letter has anyway.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
-  const Node& last = at.parts.back();
+  const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
     return nullptr;
   const bool integer = last[0].text.find_first_not_of("kmn") == std::string_view::npos;
-  const Node* before = at.parts.size() == 2 ? &at[0] : to.add(Node(Kind::list, {at.parts.begin(), at.parts.end() - 1}));
+  const Node* before = at.parts.size() == 2 ? &at[0] : to.add(Node(at.kind, {at.parts.begin(), at.parts.end() - 1}));
   return has(last[1].text, integer ? 'Z' : 'R') && has_symbol(*before, last[0].text) ? before : nullptr;
 }
 
@@ -101,7 +101,8 @@ Form form_of_node(const Node& at) noexcept {
   if (at.is(Kind::words)) return Form::text;
   if (at.is(Kind::matrix)) return at.text == kCases ? Form::list : Form::tuple;
   const bool empty = at.is(Kind::constant) && at.code == '0';
-  return at.is(Kind::set_operation, Kind::set_builder) || is_number_set(at) || empty ? Form::sets : Form::value;
+  const bool reals = is_number_set(at.is(Kind::subscript, Kind::sum) ? at[0] : at);  // \mathbb{R}^+, ℝ − {0}
+  return at.is(Kind::set_operation, Kind::set_builder) || reals || empty ? Form::sets : Form::value;
 }
 
 Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int sign, Notes notes = {}) {

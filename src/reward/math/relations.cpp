@@ -42,6 +42,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const Node& left = parts[0].at();
   const auto compare = [&](Answer said) {
     if (left.is(Kind::symbol, Kind::subscript)) said.notes.name = form_of(left);
+    if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
     return gold ? same(said, other) : same(other, said);
   };
   // Which of all numbers is meant by n ≡ 42 (mod 100)? And n ≡ 42 names no congruence, but f(x) ≡ 42 is an identity.
@@ -131,12 +132,11 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
     return one.joint == other.joint || (is_equality(one.joint) && is_equality(other.joint));
   };
   if (is_congruence(g) != is_congruence(a)) return false;
-  if (std::ranges::equal(g.at().parts, a.at().parts, alike) &&
-      std::ranges::equal(g.parts, a.parts, [this](const Answer& p, const Answer& q) { return same(p, q); }))
-    return true;
+  if (std::ranges::equal(g.at().parts, a.at().parts, alike) && in_order(g.parts, a.parts)) return true;
   if (is_congruence(g)) return false;
   if (g.parts.size() != a.parts.size())
-    return all_equalities(g) && is_name(g.parts[0].at()) && says(a, g.parts.back(), false);
+    return all_equalities(g) && all_equalities(a) && is_name(g.at()[0]) && is_name(a.at()[0]) &&
+           same(g.parts.back(), a.parts.back()) && is_consistent(a);
   if (g.parts.size() != 2) return false;
   const int factor = proportion(g, a);
   if (!is_equality(x) || !is_equality(y)) return factor != 0 && (factor > 0 ? x : reversed(x)) == y;

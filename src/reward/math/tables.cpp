@@ -190,6 +190,7 @@ constexpr Rule kRules[] = {
     {"capitals in a row", Kind::product, run_of_capitals, "HTH"},
     {"membership", Kind::relation, membership, "x \\in \\{1,2\\}"},
     {"domain", Kind::list, usual_domain, "x^2, x \\in \\mathbb{R}"},
+    {"domain within braces", Kind::set, usual_domain, "\\{2k\\pi, k \\in \\mathbb{Z}\\}"},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kShells[] = {

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
 #include "reward/math/evaluate.h"
 
@@ -198,7 +196,8 @@ Value Algebra::negate(const Value& a) const noexcept {
 
 Value Algebra::multiply(const Value& a, const Value& b) const noexcept {
   if (!a.is_number() || !b.is_number()) return Value::nothing();
-  return a.is_zero() || b.is_zero() ? integer(0) : joined(a, b, a.z * b.z, &Field::multiply, base::product);
+  if (a.is_zero() || b.is_zero()) return a.is_zero() ? a : b;
+  return joined(a, b, a.z * b.z, &Field::multiply, base::product);
 }
 
 Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
@@ -208,8 +207,8 @@ Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
   Complex square = base.z;
   for (std::uint64_t rest = times; rest != 0; rest >>= 1, square *= square)
     if ((rest & 1) != 0) value.z *= square;
-  if (value.z == Complex(0)) value.z = NAN;  // smaller than numbers are
   if (n < 0) value.z = value.z.imag() == 0 ? 1 / value.z.real() : Real(1) / value.z;
+  if (value.z == Complex(0)) value.z = NAN;  // smaller than numbers are
   if (base.image) value.image = field().power(n < 0 ? field().inverse(*base.image) : *base.image, times);
   if (base.exact) value.exact = base::power(*base.exact, n);
   return value;
@@ -244,10 +243,6 @@ Value Algebra::factorial(const Value& n) const noexcept {
     product = 1;
   }
   return value;
-}
-
-Value Algebra::binomial(const Value& n, const Value& k) const noexcept {
-  return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
 }
 
 Value Algebra::absolute(const Value& a) const noexcept {
