@@ -38,6 +38,22 @@ bool has_bars(const Node& at) {
   });
 }
 
+/// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
+/// that it may be rounded or cut off.
+bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
+  const auto places = [](const Answer& of) -> std::size_t {
+    const std::string_view text = unsigned_of(of.at()).text;
+    const std::size_t first = std::min(text.find_first_not_of("0."), text.size());
+    return text.size() - first < 5 ? 0 : places_of(of.at());
+  };
+  const std::size_t of_gold = places(g), of_answer = places(a), digits = std::max(of_gold, of_answer);
+  if ((of_gold > 0) == (of_answer > 0)) return false;
+  const Value& other = of_gold > 0 ? y : x;
+  if (other.exact && ends_within(other.exact->denominator, digits)) return false;  // 3.000001 is not 3
+  const auto p = x.real(), q = y.real();
+  return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
+}
+
 /// The letters of a text, a symbol or a product of letters in a row: Bob, HTH; empty for anything else.
 std::string_view shown_letters(const Answer& x) noexcept {
   const Node& at = x.at();
@@ -105,7 +121,10 @@ bool Equality::same_notes(const Answer& g, const Answer& a) const {
 }
 
 bool Equality::same_form(const Answer& g, const Answer& a) {
-  if (g.form == Form::text || a.form == Form::text) return same_texts(g, a);
+  if (g.form == Form::text || a.form == Form::text) {
+    const std::string key = text_key(shown_letters(g), vocabulary_);
+    return !key.empty() && key == text_key(shown_letters(a), vocabulary_);
+  }
   if (g.form == Form::value && a.form == Form::value) return same_values(g, a);
   const bool relations[] = {g.form == Form::relation, a.form == Form::relation};
   const bool same = relations[0] && relations[1]             ? same_relations(g, a)
@@ -114,12 +133,6 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
                     : g.is_collection() || a.is_collection() ? same_collections(g, a)
                                                              : same_sets(g, a);
   return same || same_reals(g, a);
-}
-
-/// Texts: by the letters that are shown.
-bool Equality::same_texts(const Answer& g, const Answer& a) const {
-  const std::string key = text_key(shown_letters(g), vocabulary_);
-  return !key.empty() && key == text_key(shown_letters(a), vocabulary_);
 }
 
 // ---- values
@@ -168,22 +181,6 @@ bool Equality::same_value(const Answer& g, const Answer& a) {
     if (x.exact && y.exact) break;
   }
   return true;
-}
-
-/// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
-/// that it may be rounded or cut off.
-bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const {
-  const auto places = [](const Answer& of) -> std::size_t {
-    const std::string_view text = unsigned_of(of.at()).text;
-    const std::size_t first = std::min(text.find_first_not_of("0."), text.size());
-    return text.size() - first < 5 ? 0 : places_of(of.at());
-  };
-  const std::size_t of_gold = places(g), of_answer = places(a), digits = std::max(of_gold, of_answer);
-  if ((of_gold > 0) == (of_answer > 0)) return false;
-  const Value& other = of_gold > 0 ? y : x;
-  if (other.exact && ends_within(other.exact->denominator, digits)) return false;  // 3.000001 is not 3
-  const auto p = x.real(), q = y.real();
-  return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
 }
 
 // ---- collections

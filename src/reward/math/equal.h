@@ -30,12 +30,10 @@ class Equality {
   bool same(const Answer& g, const Answer& a);
   bool same_form(const Answer& g, const Answer& a);
   bool same_notes(const Answer& g, const Answer& a) const;
-  bool same_texts(const Answer& g, const Answer& a) const;
   bool same_values(const Answer& g, const Answer& a);
   Measure unit_of(const Answer& x) const;
   bool same_units(Answer g, Answer a);
   bool same_value(const Answer& g, const Answer& a);
-  bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const;
   const Value& value(const Answer& x, std::size_t lane = 0);
   Evaluator evaluator(const Answer& of, std::size_t lane = 0) {
     return {Algebra(lane, variables_), budget_, of.sign >= 0};
@@ -51,12 +49,10 @@ class Equality {
 
   // ---- relations.cpp
   bool same_relations(const Answer& g, const Answer& a);
-  std::string_view solved_for(const Answer& equation, std::size_t side);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
   /// Whether what a relation says of its left side is `other`: x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5.
   bool says(const Answer& relation, const Answer& other, bool gold);
-  bool names(const Node& left, const Answer& gold) const;
   bool is_consistent(const Answer& relation);
   bool is_same_constant(const Answer& one, const Answer& other, bool about);
 

@@ -28,11 +28,6 @@ Value number_value(const Algebra& algebra, std::string_view text) {
 
 constexpr std::int64_t kFunctionSteps = 20;  // beside a node
 
-std::int64_t factorial_steps(const Value& n) noexcept {
-  const std::int64_t factors = n.is_integer() ? std::clamp<std::int64_t>(n.exact->numerator, 0, kMaxFactorial) : 0;
-  return kFunctionSteps + factors / 5;
-}
-
 }  // namespace
 
 Value Evaluator::value(const Node& at) {
@@ -57,7 +52,8 @@ Value Evaluator::value(const Node& at) {
   if (!at.is(Kind::factorial, Kind::binomial)) return as_written(at);
   const Value n = value(at[0]);
   const bool one = at.is(Kind::factorial);
-  if (!budget_.spend((one ? 1 : 3) * factorial_steps(n))) return Value::nothing();
+  const std::int64_t factors = n.is_integer() ? std::clamp<std::int64_t>(n.exact->numerator, 0, kMaxFactorial) : 0;
+  if (!budget_.spend((one ? 1 : 3) * (kFunctionSteps + factors / 5))) return Value::nothing();
   return one ? factorial(n) : binomial(n, value(at[1]));
 }
 
@@ -98,16 +94,11 @@ Value Evaluator::product(const Node& at) {
   for (const Node& part : at.rest()) {
     const Value factor = value(part);
     const bool integers = result.is_integer() && factor.is_integer() && factor.exact->numerator > 0;
-    if (part.joint == '*') {
-      result = multiply(result, factor);
-    } else if (part.joint == '/') {
-      result = budget_.spend() ? divide(result, factor) : Value::nothing();
-    } else if (part.joint == 'm' && integers) {
-      const std::int64_t m = factor.exact->numerator, rest = result.exact->numerator % m;
-      result = integer(rest < 0 ? rest + m : rest);
-    } else {
-      result = opaque(part.joint, std::array{result, factor});
-    }
+    const __int128 m = integers ? factor.exact->numerator : 1, rest = integers ? result.exact->numerator % m : 0;
+    if (part.joint == '*') result = multiply(result, factor);
+    else if (part.joint == '/') result = budget_.spend() ? divide(result, factor) : Value::nothing();
+    else if (part.joint == 'm' && integers) result = integer(static_cast<std::int64_t>((rest + m) % m));
+    else result = opaque(part.joint, std::array{result, factor});
   }
   return result;
 }

@@ -127,14 +127,11 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
   for (const Node& each : at->parts) {
     answer.either = answer.either || each.joint == '|';
     Answer part = answer_of(to, rules, &each, sign, {.name = answer.notes.name});
-    if (columns > 1) {
-      if ((&each - at->parts.data()) % columns == 0) answer.parts.push_back({Form::tuple, &to.tree, at, sign});
-      answer.parts.back().parts.push_back(std::move(part));
-    } else if (part.signs) {
-      std::ranges::move(part.parts, std::back_inserter(answer.parts));
-    } else {
-      answer.parts.push_back(std::move(part));
-    }
+    const bool new_row = columns > 1 && (&each - at->parts.data()) % columns == 0;
+    if (new_row) answer.parts.push_back({Form::tuple, &to.tree, at, sign});
+    std::vector<Answer>& row = columns > 1 ? answer.parts.back().parts : answer.parts;
+    if (part.signs) std::ranges::move(part.parts, std::back_inserter(row));
+    else row.push_back(std::move(part));
   }
   return answer;
 }

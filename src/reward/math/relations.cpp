@@ -33,6 +33,16 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
+/// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y², A^{-1};
+/// an equation in one variable is to be solved.
+bool names(const Node& left, const Answer& gold) {
+  const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
+  if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
+  const auto is_nameless_call = [](const Node& part) { return part.is(Kind::call) && part.text.empty(); };  // f(1)
+  const bool several = variables_of(left).size() > 1 || any_node(left, is_nameless_call);
+  return several && (matrix || (constant && !is_equation_side(left)));
+}
+
 }  // namespace
 
 // ---- what a relation says
@@ -62,16 +72,6 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     return !has_symbols(side) || side.is(Kind::symbol, Kind::subscript, Kind::call);
   };
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42, 42 = 42x is not
-}
-
-/// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y², A^{-1};
-/// an equation in one variable is to be solved.
-bool Equality::names(const Node& left, const Answer& gold) const {
-  const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
-  if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
-  const auto is_nameless_call = [](const Node& part) { return part.is(Kind::call) && part.text.empty(); };  // f(1)
-  const bool several = variables_of(left).size() > 1 || any_node(left, is_nameless_call);
-  return several && (matrix || (constant && !is_equation_side(left)));
 }
 
 /// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses. What
@@ -149,16 +149,15 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// The variable that a side of an equation is where the other side is a formula without it; empty: there is none.
-std::string_view Equality::solved_for(const Answer& equation, std::size_t side) {
-  const Node &name = equation.parts[side].at(), &by = equation.parts[1 - side].at();
-  const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(equation.parts[1 - side]).image;
-  return solved ? name.text : std::string_view();
-}
-
 /// y = f(x) and x = g(y), each the other's inverse; or an equation a(x) y + b = 0, b ≠ 0, that holds there: y = 6/x and
 /// xy = 6, but not y = x/x and xy = x, where a solution has a = 0.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
+  // The variable that a side of an equation is where the other side is a formula without it; empty: there is none.
+  const auto solved_for = [this](const Answer& of, std::size_t side) {
+    const Node &name = of.at()[side], &by = of.at()[1 - side];
+    const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(of.parts[1 - side]).image;
+    return solved ? name.text : std::string_view();
+  };
   const auto assigned = [this](const Answer& of, std::string_view variable, const Value& worth, std::size_t lane = 0) {
     Evaluator each = evaluator(of, lane);
     each.assign(variable, worth);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "reward/math/evaluate.h"
 
@@ -57,11 +58,6 @@ Complex cos(Complex z) noexcept { return cosh(turned(z)); }
 Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + root(Real(1) - z * z))); }
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
-
-/// z, w, and what no number is.
-bool is_complex(std::string_view name) noexcept {
-  return (name.size() == 1 && (name[0] == 'z' || name[0] == 'w')) || name.starts_with("\\mathbb");
-}
 
 /// A function with a law: above(z) / below(z).
 struct Function {
@@ -122,9 +118,8 @@ Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned bas
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
     else some = some * base + text[k] - '0', scale *= base;
-    if (scale < kSome && k + 1 < text.size()) continue;
-    value = add(multiply(value, integer(scale)), integer(some));
-    some = 0, scale = 1;
+    if (scale >= kSome || k + 1 == text.size())
+      value = add(multiply(value, integer(std::exchange(scale, 1))), integer(std::exchange(some, 0)));
   }
   exponent -= static_cast<std::int64_t>(places);
   return exponent == 0 ? value : multiply(value, integer_power(integer(10), exponent));
@@ -146,7 +141,8 @@ Value Algebra::symbol(std::string_view name) const noexcept {
   const Real part = fraction_of(key) - 1;
   value.z = variables_.whole ? Real(3 + key % 29) : Real(0.125) + 6 * part * part;
   if (variables_.signs && mix(key) % 2 != 0) value.z = -value.z;
-  if (variables_.signs && is_complex(name)) value.z *= Complex(1, part);
+  const bool is_complex = name == "z" || name == "w" || name.starts_with("\\mathbb");
+  if (variables_.signs && is_complex) value.z *= Complex(1, part);
   return value;
 }
 
@@ -235,12 +231,9 @@ Value Algebra::factorial(const Value& n) const noexcept {
     return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque('!', {&n, 1});
   }
   Value value = integer(1);
-  std::int64_t product = 1;  // of a few factors, which are one factor then
-  for (std::int64_t k = 2; k <= n.exact->numerator; ++k) {
+  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // the product of a few is one factor
     product *= k;
-    if (product < kSome && k < n.exact->numerator) continue;
-    value = multiply(value, integer(product));
-    product = 1;
+    if (product >= kSome || k == n.exact->numerator) value = multiply(value, integer(std::exchange(product, 1)));
   }
   return value;
 }
