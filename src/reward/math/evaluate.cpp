@@ -38,6 +38,7 @@ Value Evaluator::value(const Node& at) {
   if (at.is(Kind::constant)) return constant(at.code);
   if (at.is(Kind::sum, Kind::mixed)) return sum(at);
   if (at.is(Kind::product)) return product(at);
+  if (at.is(Kind::quantity)) return value(at[0]);
   if (at.is(Kind::power)) return raised(value(at[0]), value(at[1]));
   if (at.is(Kind::root))
     return raised(value(at[0]), divide(integer(1), at.parts.size() > 1 ? value(at[1]) : integer(2)));

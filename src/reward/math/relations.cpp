@@ -98,12 +98,12 @@ bool Equality::is_consistent(const Answer& relation) {
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
-  const auto of_one = first.real(), of_other = second.real();
-  if (!of_one || !of_other) return same(one, other);
+  const auto p = first.real(), q = second.real();
+  if (!p || !q) return same(one, other);
   const auto by = scales(one.notes.unit, other.notes.unit);
   if (!by) return false;
   const auto [of_first, of_second] = *by;
-  const long double x = *of_one * of_first, y = *of_other * of_second;
+  const long double x = *p * of_first, y = *q * of_second;
   constexpr long double kRounding = 1e-9L, kAbout = 0.05L, kNeverRounded = 1000;
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
