@@ -151,7 +151,7 @@ Measure Equality::unit_of(const Answer& x) const {
   const std::string_view currency = x.tree->tokens.currency, words = x.notes.words;
   const bool rate = words.starts_with('/') || words.starts_with("per ");
   if (currency.empty() || (x.notes.unit.is_known() && !rate)) return x.notes.unit;
-  return measure(std::string(currency) + " " + std::string(words), vocabulary_);
+  return measure(std::string(currency) + ' ' + std::string(words), vocabulary_);
 }
 
 bool Equality::same_units(Answer g, Answer a) {
@@ -187,7 +187,8 @@ bool Equality::same_value(const Answer& g, const Answer& a) {
 
 bool Equality::same_collections(const Answer& g, const Answer& a) {
   if (is_joint(g) && is_joint(a) && g.either != a.either) return false;
-  const Answer &some = g.is_collection() ? g : a, &other = g.is_collection() ? a : g;
+  const bool is_gold = g.is_collection(), tuples[] = {g.form == Form::tuple, a.form == Form::tuple};
+  const Answer &some = is_gold ? g : a, &other = is_gold ? a : g;
   if (!other.is_collection()) {
     if (some.form == Form::tuple) return some.at().is(Kind::matrix) && same_value(g, a);  // 2A
     const std::string letters = letters_of(some);
@@ -196,7 +197,6 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
   }
   const Parts x = g.is_collection() ? Parts(g.parts) : Parts(&g, 1),
               y = a.is_collection() ? Parts(a.parts) : Parts(&a, 1);
-  const bool tuples[] = {g.form == Form::tuple, a.form == Form::tuple};
   if (tuples[0] && tuples[1]) {
     const Node &gold = g.at(), &answer = a.at();
     const bool brackets = x.size() != 2 || (gold.open == answer.open && gold.close == answer.close);  // of intervals
@@ -244,8 +244,6 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
       if (all.back().label.ends_with('s')) all.back().label.pop_back();
     }
     std::ranges::stable_sort(all, {}, &Member::image);
-    const auto twice = [](const Member& m, const Member& n) { return m.image != 0 && m.image == n.image; };
-    if (!counted) all.erase(std::unique(all.begin(), all.end(), twice), all.end());
     return all;
   };
   const std::vector<Member> gold = members(x), answer = members(y);

@@ -60,8 +60,7 @@ std::string_view unit_letters(const Lowering& to) {
   const std::string_view number = root[0].text;
   const auto at = std::ranges::find(tokens, number.data(), [](const Token& token) { return token.text.data(); });
   if (at == tokens.end() || (!(at + 1)->space && !at->thousands)) return {};  // 6m is a product
-  const char *begin = number.data() + number.size(), *end = source.data() + source.size();
-  const std::string_view behind(begin, static_cast<std::size_t>(end - begin));
+  const std::string_view behind(number.data() + number.size(), source.data() + source.size());
   return measure(behind, to.vocabulary).is_known() ? behind : std::string_view();
 }
 

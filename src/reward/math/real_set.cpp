@@ -48,7 +48,8 @@ RealSet combined(const RealSet& a, char code, const RealSet& b) {
 
 /// The numbers that stand in a relation to a bound.
 Set half_line(const Value& bound, char code) {
-  const bool below = has("<ln", code), at = has("lg=", code), above = has(">gn", code);
+  const auto is_below = [](char sign) { return sign == '<' || sign == 'l' || sign == 'n'; };
+  const bool below = is_below(code), above = is_below(reversed(code)), at = has("lg=", code);
   const auto real = bound.real();
   if (bound.infinite != 0 && (bound.infinite > 0 ? below : above)) return RealSet{true, {}};
   return real && (below || at || above) ? Set({below, {{bound, *real, at, above}}}) : std::nullopt;

@@ -127,7 +127,6 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
 // ---- two relations
 
 bool Equality::same_relations(const Answer& g, const Answer& a) {
-  const char x = g.code(1), y = a.code(1);
   const auto alike = [](const Node& one, const Node& other) {
     return one.joint == other.joint || (is_equality(one.joint) && is_equality(other.joint));
   };
@@ -139,7 +138,8 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
            same(g.parts.back(), a.parts.back()) && is_consistent(a);
   if (g.parts.size() != 2) return false;
   const int factor = proportion(g, a);
-  if (!is_equality(x) || !is_equality(y)) return factor != 0 && (factor > 0 ? x : reversed(x)) == y;
+  if (!all_equalities(g) || !all_equalities(a))
+    return factor != 0 && (factor > 0 ? g.code(1) : reversed(g.code(1))) == a.code(1);
   // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
   const auto is_graph = [](const Node& side) {
     return side.text == "y" || (side.is(Kind::call) && has_symbols(side.parts.back()));

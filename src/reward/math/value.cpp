@@ -47,7 +47,6 @@ Complex log(Complex z) noexcept {
   return {logf128(hypotf128(z.real(), z.imag())), atan2f128(z.imag() + 0, z.real())};  // + 0: never −0
 }
 Complex turned(Complex z) noexcept { return {-z.imag(), z.real()}; }  // by i
-Complex root(Complex z) noexcept { return exp(log(z) * Real(0.5)); }
 Complex one(Complex) noexcept { return 1; }
 Complex pi(Complex) noexcept { return log(-1).imag(); }
 Complex ln10(Complex) noexcept { return log(10); }
@@ -55,7 +54,7 @@ Complex sinh(Complex z) noexcept { return (exp(z) - exp(-z)) * Real(0.5); }
 Complex cosh(Complex z) noexcept { return (exp(z) + exp(-z)) * Real(0.5); }
 Complex sin(Complex z) noexcept { return -turned(sinh(turned(z))); }
 Complex cos(Complex z) noexcept { return cosh(turned(z)); }
-Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + root(Real(1) - z * z))); }
+Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + exp(log(Real(1) - z * z) * Real(0.5)))); }
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
@@ -141,7 +140,7 @@ Value Algebra::symbol(std::string_view name) const noexcept {
   const Real part = fraction_of(key) - 1;
   value.z = variables_.whole ? Real(3 + key % 29) : Real(0.125) + 6 * part * part;
   if (variables_.signs && mix(key) % 2 != 0) value.z = -value.z;
-  const bool is_complex = name == "z" || name == "w" || name.starts_with("\\mathbb");
+  const bool is_complex = (name.size() == 1 && has("zw", name[0])) || name.starts_with("\\mathbb");
   if (variables_.signs && is_complex) value.z *= Complex(1, part);
   return value;
 }
