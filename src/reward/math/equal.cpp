@@ -244,6 +244,8 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
       if (all.back().label.ends_with('s')) all.back().label.pop_back();
     }
     std::ranges::stable_sort(all, {}, &Member::image);
+    const auto twice = [](const Member& m, const Member& n) { return m.image != 0 && m.image == n.image; };
+    if (!counted) all.erase(std::unique(all.begin(), all.end(), twice), all.end());
     return all;
   };
   const std::vector<Member> gold = members(x), answer = members(y);
