@@ -38,6 +38,13 @@ bool has_bars(const Node& at) {
   });
 }
 
+/// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
+bool alternates(const Node& x) noexcept {
+  return any_node(x, [](const Node& at) {
+    return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
+  });
+}
+
 /// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
 /// that it may be rounded or cut off.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
@@ -86,14 +93,8 @@ bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
   return denominator == 1;
 }
 
-bool alternates(const Answer& x) noexcept {
-  return any_node(x.at(), [](const Node& at) {
-    return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
-  });
-}
-
 bool Equality::run(const Answer& gold, const Answer& answer) {
-  variables_ = {alternates(gold) || alternates(answer), has_bars(gold.at()) || has_bars(answer.at())};
+  variables_ = {alternates(gold.at()) || alternates(answer.at()), has_bars(gold.at()) || has_bars(answer.at())};
   const std::string_view money = gold.tree->tokens.currency, other = answer.tree->tokens.currency;
   return (money.empty() || other.empty() || money == other) && same(gold, answer);
 }

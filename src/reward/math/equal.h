@@ -65,7 +65,5 @@ class Equality {
 
 /// Whether a fraction with this denominator has that many decimal places at most.
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
-/// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
-bool alternates(const Answer& x) noexcept;
 
 }  // namespace qrl::reward::math

@@ -78,8 +78,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
 /// follows an ≈ may be rounded to an integer as well, and what follows x = 1/3 ≈ illustrates.
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
-    if (has_symbols(x.at()) || x.form != Form::value) return !has_symbols(x.at()) && x.form != Form::text;
-    return value(x).infinite != 0 || (!value(x).undefined && value(x).constant);
+    return x.form == Form::value ? !has_symbols(x.at()) && value(x).constant
+                                 : !has_symbols(x.at()) && x.form != Form::text;
   };
   const Answer* before = nullptr;
   for (std::size_t k = 0; k < relation.parts.size(); ++k) {
@@ -195,9 +195,9 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors
-    return has_symbols(x.at()) && !any_node(x.at(), is_quantity) && !alternates(x);
+    return has_symbols(x.at()) && !any_node(x.at(), is_quantity);
   };
-  if (!may_be(g) || !may_be(a)) return 0;
+  if (!may_be(g) || !may_be(a) || variables_.whole) return 0;
   const auto ratio = [&](std::size_t lane) {
     const Algebra algebra(lane);
     const auto difference = [&](const Answer& of) {
