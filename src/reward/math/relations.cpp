@@ -56,9 +56,9 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     return gold ? same(said, other) : same(other, said);
   };
   // Which of all numbers is meant by n ≡ 42 (mod 100)? And n ≡ 42 names no congruence, but f(x) ≡ 42 is an identity.
-  const bool identity = !is_congruence(relation) && (left.is(Kind::call) || !has_symbols(left));
-  if (relation.code(1) == 'c' && !identity && (gold || !is_congruence(relation)) && !modulus_of(other.at()))
-    return false;
+  const bool says_one =
+      is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
+  if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
   // What stands before an ≈ is the answer, what follows it illustrates; x ≈ 3.14 says no more.
   std::size_t last = parts.size() - 1;
