@@ -147,8 +147,7 @@ Value Evaluator::call(const Node& at) {
 }
 
 /// Of a function that has a law for these arguments.
-std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& arguments,
-                                           const std::optional<Value>& index) const {
+std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) {
   if (arguments.size() == 1 && !index) return function(law, arguments[0]);
   if (arguments.size() == 1 && law == Law::ln) return divide(*function(law, arguments[0]), *function(law, *index));
   const bool divides = law == Law::divisor || law == Law::multiple, ordered = law == Law::max || law == Law::min;

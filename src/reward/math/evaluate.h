@@ -113,10 +113,6 @@ class Algebra {
 
  private:
   const Field& field() const noexcept { return kFields[lane_ % 2]; }
-  /// Of two numbers: their image and exact form, where both have one, by these operations.
-  Value joined(const Value& a, const Value& b, Complex z,
-               std::uint64_t (Field::*of_images)(std::uint64_t, std::uint64_t) const noexcept,
-               std::optional<Rational> (*of_exact)(Rational, Rational) noexcept) const noexcept;
   Value number(Complex z, bool constant) const noexcept;
   Value integer_power(const Value& base, std::int64_t n) const noexcept;
 
@@ -151,7 +147,7 @@ class Evaluator : public Algebra {
   Value product(const Node& at);
   Value raised(const Value& base, const Value& exponent);
   Value call(const Node& at);
-  std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) const;
+  std::optional<Value> known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index);
   Value subscript(const Node& at);
   Value ratio(const Node& at);
   template <class Entry>

@@ -78,8 +78,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
 /// follows an ≈ may be rounded to an integer as well, and what follows x = 1/3 ≈ illustrates.
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
-    return x.form == Form::value ? !has_symbols(x.at()) && value(x).constant
-                                 : !has_symbols(x.at()) && x.form != Form::text;
+    return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
   };
   const Answer* before = nullptr;
   for (std::size_t k = 0; k < relation.parts.size(); ++k) {

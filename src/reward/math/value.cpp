@@ -70,6 +70,15 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
+/// Of two numbers: their image and exact form, where both have one, by these operations.
+template <class OfImages, class OfExact>
+Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfImages of_images, OfExact of_exact) {
+  Value value{.z = z, .constant = a.constant && b.constant};
+  if (a.image && b.image) value.image = (field.*of_images)(*a.image, *b.image);
+  if (a.exact && b.exact) value.exact = of_exact(*a.exact, *b.exact);
+  return value;
+}
+
 constexpr std::int64_t kSome = 1'000'000'000'000'000;  // of digits or factors that are taken at once
 
 }  // namespace
@@ -161,20 +170,11 @@ Value Algebra::opaque(std::string_view name, std::span<const Value> arguments) c
   return value;
 }
 
-Value Algebra::joined(const Value& a, const Value& b, Complex z,
-                      std::uint64_t (Field::*of_images)(std::uint64_t, std::uint64_t) const noexcept,
-                      std::optional<Rational> (*of_exact)(Rational, Rational) noexcept) const noexcept {
-  Value value{.z = z, .constant = a.constant && b.constant};
-  if (a.image && b.image) value.image = (field().*of_images)(*a.image, *b.image);
-  if (a.exact && b.exact) value.exact = of_exact(*a.exact, *b.exact);
-  return value;
-}
-
 Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (a.is_zero()) return b;
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
-  Value value = joined(a, b, a.z + b.z, &Field::add, base::sum);
+  Value value = joined(field(), a, b, a.z + b.z, &Field::add, base::sum);
   const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or no digit of it is known
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
   return value;
@@ -192,7 +192,7 @@ Value Algebra::negate(const Value& a) const noexcept {
 Value Algebra::multiply(const Value& a, const Value& b) const noexcept {
   if (!a.is_number() || !b.is_number()) return Value::nothing();
   if (a.is_zero() || b.is_zero()) return a.is_zero() ? a : b;
-  return joined(a, b, a.z * b.z, &Field::multiply, base::product);
+  return joined(field(), a, b, a.z * b.z, &Field::multiply, base::product);
 }
 
 Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
