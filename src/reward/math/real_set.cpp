@@ -26,13 +26,14 @@ struct RealSet {
 };
 using Set = std::optional<RealSet>;
 
-/// The numbers that are in a union (U), an intersection (N) or a difference of two sets.
-RealSet combined(const RealSet& a, char code, const RealSet& b) {
+/// The numbers that are in a union (U), an intersection (N) or a difference of two sets; nothing where one is nothing.
+Set combined(const Set& a, char code, const Set& b) {
+  if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
-  RealSet out{operation(a.below, b.below), {}};
-  bool in_a = a.below, in_b = b.below, before = out.below;
-  for (auto x = a.cuts.begin(), y = b.cuts.begin(); x != a.cuts.end() || y != b.cuts.end();) {
-    const bool more_a = x != a.cuts.end(), more_b = y != b.cuts.end();
+  RealSet out{operation(a->below, b->below), {}};
+  bool in_a = a->below, in_b = b->below, before = out.below;
+  for (auto x = a->cuts.begin(), y = b->cuts.begin(); x != a->cuts.end() || y != b->cuts.end();) {
+    const bool more_a = x != a->cuts.end(), more_b = y != b->cuts.end();
     const bool both = more_a && more_b && equal(x->value, y->value);
     const bool of_a = both || !more_b || (more_a && x->real < y->real), of_b = both || !of_a;
     Cut cut = of_a ? *x : *y;
@@ -80,13 +81,10 @@ struct Reader {
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
     constexpr std::size_t kMaxParts = 64;  // each goes over all before it
-    RealSet all{code == 'N', {}};
+    Set all = RealSet{code == 'N', {}};
     if (parts.size() > kMaxParts) return std::nullopt;
-    for (const Node& part : parts) {
-      const Set next = read(part);
-      if (!next) return std::nullopt;
-      all = combined(all, code != 0 ? code : part.joint != 0 ? part.joint : 'U', *next);
-    }
+    for (const Node& part : parts)
+      all = combined(all, code != 0 ? code : part.joint != 0 ? part.joint : 'U', read(part));
     return all;
   }
 
@@ -94,16 +92,15 @@ struct Reader {
     if (at.parts.size() != 2) return std::nullopt;
     const Set low = half_line(evaluator.value(at[0]), at.open == '[' ? 'g' : '>');
     const Set high = half_line(evaluator.value(at[1]), at.close == ']' ? 'l' : '<');
-    const RealSet set = low && high ? combined(*low, 'N', *high) : RealSet{};
-    return set.is_empty() ? std::nullopt : Set(set);
+    const Set set = combined(low, 'N', high);
+    return set && set->is_empty() ? std::nullopt : set;
   }
 
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
   Set described(const Node& at) {
-    const bool bare = at[0].is(Kind::symbol);
-    const Set set = has_symbol(at[1], (bare ? at[0] : at[0][0]).text) ? read(at[1]) : std::nullopt;
-    const Set domain = bare ? Set({true, {}}) : read(at[0]);
-    return set && domain ? Set(combined(*domain, 'N', *set)) : std::nullopt;
+    const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
+    const Set set = has_symbol(at[1], variable.text) ? read(at[1]) : std::nullopt;
+    return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is, as with "or" between them or intervals.
@@ -129,11 +126,10 @@ struct Reader {
     if (at.parts.size() == 2 && at[1].joint == 'e')  // of 2x nothing follows for x here
       return !at[0].is(Kind::product) && is_name(at[0]) ? read(at[1]) : std::nullopt;
     Set set = RealSet{true, {}};
-    for (std::size_t k = 1; set && k < at.parts.size(); ++k) {
+    for (std::size_t k = 1; k < at.parts.size(); ++k) {
       const bool turned = has_symbols(at[k]);
       const Node &left = at[turned ? k : k - 1], &right = at[turned ? k - 1 : k];
-      const Set next = bounded(left, turned ? reversed(at[k].joint) : at[k].joint, right);
-      set = next ? Set(combined(*set, 'N', *next)) : std::nullopt;
+      set = combined(set, 'N', bounded(left, turned ? reversed(at[k].joint) : at[k].joint, right));
     }
     return set;
   }
@@ -148,7 +144,7 @@ struct Reader {
     const Set set = half_line(bound, code);
     if (!set || !magnitude) return set;
     if (bound.real().value_or(0) <= 0) return std::nullopt;  // |x| < a with a > 0
-    return combined(*set, set->below ? 'N' : 'U', *half_line(evaluator.negate(bound), reversed(code)));
+    return combined(set, set->below ? 'N' : 'U', half_line(evaluator.negate(bound), reversed(code)));
   }
 };
 
