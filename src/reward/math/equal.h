@@ -2,10 +2,7 @@
 #pragma once
 
 #include <map>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "reward/math/answer.h"
 #include "reward/math/evaluate.h"

@@ -1,6 +1,5 @@
 // Sets of real numbers: unions of intervals and points, and which one a tree describes.
 #include <algorithm>
-#include <utility>
 
 #include "reward/math/equal.h"
 

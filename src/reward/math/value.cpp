@@ -113,10 +113,11 @@ Value Algebra::number(Complex z, bool constant) const noexcept {
 }
 
 Value Algebra::rational(Rational q) const noexcept {
-  const std::uint64_t above = field().from(q.numerator);
-  return {.exact = q,
-          .image = q.is_integer() ? above : field().multiply(above, field().inverse(field().from(q.denominator))),
-          .z = static_cast<Real>(q.numerator) / static_cast<Real>(q.denominator)};
+  const std::uint64_t image = field().from(q.numerator);
+  const Real z = static_cast<Real>(q.numerator);
+  if (q.is_integer()) return {.exact = q, .image = image, .z = z};
+  const std::uint64_t inverse = field().inverse(field().from(q.denominator));
+  return {.exact = q, .image = field().multiply(image, inverse), .z = z / static_cast<Real>(q.denominator)};
 }
 
 Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
