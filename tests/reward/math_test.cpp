@@ -3,6 +3,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "reward/math/extract.h"
@@ -354,6 +355,33 @@ TEST_CASE("every gold of the real datasets is readable and agrees with itself bo
     }
   }
   CHECK(num_golds == 15961);
+}
+
+TEST_CASE("examples of the pages are judged as they say") {
+  int num_examples = 0;
+  for (const char* page : {"verifiers.md", "math-answers.md"}) {
+    std::istringstream lines(qrl::test::read_file(std::string(QRL_SOURCE_DIR "/docs/reference/") + page));
+    bool in_table = false;
+    for (std::string line; std::getline(lines, line);) {
+      in_table = line.starts_with("|") && (in_table || line == "| gold | answer | verdict |");
+      std::vector<std::string> spans;  // in backquotes: the gold answer, then answers
+      for (std::size_t at = line.find('`'); in_table && at != std::string::npos; at = line.find('`', at)) {
+        const std::size_t end = line.find('`', at + 1);
+        REQUIRE(end != std::string::npos);
+        std::string span = line.substr(at + 1, end - at - 1);
+        for (std::size_t bar; (bar = span.find("\\|")) != std::string::npos;) span.erase(bar, 1);
+        spans.push_back(span);
+        at = end + 1;
+      }
+      if (spans.empty()) continue;
+      REQUIRE((line.ends_with("| right |") || line.ends_with("| wrong |")));
+      for (std::size_t k = 1; k < spans.size(); ++k, ++num_examples) {
+        INFO(page << ": " << spans[0] << "   and   " << spans[k]);
+        CHECK(accepts(boxed(spans[k]), spans[0]) == line.ends_with("| right |"));
+      }
+    }
+  }
+  CHECK(num_examples > 60);
 }
 
 TEST_CASE("profiles say where the answer is") {
