@@ -5,7 +5,7 @@
 #include "reward/math/equal.h"
 #include "reward/math/extract.h"
 #include "reward/math/lexer.h"
-#include "reward/math/reading.h"
+#include "reward/math/math_verifier.h"
 #include "support/catch.h"
 
 using namespace qrl::reward::math;

@@ -1,9 +1,9 @@
-#include "reward/math/clause.h"
-
+// Clauses, numbers and formulas of a text, whatever marks them.
 #include <algorithm>
 #include <cstring>
 
 #include "base/ascii.h"
+#include "reward/math/extract.h"
 
 namespace qrl::reward::math {
 
@@ -13,13 +13,16 @@ using base::is_digit;
 using base::is_letter;
 using base::is_space;
 using base::trimmed;
+using W = WordClass;
 
 constexpr std::size_t kMaxSentence_bytes = 400;  // of a sentence that a last number may stand in
-constexpr std::string_view kBold = "**", kDigits = "0123456789", kNumbers = "0123456789$", kClosing = ".,;\\",
+constexpr std::string_view kBold = "**", kDigits = "0123456789", kFigures = "0123456789$", kEnds = ".,;\\",
                            kApart = "([;, ", kBreaks = " ,:", kValues = "0123456789$\\", kPause = "...",
                            kArticle = " a", kAnd = " and ", kLoss = "($";
 
 bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+
+bool has_value(std::string_view text) noexcept { return text.find_first_of(kValues) != std::string_view::npos; }
 
 /// The letters that a text ends with.
 std::string_view last_word(std::string_view text) noexcept {
@@ -28,44 +31,32 @@ std::string_view last_word(std::string_view text) noexcept {
   return text.substr(begin);
 }
 
-/// Where the formula begins that ends a text: behind the last word or colon in it that is no mathematics.
+/// Where the formula begins that ends a text: behind the last word in it that is no mathematics.
 std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   std::size_t first = 0;
   for (Words words{text}; words.next();) {
     const Meaning* meaning = vocabulary.word(text.substr(words.begin, words.word.size()));
     const bool symbol = meaning != nullptr && meaning->type != TokenType::separator && meaning->type != TokenType::op;
-    const std::size_t brace = text.find_last_of("{}", words.begin);
+    const std::size_t brace = text.find_last_of("{}", words.begin);  // \begin{pmatrix}
     const bool inside = brace != std::string_view::npos && text[brace] == '{';
-    if (words.word.size() > 1 && !inside && !symbol) first = words.end;
+    if (words.word.size() > 1 && !symbol && !inside) first = words.end;
   }
-  const std::size_t colon = text.rfind(':') + 1,
-                    digit = text.substr(0, std::max<std::size_t>(colon, 1) - 1).find_last_not_of(' ');
-  const bool ratio = colon > 1 && digit != std::string_view::npos && is_digit(text[digit]);
-  return ratio ? first : std::max(first, colon);
+  return first;
 }
 
 /// Whether a clause ends between two texts.
 bool ends_between(std::string_view before, char c, std::string_view behind, const Vocabulary& vocabulary) {
   const bool apart = behind.empty() || is_space(behind[0]);
-  switch (c) {
-    case '\n':
-      return true;
-    case '.':  // not that of "Mr.", "..." and "A. 42"
-      return apart && !before.ends_with('.') &&
-             !vocabulary.is(WordClass::shortened, in_lower_case(last_word(before))) &&
-             (before.size() != 1 || !is_choice(before[0]) || behind.size() < 2 || is_letter(behind[1]));
-    case '!':
-      return apart && behind.size() > 1 && is_capital(behind[1]);
-    case ' ':
-      return !behind.empty() && is_capital(behind[0]) &&
-             vocabulary.is(WordClass::concluding, in_lower_case(letters_of(behind)));
-    case '<': {  // no "<b>x</b> of"
-      const std::string_view after = trimmed(behind.substr(std::min(behind.find('>') + 1, behind.size())));
-      return behind.starts_with('/') && (after.empty() || !is_letter(after[0]));
-    }
-    default:
-      return false;
-  }
+  if (c == '\n') return true;
+  if (c == '.')  // not that of "Mr.", "..." and "A. 42"
+    return apart && !before.ends_with('.') && !vocabulary.is(W::shortened, in_lower_case(last_word(before))) &&
+           (before.size() != 1 || !is_choice(before[0]) || behind.size() < 2 || is_letter(behind[1]));
+  if (c == '!') return apart && behind.size() > 1 && is_capital(behind[1]);
+  if (c == ' ')
+    return !behind.empty() && is_capital(behind[0]) && vocabulary.is(W::concluding, in_lower_case(letters_of(behind)));
+  if (c != '<' || !behind.starts_with('/')) return false;
+  const std::string_view after = trimmed(behind.substr(std::min(behind.find('>') + 1, behind.size())));
+  return after.empty() || !is_letter(after[0]);  // not that of "<b>x</b> of"
 }
 
 }  // namespace
@@ -89,7 +80,7 @@ std::string_view bare(std::string_view text) noexcept {
       const std::string_view inside = text.substr(open.size(), text.size() - open.size() - close.size());
       if (inside.find(close) == std::string_view::npos) text = trimmed(inside);
     }
-    while (!text.empty() && has(kClosing, text.back()) && !text.ends_with(kPause)) text.remove_suffix(1);
+    while (!text.empty() && has(kEnds, text.back()) && !text.ends_with(kPause)) text.remove_suffix(1);
   }
   return text;
 }
@@ -111,8 +102,7 @@ std::string value_of_clause(std::string_view clause, const Vocabulary& vocabular
   std::string text(bare(clause));
   for (std::size_t at = text.find(kBold); at != std::string::npos; at = text.find(kBold, at)) text.erase(at, 2);
   std::string_view rest = bare(text);
-  for (Words words{rest}; words.next() && words.begin == 0 && vocabulary.is(WordClass::leading, words.word);
-       words = {rest}) {
+  for (Words words{rest}; words.next() && words.begin == 0 && vocabulary.is(W::leading, words.word); words = {rest}) {
     const std::size_t next = rest.find_first_not_of(kBreaks, words.end);
     if (next == words.end || next == std::string_view::npos) break;
     rest.remove_prefix(next);
@@ -120,27 +110,22 @@ std::string value_of_clause(std::string_view clause, const Vocabulary& vocabular
   for (Words words{rest}; words.next();) {
     const std::string_view before = trimmed(rest.substr(0, words.begin));
     if (before.empty()) continue;
-    const bool apart =
-        has(kApart, before.back()) && words.word.size() > 1 && before.find_first_of(kValues) != std::string_view::npos;
-    const bool closes =
-        vocabulary.is(WordClass::closing, words.word) && !vocabulary.is(WordClass::refusal, last_word(before));
-    const bool denies = before.back() == ',' && vocabulary.is(WordClass::denial, words.word);
-    if (closes || denies || (apart && !vocabulary.is(WordClass::changing, words.word))) {
-      rest = before.substr(0, before.find_last_not_of(kApart) + 1);
-      break;
-    }
+    const bool apart = has(kApart, before.back()) && words.word.size() > 1 && has_value(before);
+    const bool closes = vocabulary.is(W::closing, words.word) && !vocabulary.is(W::refusal, last_word(before));
+    const bool denies = before.back() == ',' && vocabulary.is(W::denial, words.word);
+    if (!closes && !denies && (!apart || vocabulary.is(W::changing, words.word))) continue;
+    rest = before.substr(0, before.find_last_not_of(kApart) + 1);
+    break;
   }
-  if (rest.ends_with(kArticle) && rest.find_first_of(kValues) != std::string_view::npos)
-    rest.remove_suffix(kArticle.size());
+  if (rest.ends_with(kArticle) && has_value(rest)) rest.remove_suffix(kArticle.size());
   return std::string(bare(rest));
 }
 
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary) {
   for (Words words{text}; words.next();)
-    if (vocabulary.is_word(words.word) && vocabulary.word(words.word) == nullptr &&
-        vocabulary.unit(words.word).code == 0)
+    if (vocabulary.is_word(words.word) && !vocabulary.word(words.word) && vocabulary.unit(words.word).code == 0)
       return false;
-  return !text.empty();
+  return true;
 }
 
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary) {
@@ -149,24 +134,21 @@ std::optional<std::string> last_number(std::string_view text, const Vocabulary& 
   const char* const end = text.data() + last;
   text.remove_prefix(std::max(text.substr(0, last).rfind('\n') + 1, last - std::min(last, kMaxSentence_bytes)));
   std::string_view said = sentence(text, vocabulary);
-  while (said.data() + said.size() < end) {
-    text.remove_prefix(said.size() + 1);
-    said = sentence(text, vocabulary);
-  }
+  for (; said.data() + said.size() < end; said = sentence(text, vocabulary)) text.remove_prefix(said.size() + 1);
   const std::size_t first = formula_begin(said.substr(0, static_cast<std::size_t>(end - said.data())), vocabulary);
   std::string_view formula = trimmed(said.substr(std::min(said.find_first_not_of(kBreaks, first), said.size())));
   const std::size_t and_at = formula.find(kAnd), behind = and_at + kAnd.size();  // in April and May
   if (and_at != std::string_view::npos && behind < formula.size() && is_capital(formula[behind]))
     formula = formula.substr(0, and_at);
-  const bool fits = !formula.empty() && formula[0] != '{' && !formula.starts_with(kLoss);
+  const bool fits = !formula.starts_with('{') && !formula.starts_with(kLoss);
   const std::string_view before = trimmed(said.substr(0, first));
-  const bool stated = formula.find('=') != std::string_view::npos || vocabulary.is(WordClass::verb, last_word(before));
-  const std::size_t other = before.find_last_of(kNumbers) + 1;  // 2 hours and 30 minutes
+  const bool stated = formula.find('=') != std::string_view::npos || vocabulary.is(W::verb, last_word(before));
+  const std::size_t other = before.find_last_of(kFigures) + 1;  // 2 hours and 30 minutes
   const std::string_view between = before.substr(other);
   constexpr std::ptrdiff_t kFewWords = 2;
   const bool one_of_several = other > 0 && !stated && (between.empty() || has(kBreaks, between[0])) &&
                               std::ranges::count(between, ' ') <= kFewWords;
-  const bool refused = vocabulary.any(WordClass::refusal, before) || vocabulary.ends(WordClass::operand, before);
+  const bool refused = vocabulary.any(W::refusal, before) || vocabulary.ends(W::operand, before);
   if (!fits || one_of_several || refused) return std::nullopt;
   return value_of_clause(formula, vocabulary);
 }

@@ -78,7 +78,7 @@ bool is_joint(const Answer& x) {
 }
 
 /// The letters of choices: of "A, C" and of "AC", in order.
-std::string letters_of(const Answer& x) {
+std::string choices_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
     if (is_capital(part.at())) all += part.at().text;
@@ -192,8 +192,8 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
   const Answer &some = is_gold ? g : a, &other = is_gold ? a : g;
   if (!other.is_collection()) {
     if (some.form == Form::tuple) return some.at().is(Kind::matrix) && same_value(g, a);  // 2A
-    const std::string letters = letters_of(some);
-    if (some.form == Form::list && letters.size() == some.parts.size() && letters == letters_of(other)) return true;
+    const std::string letters = choices_of(some);
+    if (some.form == Form::list && letters.size() == some.parts.size() && letters == choices_of(other)) return true;
     if (some.form == Form::set && other.form == Form::sets) return false;  // {∅} has a member, ∅ none
   }
   const Parts x = g.is_collection() ? Parts(g.parts) : Parts(&g, 1),

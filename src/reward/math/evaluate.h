@@ -104,7 +104,8 @@ class Algebra {
 
   Value factorial(const Value& n) const noexcept;
   Value binomial(const Value& n, const Value& k) const noexcept {
-    return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
+    const Value above = factorial(n), below = multiply(factorial(k), factorial(subtract(n, k)));
+    return below.undefined && above.is_number() && k.is_integer() ? integer(0) : divide(above, below);  // k > n
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;

@@ -6,7 +6,6 @@
 #include "base/ascii.h"
 #include "reward/answer.h"
 #include "reward/box.h"
-#include "reward/math/clause.h"
 #include "reward/math/lexer.h"
 
 namespace qrl::reward::math {
@@ -45,61 +44,55 @@ class Extraction {
   using Candidates = std::vector<std::string>;
   using Found = std::optional<Candidates>;  ///< nothing: there is no such mark
 
-  Extraction(std::string_view text, const Vocabulary& vocabulary) : text_(text), vocabulary_(vocabulary) {}
+  Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
+      : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  Candidates run(P profile) {
-    if (profile != P::automatic) return found_by(profile).value_or(Candidates());
-    for (const P each : {P::boxed, P::gsm8k, P::answer_is, P::answer_tag})
-      if (auto found = found_by(each)) return *found;
-    const std::string_view text = bare(text_);
-    const bool few_words =
-        text.find_first_of("0123456789") == std::string_view::npos && std::ranges::count(text, ' ') < 5;
-    const bool is_whole = text.size() <= kMaxWhole_bytes && text.find('$') == std::string_view::npos &&
-                          (few_words || looks_like_formula(text, vocabulary_));
-    return is_whole ? candidates(text) : last();
+  /// By the profile, or by the first of all that finds one.
+  Candidates run() {
+    constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
+                                                                  {P::gsm8k, &Extraction::after_mark},
+                                                                  {P::answer_is, &Extraction::after_nouns},
+                                                                  {P::answer_tag, &Extraction::tagged},
+                                                                  {P::text, &Extraction::whole},
+                                                                  {P::last_number, &Extraction::last}};
+    for (const auto& [profile, find] : kFinders) {
+      if (profile_ != P::automatic && profile_ != profile) continue;
+      if (const Found found = (this->*find)()) return *found;
+    }
+    return {};
   }
 
  private:
-  static Candidates candidates(std::string_view text) {
-    return text.empty() ? Candidates() : Candidates{std::string(text)};
+  static Candidates one(std::string_view text) { return {std::string(text)}; }
+
+  Found tagged() {
+    const auto content = last_tagged(text_);
+    return content ? Found(said(*content)) : std::nullopt;
   }
 
-  Found found_by(P profile) {
-    switch (profile) {
-      case P::boxed:
-        return boxed();
-      case P::gsm8k:
-        return after_mark();
-      case P::answer_is:
-        return after_nouns();
-      case P::last_number:
-        return last();
-      case P::answer_tag:
-        if (const auto tagged = last_tagged(text_)) return said(*tagged);
-        return std::nullopt;
-      default:
-        return candidates(bare(text_));
-    }
+  Found whole() {
+    const std::string_view text = bare(text_);
+    const bool short_one = text.size() <= kMaxWhole_bytes && text.find('$') == std::string_view::npos;
+    const bool words = text.find_first_of("0123456789") == std::string_view::npos && std::ranges::count(text, ' ') < 5;
+    const bool is_answer = profile_ == P::text || (short_one && (words || looks_like_formula(text, vocabulary_)));
+    return is_answer ? Found(one(text)) : std::nullopt;
   }
 
   /// What a clause says: all of it, or by the rule of the last number where it is a sentence. "18!" at its end may be
   /// 18 as well, where its line speaks of no factorials.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
-    if (clause.size() > kMaxAnswer_bytes) return candidates(clause);
+    if (clause.size() > kMaxAnswer_bytes) return one(clause);
     Candidates all{value_of_clause(clause, vocabulary_)};
-    const std::string value = all[0];
-    const bool prose = letters_of(value).size() > 1 && vocabulary_.word(letters_of(value)) == nullptr;
-    if (const std::size_t mark = clause.find('!'); mark != std::string_view::npos) {
-      const std::string_view before = text_.substr(0, static_cast<std::size_t>(clause.data() - text_.data()));
-      const bool number = clause.find_first_not_of(kNumbers) == mark && !before.ends_with('>') &&
-                          !vocabulary_.any(W::counting, before.substr(before.rfind('\n') + 1));
-      const bool ends =
-          std::ranges::all_of(clause.substr(mark), [](char c) { return (c & 0x80) != 0 || has(kLoud, c); });
-      if (number && ends) all.emplace_back(bare(clause.substr(0, mark)));
-    }
-    const auto number =
-        prose || value.empty() ? last_number(clause.substr(0, kMaxWhole_bytes), vocabulary_) : std::nullopt;
+    const std::string_view word = letters_of(all[0]);
+    const bool prose = all[0].empty() || (word.size() > 1 && vocabulary_.word(word) == nullptr);
+    const auto number = prose ? last_number(clause.substr(0, kMaxWhole_bytes), vocabulary_) : std::nullopt;
+    const std::string_view before = text_.substr(0, static_cast<std::size_t>(clause.data() - text_.data()));
+    const std::size_t mark = std::min(clause.find_first_not_of(kNumbers), clause.size());
+    const bool loud = std::ranges::all_of(clause.substr(mark), [](char c) { return (c & 0x80) || has(kLoud, c); });
+    if (clause.substr(mark).starts_with('!') && loud && !before.ends_with('>') &&
+        !vocabulary_.any(W::counting, before.substr(before.rfind('\n') + 1)))
+      all.emplace_back(bare(clause.substr(0, mark)));
     if (number) all.push_back(*number);
     return all;
   }
@@ -113,7 +106,13 @@ class Extraction {
 
   Found boxed() {
     const auto last = last_closed(text_);
-    if (!last) return in_open_box();
+    if (!last) {  // a box that is begun and never closed says what stands on its line
+      const std::size_t at = find_last(text_, kBox);
+      if (at == std::string_view::npos) return std::nullopt;
+      std::string_view rest = text_.substr(at + kBox.size());
+      skip(rest, " {");
+      return one(bare(line_of(rest)));
+    }
     std::string_view before = text_.substr(0, last->begin);
     before = before.substr(0, before.find_last_not_of(" $*:\\([") + 1);
     if (vocabulary_.ends(W::denied, before)) return Candidates();
@@ -126,16 +125,7 @@ class Extraction {
       answer.insert(0, std::string(bare(previous->content)) + ", ");
       begin = from + previous->begin;
     }
-    return candidates(answer);
-  }
-
-  /// A box that is begun and never closed says what stands on its line.
-  Found in_open_box() {
-    const std::size_t at = find_last(text_, kBox);
-    if (at == std::string_view::npos) return std::nullopt;
-    std::string_view rest = text_.substr(at + kBox.size());
-    skip(rest, " {");
-    return candidates(bare(line_of(rest)));
+    return one(answer);
   }
 
   /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", and the name of the second.
@@ -143,9 +133,8 @@ class Extraction {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
     for (Words words{between}; words.next();) {
-      const bool joint = vocabulary_.is(W::joining, words.word);
-      if (!joint && words.word.size() > 1) return false;
-      joined = joined || joint;
+      if (vocabulary_.is(W::joining, words.word)) joined = true;
+      else if (words.word.size() > 1) return false;
     }
     return joined && between.find_first_of(kStops) == std::string_view::npos;
   }
@@ -165,12 +154,9 @@ class Extraction {
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
-    std::string_view about = rest;
-    if (vocabulary_.take(W::about, about)) {  // the answer to the question is
-      const std::size_t verb = about.substr(0, kMaxQuestion_bytes).find(" is ");
-      if (verb != std::string_view::npos && about.substr(0, verb).find_first_of(kStops) == std::string_view::npos)
-        rest = about.substr(verb + 1);
-    }
+    const std::size_t verb = rest.substr(0, kMaxQuestion_bytes).find(" is ");  // the answer to the question is
+    if (std::string_view about = rest; vocabulary_.take(W::about, about) && verb < rest.find_first_of(kStops))
+      rest.remove_prefix(verb + 1);
     bool joint = false;
     for (; vocabulary_.take(W::says, rest); joint = true) skip(rest, kEmphasis);
     return joint || vocabulary_.take(W::dash, rest);  // "is - 42" says −42
@@ -179,22 +165,20 @@ class Extraction {
   /// The items of a list that stands in lines below a joint, as one list; empty where there is none.
   std::string listed(std::string_view rest) {
     std::string all;
-    const std::size_t line_end = rest.find_first_not_of(" *_:\r");
-    if (line_end == std::string_view::npos || rest[line_end] != '\n') return all;
-    rest = trimmed(rest);
-    skip(rest, "*_: \n\r");
-    while (all.size() < kMaxAnswer_bytes) {
+    skip(rest, " *_:\r");
+    while (rest.starts_with('\n') && all.size() < kMaxAnswer_bytes) {
+      rest = trimmed(rest);
       const std::string_view line = line_of(rest), item = item_of(line);
       if (item.empty()) break;
       all += (all.empty() ? "" : ", ") + value_of_clause(sentence(item, vocabulary_), vocabulary_);
-      rest = trimmed(rest.substr(line.size()));
+      rest.remove_prefix(line.size());
     }
     return all;
   }
 
   /// "I doubt that the answer is": denied before the mark.
   bool is_doubted(std::string_view before) const {
-    if (before.size() > kMaxQuestion_bytes) before.remove_prefix(before.size() - kMaxQuestion_bytes);
+    before.remove_prefix(before.size() - std::min(before.size(), kMaxQuestion_bytes));
     bool denied = false;
     for (Words words{before.substr(before.find_last_of(kStops) + 1)}; words.next();) {
       if (denied && vocabulary_.is(W::claim, words.word)) return true;
@@ -218,7 +202,7 @@ class Extraction {
       const bool point = rest.data()[-1] == '.';  // Ans. 42
       if (!take_joint(rest) && !point) continue;
       if (is_doubted(text_.substr(0, i))) return Candidates();
-      if (const std::string list = listed(rest); !list.empty()) return candidates(list);
+      if (const std::string list = listed(rest); !list.empty()) return one(list);
       do skip(rest, " *_\n\r\t,:");
       while (vocabulary_.take(W::tag, rest));
       std::string_view clause = sentence(rest, vocabulary_);
@@ -231,7 +215,7 @@ class Extraction {
   // ---- no mark
 
   /// The last number, or the last formula between delimiters where no number stands behind it.
-  Candidates last() {
+  Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
       if (!text.ends_with(close)) continue;
@@ -244,12 +228,13 @@ class Extraction {
       const bool item = !item_of(line_of(text.substr(before.rfind('\n') + 1))).empty();
       before.remove_prefix(before.find_last_of(kStops) + 1);
       const bool refused = item || vocabulary_.any(W::turning, before) || vocabulary_.ends(W::operand, before);
-      return refused ? Candidates() : candidates(formula);
+      return refused ? Candidates() : one(formula);
     }
-    return candidates(last_number(text_, vocabulary_).value_or(""));
+    return one(last_number(text_, vocabulary_).value_or(""));
   }
 
   std::string_view text_;
+  P profile_;
   const Vocabulary& vocabulary_;
 };
 
@@ -266,12 +251,12 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
     const std::string_view said = trimmed(response.substr(end + kThought.size()));
     if (!said.empty()) response = said;
   }
-  return Extraction(response, vocabulary).run(profile);
+  return Extraction(response, profile, vocabulary).run();
 }
 
 std::string extract_gold(std::string_view ground_truth) {
   for (const P profile : {P::boxed, P::gsm8k}) {
-    const auto found = Extraction(ground_truth, default_vocabulary()).run(profile);
+    const auto found = Extraction(ground_truth, profile, default_vocabulary()).run();
     if (!found.empty() && !found[0].empty()) return found[0];
   }
   return without_condition(bare(ground_truth));

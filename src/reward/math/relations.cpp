@@ -132,10 +132,15 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   if (is_congruence(g) != is_congruence(a)) return false;
   if (std::ranges::equal(g.at().parts, a.at().parts, alike) && in_order(g.parts, a.parts)) return true;
   if (is_congruence(g)) return false;
-  if (g.parts.size() != a.parts.size())
+  const std::size_t n = g.parts.size();
+  bool turned = n == a.parts.size();  // a < b < c is c > b > a
+  for (std::size_t k = 0; turned && k < n; ++k)
+    turned = (k == 0 || g.code(k) == reversed(a.code(n - k))) && same(g.parts[k], a.parts[n - 1 - k]);
+  if (turned) return true;
+  if (n != a.parts.size())
     return all_equalities(g) && all_equalities(a) && is_name(g.at()[0]) && is_name(a.at()[0]) &&
            same(g.parts.back(), a.parts.back()) && is_consistent(a);
-  if (g.parts.size() != 2) return false;
+  if (n != 2) return false;
   const int factor = proportion(g, a);
   if (!all_equalities(g) || !all_equalities(a))
     return factor != 0 && (factor > 0 ? g.code(1) : reversed(g.code(1))) == a.code(1);
