@@ -1,12 +1,11 @@
 #include "ops/linear.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/kernels/kernels.h"
@@ -240,21 +239,22 @@ namespace {
 
 constexpr std::int64_t kWordsOfVector = 4;
 
+using FourWords [[gnu::vector_size(16)]] = std::uint32_t;
+
 /// Words [at, at + 4) of four rows, which begin at `from` of a panel, row after row.
 void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
   const auto load = [&](std::int64_t w) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + w * kPanelColumns));
+    FourWords of_rows;
+    std::memcpy(&of_rows, from + w * kPanelColumns, sizeof(FourWords));
+    return of_rows;
   };
-  const __m128i a = load(0), b = load(1), c = load(2), d = load(3);
-  const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
-  const __m128i ab_high = _mm_unpackhi_epi32(a, b), cd_high = _mm_unpackhi_epi32(c, d);
-  const auto store = [&](std::int64_t r, __m128i row) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(words + r * num_words), row);
-  };
-  store(0, _mm_unpacklo_epi64(ab, cd));
-  store(1, _mm_unpackhi_epi64(ab, cd));
-  store(2, _mm_unpacklo_epi64(ab_high, cd_high));
-  store(3, _mm_unpackhi_epi64(ab_high, cd_high));
+  const FourWords a = load(0), b = load(1), c = load(2), d = load(3);
+  const FourWords ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const FourWords cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const FourWords rows[] = {__builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
+                            __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                            __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+  for (std::int64_t r = 0; r < kWordsOfVector; ++r) std::memcpy(words + r * num_words, &rows[r], sizeof(FourWords));
 }
 
 /// Words of some rows of one panel, row after row.
