@@ -154,7 +154,7 @@ std::string fault_of(const Reading& gold) {
   const std::string key = text_key(text, gold.vocabulary);
   const std::string_view plain = without_layout(text, gold.vocabulary);
   const bool formula = key.find_first_of("0123456789") != std::string::npos &&
-                       plain.find_first_of("({)^=_+*/<>|") != std::string_view::npos;
+                       (text.starts_with('{') || plain.find_first_of("({)^=_+*/<>|") != std::string_view::npos);
   const auto num_letters = std::ranges::count_if(key, [](char c) { return is_letter(c) || (c & 0x80) != 0; });
   if (num_letters > 1 && !formula && !has(plain, '\\')) return "";
   return gold.reads[0].tree.tokens.fault;
