@@ -154,9 +154,9 @@ class Extraction {
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
-    const std::size_t verb = rest.substr(0, kMaxQuestion_bytes).find(" is ");  // the answer to the question is
-    if (std::string_view about = rest; vocabulary_.take(W::about, about) && verb < rest.find_first_of(kStops))
-      rest.remove_prefix(verb + 1);
+    std::string_view question = rest.substr(0, kMaxQuestion_bytes);
+    const std::size_t verb = question.find(" is ");  // the answer to the question is
+    if (verb < question.find_first_of(kStops) && vocabulary_.take(W::about, question)) rest.remove_prefix(verb + 1);
     bool joint = false;
     for (; vocabulary_.take(W::says, rest); joint = true) skip(rest, kEmphasis);
     return joint || vocabulary_.take(W::dash, rest);  // "is - 42" says −42
