@@ -116,7 +116,7 @@ Reading::Reading(std::string_view whole, const Vocabulary& words) : vocabulary(w
 }
 
 Verdict compare(const Reading& gold, const Reading& answer) {
-  const Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
+  Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
   if (answer.text.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.text.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
   // Choices with labels in front of them: what both name must agree, labels and values alike.

@@ -140,7 +140,7 @@ struct Reader {
         variable.is(Kind::symbol, Kind::subscript) || (variable.is(Kind::words) && variable.text.empty());
     if (!named || has_symbols(right)) return std::nullopt;
     const Value bound = evaluator.value(right);
-    const Set set = half_line(bound, code);
+    Set set = half_line(bound, code);
     if (!set || !magnitude) return set;
     if (bound.real().value_or(0) <= 0) return std::nullopt;  // |x| < a with a > 0
     return combined(set, set->below ? 'N' : 'U', half_line(evaluator.negate(bound), reversed(code)));
