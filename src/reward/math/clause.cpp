@@ -80,7 +80,8 @@ std::string_view bare(std::string_view text) noexcept {
       const std::string_view inside = text.substr(open.size(), text.size() - open.size() - close.size());
       if (inside.find(close) == std::string_view::npos) text = trimmed(inside);
     }
-    while (!text.empty() && has(kEnds, text.back()) && !text.ends_with(kPause)) text.remove_suffix(1);
+    while (!text.empty() && (has(kEnds, text.back()) || is_space(text.back())) && !text.ends_with(kPause))
+      text.remove_suffix(1);
   }
   return text;
 }

@@ -26,9 +26,9 @@ constexpr Row kRows[] = {
     {W::command, T::relation, "@t Longrightarrow Rightarrow gets implies mapsto rightarrow to @c Leftrightarrow cong equiv iff simeq @a approx @g "
                               "ge geq geqslant @l le leq leqslant @> gt @< lt @n ne neq @e in @A subset subsetneq @B subseteq @C supset @D "
                               "supseteq @E notin @F nmid @G parallel @H perp @I propto @J sim @K triangleleft"},
-    {W::command, T::op, "@* ast bullet cdot star times @/ div @D backslash setminus smallsetminus @m bmod @p pmod @U bigcup @N cap bigcap @h "
+    {W::command, T::op, "@* ast bullet cdot star times @/ div @D backslash setminus smallsetminus @m bmod @p pmod @U bigcup cup @N cap bigcap @h "
                         "choose @d circ degree @: colon @M mp @P pm @o over @' prime @w wedge @v vee @x otimes @O oplus @r rtimes"},
-    {W::name, T::op, "@p mod modulo @U cup"}, {W::plain, T::op, "@: to @U union @- minus negative Minus Negative @% percent percentage pct"},
+    {W::name, T::op, "@p mod modulo"}, {W::plain, T::op, "@: to @U union @- minus negative Minus Negative @% percent percentage pct"},
     {W::command, T::begin, "begin"}, {W::command, T::finish, "end"}, {W::command, T::newline, "cr"},
     {W::command, T::fraction, "@/ frac cfrac dfrac tfrac sfrac nicefrac @b binom dbinom tbinom"}, {W::name, T::root, "sqrt"},
     {W::command, T::dots, "cdots dots dotsb dotsc ldots vdots"}, {W::command, T::constant, "@0 emptyset varnothing @o infin infty"},
@@ -81,7 +81,7 @@ constexpr Row kRows[] = {
     unit('s', 1609.344L / 3600, "mph"), unit('s', 1000.0L / 3600, "kph kmh"), unit('p', 1, "pm noon"), unit('d', 1, "am midnight"), unit('x', 12, "dozen"), unit('x', 100, "hundred"), unit('x', 1e3L, "thousand"),
     unit('x', 1e5L, "lakh lakhs"), unit('x', 1e6L, "million"), unit('x', 1e7L, "crore crores"), unit('x', 1e9L, "billion"), unit('x', 1e12L, "trillion"),
     unit('/', 1, "per"), unit('^', 2, "square sq"), unit('^', 3, "cubic"),
-    unit('?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"),
+    unit('?', 1, "unit cup N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"),
 
     numbers('n', 0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"),
     numbers('n', 20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"), numbers('h', 100, 0, "hundred"), numbers('p', 1000, 0, "thousand"),
