@@ -13,17 +13,22 @@ namespace qrl::model {
 
 namespace {
 
-constexpr std::size_t kLongest_bytes = 200;
+constexpr std::size_t kLongest_bytes = 1000;
 constexpr std::uint32_t kMostSteps = 100'000;
 
 bool is_read_alike(std::string_view pattern) {
   if (pattern.size() > kLongest_bytes) return false;
+  const auto is_one_of = [&](std::string_view characters, std::size_t at) {
+    return at < pattern.size() && characters.find(pattern[at]) != std::string_view::npos;
+  };
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i], next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    const bool is_plain = base::is_letter(c) || base::is_digit(c);
-    if (!is_plain && std::string_view("_-.*+?|()[]\\^$").find(c) == std::string_view::npos) return false;
-    if (c == '\\' && std::string_view(".dw_-").find(next) == std::string_view::npos) return false;
-    if (c == '(' && next == '?') return false;
+    const char c = pattern[i];
+    if (!base::is_letter(c) && !base::is_digit(c) && !is_one_of("_-.,*+?|()[]{}\\^$", i)) return false;
+    if (c == '\\' && !is_one_of(".dwb_-", i + 1)) return false;
+    if (c == '{' && !is_one_of("0123456789", i + 1)) return false;  // {,3} is a count in Python, text in older PCRE2
+    if (c != '(' || !is_one_of("?*", i + 1)) continue;
+    if (!is_one_of("?", i + 1) || !is_one_of(":!=", i + 2)) return false;
+    i += 2;
   }
   return true;
 }
@@ -37,7 +42,8 @@ ModulePattern::ModulePattern(const std::string& pattern, const std::string& wher
                          ? nullptr
                          : pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                                          PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &error_at, nullptr);
-  QRL_REQUIRE(code != nullptr, where, R"(a regular expression of letters, digits, \d, \w and . * + ? | ( ) [ ])",
+  QRL_REQUIRE(code != nullptr, where,
+              R"(a regular expression of letters, digits, \d, \w, \b, (?: (?! (?= and . * + ? | ( ) [ ] { })",
               base::quoted(pattern), "write a list of modules");
   code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
 }

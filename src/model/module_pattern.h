@@ -6,7 +6,8 @@
 
 namespace qrl::model {
 
-/// PCRE2's, of letters, digits, \d, \w, escaped punctuation and . * + ? | ( ) [ ] ^ $: what Python reads alike.
+/// PCRE2's, of letters, digits, \d, \w, \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $, at most
+/// 1,000 bytes: what Python reads alike.
 class ModulePattern {
  public:
   /// Input errors of `where` name a pattern that is not one of these, or that takes too many steps.

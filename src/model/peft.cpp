@@ -86,55 +86,64 @@ class ConfigReader {
   Json root_;
 };
 
-std::vector<std::string> read_targets(const ConfigReader& reader) {
-  const Json targets = reader.at("target_modules");
-  if (targets.is_string()) {
-    reader.require(targets == "all-linear", "target_modules", "a list of modules, or all-linear",
-                   "a regular expression is not read: write the list");
-    return {};
-  }
-  const bool is_list = targets.is_array() && !targets.empty() &&
-                       std::ranges::all_of(targets, [](const Json& one) { return one.is_string(); });
-  reader.require(is_list, "target_modules", "a list of modules, or all-linear");
-  return targets.get<std::vector<std::string>>();
-}
+using ModuleRule = std::function<bool(const std::string& module)>;
 
-/// Whether a module is one of exclude_modules: of a list of names or ends of names, or of a regular expression.
-std::function<bool(const std::string&)> read_excluded(const ConfigReader& reader) {
-  constexpr const char* kKey = "exclude_modules";
-  const Json excluded = reader.at(kKey);
-  if (excluded.is_null() || excluded == "") return [](const std::string&) { return false; };
-  if (excluded.is_string()) {
-    return [pattern = ModulePattern(excluded.get<std::string>(), reader.name_of(kKey))](const std::string& module) {
-      return pattern.fits(module);
-    };
-  }
-  const bool is_list =
-      excluded.is_array() && std::ranges::all_of(excluded, [](const Json& one) { return one.is_string(); });
-  reader.require(is_list, kKey, "a list of modules, or a regular expression");
-  return [names = excluded.get<std::vector<std::string>>()](const std::string& module) {
-    return std::ranges::any_of(names, [&](const std::string& name) { return is_named(module, name); });
+ModuleRule rule_of_pattern(const ConfigReader& reader, const char* key) {
+  return [pattern = ModulePattern(reader.at(key).get<std::string>(), reader.name_of(key))](const std::string& module) {
+    return pattern.fits(module);
   };
 }
 
-/// target_modules without exclude_modules, which may leave out kinds of modules, but not those of some layers.
-void leave_out_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
-  const auto is_excluded = read_excluded(reader);
+/// Leaves `lora` those of its modules that `keeps` has, whole kinds of them: q_proj of all layers, or of none.
+void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
+                LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);
   std::vector<std::string> kept;
   LoraConfig less = lora;
   less.target_modules.clear();
   for (const std::string& module : targeted) {
-    if (is_excluded(module)) continue;
+    if (!keeps(module)) continue;
     kept.push_back(module);
     const std::string kind = module.substr(module.rfind('.') + 1);
     if (std::ranges::find(less.target_modules, kind) == less.target_modules.end()) less.target_modules.push_back(kind);
   }
   if (kept.size() == targeted.size()) return;
-  reader.require(!kept.empty() && adapted_modules(config, less) == kept, "exclude_modules",
+  reader.require(!kept.empty() && adapted_modules(config, less) == kept, key,
                  "some kinds of modules, each in all layers",
                  "adapters of some layers are not supported: merge the adapter with PEFT");
   lora = less;
+}
+
+/// target_modules: all-linear, a list of names or ends of names, or a regular expression.
+void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
+  constexpr const char* kKey = "target_modules";
+  const Json targets = reader.at(kKey);
+  if (targets == "all-linear") return;
+  if (targets.is_string()) return keep_kinds(reader, kKey, config, rule_of_pattern(reader, kKey), lora);
+  const bool is_list = targets.is_array() && !targets.empty() &&
+                       std::ranges::all_of(targets, [](const Json& one) { return one.is_string(); });
+  reader.require(is_list, kKey, "a list of modules, all-linear, or a regular expression");
+  lora.target_modules = targets.get<std::vector<std::string>>();
+}
+
+/// exclude_modules: a list of names or ends of names, or a regular expression. They have no adapter.
+void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
+  constexpr const char* kKey = "exclude_modules";
+  const Json excluded = reader.at(kKey);
+  if (excluded.is_null() || excluded == "") return;
+  ModuleRule is_excluded;
+  if (excluded.is_string()) {
+    is_excluded = rule_of_pattern(reader, kKey);
+  } else {
+    const bool is_list =
+        excluded.is_array() && std::ranges::all_of(excluded, [](const Json& one) { return one.is_string(); });
+    reader.require(is_list, kKey, "a list of modules, or a regular expression");
+    is_excluded = [names = excluded.get<std::vector<std::string>>()](const std::string& module) {
+      return std::ranges::any_of(names, [&](const std::string& name) { return is_named(module, name); });
+    };
+  }
+  keep_kinds(
+      reader, kKey, config, [&](const std::string& module) { return !is_excluded(module); }, lora);
 }
 
 /// The ends of the names of all norms of this model.
@@ -167,8 +176,8 @@ LoraConfig read_lora(const ConfigReader& reader, const ModelConfig& config) {
   lora.rank = rank.is_null() ? kDefault : rank.get<std::int64_t>();
   lora.alpha = alpha.is_null() ? static_cast<double>(kDefault) : alpha.get<double>();
   lora.rslora = !rslora.is_null() && rslora.get<bool>();
-  lora.target_modules = read_targets(reader);
-  leave_out_excluded(reader, config, lora);
+  read_targets(reader, config, lora);
+  read_excluded(reader, config, lora);
   lora.train_norms = !norms.is_null() && !norms.empty();
   if (lora.train_norms) {
     std::set<std::string> named;

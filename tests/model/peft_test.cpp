@@ -108,7 +108,12 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
                                                            {"init_lora_weights", "pissa_niter_4"},
                                                            {"init_lora_weights", "olora"},
                                                            {"init_lora_weights", "eva"},
-                                                           {"target_modules", ".*_proj"},
+                                                           {"target_modules", ".*\\.0\\..*_proj"},
+                                                           {"target_modules", "q_proj"},
+                                                           {"target_modules", "(?i).*Q_PROJ"},
+                                                           {"target_modules", 3},
+                                                           {"target_modules", "(*ACCEPT)x"},
+                                                           {"target_modules", "[[:alpha:].0-9_]*"},
                                                            {"target_modules", nlohmann::json::array()},
                                                            {"exclude_modules", 3},
                                                            {"exclude_modules", {"layers.0.self_attn.q_proj"}},
@@ -136,22 +141,34 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
   CHECK(model::open_peft(harmless.dir.path(), config).lora.rank == 16);
 }
 
-TEST_CASE("exclude_modules leaves out kinds of modules, by PEFT's rules of names and of regular expressions") {
+TEST_CASE("modules are taken and left out by PEFT's rules of names and of regular expressions") {
   const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   model::LoraConfig lora;
   lora.rank = 2;
   lora.target_modules = {"q_proj", "v_proj"};
   const model::Weights weights = model::read_adapters(config, lora, model::new_adapters(config, lora, 0));
-  const nlohmann::json rules[] = {{"k_proj", "self_attn.o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"},
-                                  ".*(\\.[ko]|gate|up|down)_proj|lm_head",
-                                  "model\\.layers\\.\\d+\\.(mlp.*|self_attn\\.[k-o]_proj)"};
-  for (const nlohmann::json& rule : rules) {
-    CAPTURE(rule.dump());
+  struct Rule {
+    nlohmann::json target, exclude;
+  };
+  const Rule rules[] = {
+      {"all-linear", {"k_proj", "self_attn.o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}},
+      {"all-linear", ".*(\\.[ko]|gate|up|down)_proj|lm_head"},
+      {"all-linear", "model\\.layers\\.\\d+\\.(mlp.*|self_attn\\.[k-o]_proj)"},
+      {".*\\.(q|v)_proj", nullptr},
+      {"model\\.layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj)", {"k_proj"}},
+      // As ms-swift and Unsloth write them.
+      {"^(model)(?!.*(lm_head|visual|k_proj|o_proj)).*self_attn.*$", "x"},
+      {"(?:.*?(?:language|text).*?(?:self_attn|mlp).*?(?:q_proj|v_proj).*?)|"
+       "(?:\\bmodel\\.layers\\.[\\d]{1,}\\.(?:self_attn|mlp)\\.(?:(?:q_proj|v_proj)))",
+       nullptr},
+  };
+  for (const auto& [target, exclude] : rules) {
+    CAPTURE(target.dump(), exclude.dump());
     const test::TempDir dir;
     model::save_peft(dir.path(), config, lora, "", model::views(weights));
     auto settings = nlohmann::json::parse(test::read_file(dir / "adapter_config.json"));
-    settings["target_modules"] = "all-linear";
-    settings["exclude_modules"] = rule;
+    settings["target_modules"] = target;
+    settings["exclude_modules"] = exclude;
     std::ofstream(dir / "adapter_config.json") << settings.dump();
     const model::PeftAdapter adapter = model::open_peft(dir.path(), config);
     CHECK(adapter.lora.target_modules == lora.target_modules);
