@@ -17,10 +17,15 @@ train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpo
 
 namespace {
 
+bool has_adapters_beside_base(const train::Policy& policy, const config::Recipe& recipe) {
+  return policy.adapter && recipe.lora.publish == config::LoraPublish::adapter;
+}
+
 /// The recipe's sampler with the adapters that the policy has, whatever the recipe trains.
 config::Recipe with_adapters_of(const train::Policy& policy, const config::Recipe& recipe) {
   config::Recipe adapted = recipe;
-  adapted.lora = policy.adapter ? train::lora_recipe(policy.adapter->lora) : config::LoraRecipe{};
+  adapted.lora =
+      has_adapters_beside_base(policy, recipe) ? train::lora_recipe(policy.adapter->lora) : config::LoraRecipe{};
   return adapted;
 }
 
@@ -60,7 +65,7 @@ void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier&
   }
   if (lacks_profile) quantizer.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
   sampler.snapshot.use_profile(quantizer.profile);
-  if (policy.adapter) {
+  if (has_adapters_beside_base(policy, recipe)) {
     const train::PolicyAdapter& adapter = *policy.adapter;
     sampler.snapshot.publish(adapter.base, 0);
     sampler.snapshot.publish_adapters(model::views(model::read_adapters(policy.config, adapter.lora, adapter.adapters)),

@@ -265,8 +265,12 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
 }
 
 TEST_CASE("eval of a checkpoint of adapters has the figures of the run that wrote it") {
+  const bool is_merged = GENERATE(false, true);
+  const std::string published =
+      is_merged ? "--set lora.rank=4 --set lora.publish=merge --set optim.lr=0.05 " : kAdapters;
+  CAPTURE(published);
   const test::TempDir dir;
-  const std::string settings = kAdapters + test::kTelling;
+  const std::string settings = published + test::kTelling;
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run", settings + "--set eval.freq=1"));
   INFO(run.output);
   REQUIRE(run.exit_code == 0);
