@@ -73,7 +73,6 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       summaries(kLogitRows) {
   if (!snapshot.lora().enabled()) return;
   constexpr std::size_t kMostModules = 3;  // of a matrix: q, k and v
-  branch = Buffer(DType::f32, {kBlockRows, snapshot.config().hidden_size});
   products = model::AdapterProducts(adapter_format(snapshot), kBlockRows, kMostModules, snapshot.lora().rank);
 }
 
@@ -123,23 +122,18 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
 }
 
 void Transformer::linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight,
-                         const model::MatrixAdapter& adapter, Range rows, Workspace& scratch, float* y) {
+                         const model::MatrixAdapter& adapter, Range rows, Workspace& scratch, bool accumulate,
+                         float* y) {
   const ops::Activations& own = x.for_layer(weight);
-  ops::linear(team, own, weight, rows, false, y);
-  if (adapter.empty()) return;
+  if (adapter.empty()) return ops::linear(team, own, weight, rows, accumulate, y);
   const ops::Activations* plain = x.beside(weight, adapter);
-  model::add_adapter(team, adapter, plain != nullptr ? *plain : own, rows, scratch.products, y);
-}
-
-void Transformer::add_linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight,
-                             const model::MatrixAdapter& adapter, const LayerRows& in, Workspace& scratch) const {
-  if (adapter.empty()) return ops::linear(team, x.for_layer(weight), weight, in.rows, true, in.x_ND);
-  // Base and adapter first, then the sum: the order in which the learner has them.
-  auto* branch = scratch.branch.as<float>();
-  linear(team, x, weight, adapter, in.rows, scratch, branch);
-  const Range mine = ops::linear_share(team, weight.out);  // of both: one module is all of the matrix
-  for (std::int64_t row = in.rows.begin; row < in.rows.end; ++row)
-    for (std::int64_t i = row * weight.out + mine.begin; i < row * weight.out + mine.end; ++i) in.x_ND[i] += branch[i];
+  // A is small: members share the rows, so that nobody waits before the products are rounded.
+  const Range share = team.slice(rows.size());
+  model::multiply_by_a(adapter, plain != nullptr ? *plain : own, {rows.begin + share.begin, rows.begin + share.end},
+                       scratch.products);
+  team.barrier();
+  model::multiply_adapted(weight, own, adapter, scratch.products, rows, ops::linear_share(team, weight.out), accumulate,
+                          y);
 }
 
 void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& scratch) const {
@@ -158,7 +152,7 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   team.barrier();
   if (in.observed != nullptr)
     ObservedInputs::note(before, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].qkv);
-  linear(team, scratch.normed, layer.qkv, layer.adapters.qkv, in.rows, scratch, qkv);
+  linear(team, scratch.normed, layer.qkv, layer.adapters.qkv, in.rows, scratch, false, qkv);
   team.barrier();
   ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), in.where, in.rows, in.pages, qkv);
   team.barrier();
@@ -175,7 +169,7 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   if (ops::Activations* plain = scratch.attended.beside(layer.o, layer.adapters.o); plain != nullptr)
     ops::quantize(team, context, in.rows, *plain);
   team.barrier();
-  add_linear(team, scratch.attended, layer.o, layer.adapters.o, in, scratch);
+  linear(team, scratch.attended, layer.o, layer.adapters.o, in.rows, scratch, true, in.x_ND);
   team.barrier();
 }
 
@@ -190,11 +184,11 @@ void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch)
   team.barrier();
   if (in.observed != nullptr)
     ObservedInputs::note(after, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].gate_up);
-  linear(team, scratch.normed, layer.gate_up, layer.adapters.gate_up, in.rows, scratch, halves);
+  linear(team, scratch.normed, layer.gate_up, layer.adapters.gate_up, in.rows, scratch, false, halves);
   team.barrier();
   ops::swiglu(team, halves, in.rows, gated, scratch.gated.beside(layer.down, layer.adapters.down));
   team.barrier();
-  add_linear(team, scratch.gated, layer.down, layer.adapters.down, in, scratch);
+  linear(team, scratch.gated, layer.down, layer.adapters.down, in.rows, scratch, true, in.x_ND);
   team.barrier();
 }
 

@@ -71,7 +71,6 @@ class Transformer {
     Encoded normed, attended, gated;
     ops::Activations final_normed;
     base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
-    base::Buffer branch;                     ///< fp32 [kBlockRows, D] before it joins the residual stream; of adapters
     model::AdapterProducts products;         ///< of adapters
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, what make_room_for_logits made
@@ -117,12 +116,9 @@ class Transformer {
   };
   /// Each adds its branch to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// y = x · Wᵀ and its adapter's part.
+  /// y = x · Wᵀ and its adapter's part, or y += both: base and adapter first, the order in which the learner has them.
   static void linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
-                     base::Range rows, Workspace& scratch, float* y);
-  /// The residual stream += that.
-  void add_linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
-                  const LayerRows& in, Workspace& scratch) const;
+                     base::Range rows, Workspace& scratch, bool accumulate, float* y);
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
 
   const model::Snapshot& snapshot_;

@@ -7,7 +7,7 @@
 namespace qrl::learner {
 
 /// The layer's output, x·Wᵀ as the numerics have it, plus scale·B·(A·x) in fp32 before it is rounded. Where the forward
-/// pass reads a snapshot this is the decoder's op with its bits (model::add_adapter), else A, scale·B and A·x are
+/// pass reads a snapshot this is the decoder's op with its bits (model::multiply_adapted), else A, scale·B and A·x are
 /// rounded to x's dtype.
 ///
 /// Backward, at the operands that the forward pass rounded, straight through the rounding, matmuls of `compute` with

@@ -1,7 +1,5 @@
 #include "learner/entering_rows.h"
 
-#include <algorithm>
-
 #include "ops/transformer.h"
 
 namespace qrl::learner {
@@ -32,13 +30,7 @@ void EnteringRows::multiply(base::Team& alone, std::int64_t rows, float* y) {
   const std::int64_t out = linear_.quantized->out;
   if (adapter_ == nullptr) return ops::linear(alone, quantized_, *linear_.quantized, {0, rows}, false, y);
   multiply_by_a(rows);
-  // Some columns at a time: what the matrix gives is in the first cache when B adds to it.
-  constexpr std::int64_t kColumns = 2 * ops::kPanelColumns;
-  for (std::int64_t first = 0; first < out; first += kColumns) {
-    const base::Range columns{first, std::min(out, first + kColumns)};
-    ops::linear_into_columns(alone, quantized_, *linear_.quantized, {0, rows}, columns, false, y, out);
-    model::add_times_b(*adapter_, products_, {0, rows}, columns, y);
-  }
+  model::multiply_adapted(*linear_.quantized, quantized_, *adapter_, products_, {0, rows}, {0, out}, false, y);
 }
 
 void EnteringRows::multiply_by_a(std::int64_t rows) {

@@ -1,6 +1,7 @@
 #include "model/adapter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -204,32 +205,90 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
   }
 }
 
-void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
-                 float* y) {
+namespace {
+
+/// Adds B·(A·x) to some outputs of a panel, which the whole of it would leave. A row at a time: sums stay on the stack.
+void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
+                  base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();
-  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
-    const MatrixAdapter::Part& part = adapter.parts[i];
-    // Outputs in whole panels that end at or before a column of the matrix.
-    const auto whole_until = [&](std::int64_t column) {
-      const std::int64_t outputs = std::clamp<std::int64_t>(column - part.first_output, 0, part.b.out);
-      return outputs == part.b.out ? outputs : outputs / ops::kPanelColumns * ops::kPanelColumns;
-    };
-    const base::Range outputs{whole_until(columns.begin), whole_until(columns.end)};
-    if (outputs.size() == 0) continue;
-    ops::linear_into_columns(alone, products.parts[i], part.b, rows, outputs, true, y + part.first_output, adapter.out);
+  const std::int64_t first = outputs.begin / ops::kPanelColumns * ops::kPanelColumns;
+  const base::Range panel{first, std::min(first + ops::kPanelColumns, part.b.out)};
+  std::array<float, ops::kPanelColumns> sums;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    ops::linear_columns(alone, products, part.b, {row, row + 1}, panel, sums.data());
+    for (std::int64_t i = outputs.begin; i < outputs.end; ++i)
+      y[row * y_stride + i] += sums[static_cast<std::size_t>(i - first)];
   }
 }
 
-void add_adapter(base::Team& team, const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
-                 AdapterProducts& products, float* y) {
-  const base::Range share = team.slice(rows.size());
-  // A is small: members share the rows, so that nobody waits before the products are rounded.
-  multiply_by_a(adapter, x, {rows.begin + share.begin, rows.begin + share.end}, products);
-  team.barrier();
+/// Of outputs of a module, fp32 [*, y_stride].
+void add_outputs(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
+                 base::Range outputs, float* y, std::int64_t y_stride) {
+  constexpr std::int64_t kPanel = ops::kPanelColumns;
+  base::Team alone = base::Team::solo();
+  while (outputs.begin < outputs.end) {
+    const std::int64_t panel_end = std::min(outputs.begin / kPanel * kPanel + kPanel, part.b.out);
+    base::Range whole{outputs.begin, outputs.end == part.b.out ? outputs.end : outputs.end / kPanel * kPanel};
+    if (whole.begin % kPanel != 0 || whole.size() <= 0) {
+      whole.end = std::min(panel_end, outputs.end);
+      add_of_panel(part, products, rows, whole, y, y_stride);
+    } else {
+      ops::linear_into_columns(alone, products, part.b, rows, whole, true, y, y_stride);
+    }
+    outputs.begin = whole.end;
+  }
+}
+
+}  // namespace
+
+void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
+                 float* y) {
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const MatrixAdapter::Part& part = adapter.parts[i];
-    ops::linear_into(team, products.parts[i], part.b, rows, true, y + part.first_output, adapter.out);
+    const auto output_of = [&](std::int64_t column) {
+      return std::clamp<std::int64_t>(column - part.first_output, 0, part.b.out);
+    };
+    add_outputs(part, products.parts[i], rows, {output_of(columns.begin), output_of(columns.end)},
+                y + part.first_output, adapter.out);
   }
+}
+
+namespace {
+
+/// Whether each part has whole panels of the matrix, as the kernels add them.
+bool has_whole_panels(const MatrixAdapter& adapter) {
+  return std::ranges::all_of(adapter.parts, [&](const MatrixAdapter::Part& part) {
+    const std::int64_t end = part.first_output + part.b.out;
+    return part.first_output % ops::kPanelColumns == 0 && (end % ops::kPanelColumns == 0 || end == adapter.out);
+  });
+}
+
+}  // namespace
+
+void multiply_adapted(const ops::PackedLinear& weight, const ops::Activations& x, const MatrixAdapter& adapter,
+                      const AdapterProducts& products, base::Range rows, base::Range columns, bool accumulate,
+                      float* y) {
+  base::Team alone = base::Team::solo();
+  const auto multiply = [&](std::int64_t begin, std::int64_t end, const ops::AddedProduct* added) {
+    if (begin < end) ops::linear_into_columns(alone, x, weight, rows, {begin, end}, accumulate, y, weight.out, added);
+  };
+  if (!has_whole_panels(adapter)) {
+    QRL_INVARIANT(!accumulate, "multiply_adapted", "whole panels of one module", "several modules");
+    multiply(columns.begin, columns.end, nullptr);
+    return add_times_b(adapter, products, rows, columns, y);
+  }
+  std::int64_t next = columns.begin;
+  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+    const MatrixAdapter::Part& part = adapter.parts[i];
+    const std::int64_t begin = std::max(next, part.first_output),
+                       end = std::min(columns.end, part.first_output + part.b.out);
+    if (begin >= end) continue;
+    multiply(next, begin, nullptr);
+    const ops::AddedProduct added{products.parts[i], part.b, part.first_output};
+    multiply(begin, end, &added);
+    next = end;
+  }
+  multiply(next, columns.end, nullptr);
 }
 
 }  // namespace qrl::model

@@ -90,7 +90,7 @@ MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& pre
 /// nothing.
 std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
 
-/// A·x of some rows, which add_adapter makes and B reads.
+/// A·x of some rows: fp32 sums, rounded to the adapter's format.
 struct AdapterProducts {
   AdapterProducts() = default;
   /// For adapters of up to `num_parts` modules.
@@ -99,21 +99,21 @@ struct AdapterProducts {
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
-/// Makes A·x of rows [rows.begin, rows.end), as add_adapter has them; by the calling thread alone.
+/// Makes A·x of rows [rows.begin, rows.end), by the calling thread alone. x: rows in a format whose values are the
+/// adapter's (bf16 or fp32). No row's bits depend on other rows.
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 
-/// Adds the part of B to some columns of y, fp32 [*, out], by the calling thread alone: of each module the panels of
-/// kPanelColumns outputs that end within `columns`. Ranges that follow each other add all of it once. The bits are
-/// add_adapter's.
+/// y[row, c] += scale·B·(A·x[row]) for some columns c of y, fp32 [*, out], by the calling thread alone: B's fp32 sum is
+/// added to what is there. No element's bits depend on the others.
 void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
                  float* y);
 
-/// y[row, :] += scale·B·(A·x[row, :]) for rows [rows.begin, rows.end): A·x in fp32 sums, rounded to the adapter's
-/// format; B's fp32 sum is added to y, fp32 [*, out]. x: rows in a format whose values are the adapter's (bf16 or
-/// fp32). All of a team call it; it has one barrier inside, behind which all must have written their y. No row's bits
-/// depend on the team or on other rows.
-void add_adapter(base::Team& team, const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
-                 AdapterProducts& products, float* y);
+/// y[row, c] = x[row]·Ŵᵀ + bias + scale·B·(A·x[row]), or y += that when `accumulate`, for some columns c of y, fp32
+/// [*, out], by the calling thread alone. They begin and end with panels of `weight`. B's fp32 sum is added to the
+/// matrix's while that is in registers. To accumulate, modules must have whole panels, as one alone has.
+void multiply_adapted(const ops::PackedLinear& weight, const ops::Activations& x, const MatrixAdapter& adapter,
+                      const AdapterProducts& products, base::Range rows, base::Range columns, bool accumulate,
+                      float* y);
 
 }  // namespace qrl::model

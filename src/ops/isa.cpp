@@ -35,6 +35,7 @@ bool tiles_granted() {
 /// avx512's table, which is constant data, with the products that have tiles.
 const Kernels kTiled = [] {
   Kernels kernels = avx512::kKernels;
+  kernels.adds_products = false;
   kernels.linear_bf16 = amx::linear_bf16;
   kernels.linear_int8 = amx::linear_int8;
   kernels.linear_fp8 = amx::linear_fp8;

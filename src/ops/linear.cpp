@@ -462,9 +462,9 @@ bool same_values(Format a, Format b) {
 }
 
 /// Rows times the member's share of panels [panels.begin, panels.end); y: where column 0 of row rows.begin is or would
-/// be.
+/// be. task.added is whole except for its x, of which `added` has the rows.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
-              LinearTask task) {
+              LinearTask task, const Activations* added = nullptr) {
   check_range(rows, x.max_rows(), "linear");
   QRL_INVARIANT(same_values(x.format, weight.format) && x.width == weight.in, "linear",
                 std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
@@ -491,6 +491,7 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();
     task.rows = std::min(kBlockRows, rows.end - first);
+    if (added != nullptr) task.added.x = added->row(first);
     task.y = y + (first - rows.begin) * task.y_stride;
     dispatch(weight.format, task);
   }
@@ -527,15 +528,64 @@ base::Range panels_of(const PackedLinear& weight, base::Range columns, const cha
   return {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)};
 }
 
+/// The second product as the kernels take it, except for its x.
+AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range columns) {
+  const PackedLinear& weight = added.weight;
+  check_range(rows, added.x.max_rows(), "added product");
+  (void)panels_of(weight, {columns.begin - added.first_column, columns.end - added.first_column}, "added product");
+  QRL_INVARIANT((weight.format == Format::bf16 || weight.format == Format::f32) && added.x.format == weight.format &&
+                    added.x.width == weight.in && added.first_column % kPanelColumns == 0,
+                "added product", "bf16 or fp32 of its own width, from the start of a panel",
+                std::string(name(weight.format)) + " at column " + std::to_string(added.first_column));
+  return {nullptr,   added.x.stride,     weight.panels.view().data,
+          weight.in, added.first_column, weight.format == Format::bf16};
+}
+
+/// For kernels that do not add it themselves: both products meet in memory of their own, y gets their sum.
+void multiply_in_turn(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                      base::Range panels, const LinearTask& task, const AddedProduct& added) {
+  constexpr std::int64_t kPanels = 2;
+  thread_local base::Buffer memory;
+  float* sums = grown(memory, kBlockRows * kPanels * kPanelColumns);
+  base::Team alone = base::Team::solo();
+  const base::Range mine = team.slice(panels.size());
+  for (std::int64_t p = panels.begin + mine.begin; p < panels.begin + mine.end; p += kPanels) {
+    const base::Range some{p, std::min(p + kPanels, panels.begin + mine.end)};
+    const base::Range columns{some.begin * kPanelColumns, std::min(some.end * kPanelColumns, weight.out)};
+    const std::int64_t own = columns.begin - added.first_column;
+    for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
+      const base::Range block{first, std::min(first + kBlockRows, rows.end)};
+      LinearTask part;
+      part.y_stride = columns.size();
+      part.y = sums - columns.begin;
+      multiply(alone, x, weight, block, some, part);
+      part.accumulate = true;
+      part.y = sums - own;
+      multiply(alone, added.x, added.weight, block,
+               {own / kPanelColumns, ceil_div(own + columns.size(), kPanelColumns)}, part);
+      for (std::int64_t row = 0; row < block.size(); ++row) {
+        float* y = task.y + (first - rows.begin + row) * task.y_stride + columns.begin;
+        const float* from = sums + row * columns.size();
+        for (std::int64_t i = 0; i < columns.size(); ++i) y[i] = task.accumulate ? y[i] + from[i] : from[i];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
-                         base::Range columns, bool accumulate, float* y, std::int64_t y_stride) {
+                         base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
+                         const AddedProduct* added) {
   LinearTask task;
   task.y = y + rows.begin * y_stride;
   task.y_stride = y_stride;
   task.accumulate = accumulate;
-  multiply(team, x, weight, rows, panels_of(weight, columns, "linear_into_columns"), task);
+  const base::Range panels = panels_of(weight, columns, "linear_into_columns");
+  if (added == nullptr) return multiply(team, x, weight, rows, panels, task);
+  task.added = task_of(*added, rows, columns);
+  if (kernels().adds_products) multiply(team, x, weight, rows, panels, task, &added->x);
+  else multiply_in_turn(team, x, weight, rows, panels, task, *added);
 }
 
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,

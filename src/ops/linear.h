@@ -100,9 +100,20 @@ base::Range linear_share(const base::Team& team, std::int64_t out);
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
                  float* y, std::int64_t y_stride);
 
-/// linear_into for a range of columns that begins at a multiple of kPanelColumns; y's other columns stay.
+/// A second product that linear_into_columns adds: x[row]·Wᵀ of the same rows, bf16 or fp32 without bias.
+/// `first_column`, of the first product, is its column 0; both have whole panels of the range.
+struct AddedProduct {
+  const Activations& x;
+  const PackedLinear& weight;
+  std::int64_t first_column = 0;
+};
+
+/// linear_into for a range of columns that begins at a multiple of kPanelColumns; y's other columns stay. The fp32 sum
+/// of `added`, in its own order as linear has it, is added to that of the first product and its bias, and only then
+/// both to y when `accumulate`.
 void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
-                         base::Range columns, bool accumulate, float* y, std::int64_t y_stride);
+                         base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
+                         const AddedProduct* added = nullptr);
 
 /// linear for such a range into a y of its own: it is [*, columns.size()], its first row
 /// rows.begin's. No column's bits depend on the others.

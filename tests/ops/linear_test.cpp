@@ -129,6 +129,38 @@ TEST_CASE("some columns of a product have its bits, and the others stay") {
   }
 }
 
+TEST_CASE("a product added to another has the bits of both, one behind the other") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(from_range(all_formats())), narrow = GENERATE(Format::bf16, Format::f32);
+  const std::int64_t rows = GENERATE(1, 3, 67), rank = GENERATE(1, 8);
+  CAPTURE(name(ops::isa()), name(format), name(narrow), rows, rank);
+  const Problem p{rows, 130, 285}, q{rows, rank, 221};
+  constexpr std::int64_t kFirst = 64, kStride = 300;
+  const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 1), p, format,
+                                    test::normal_values(p.out, 1.0F, 2)),
+                     second = packed(test::normal_values(q.out * q.in, 1.0F, 4), q, narrow, {});
+  const Activations x = quantized(test::normal_values(p.rows * p.in, 1.0F, 3), p, format),
+                    z = quantized(test::normal_values(q.rows * q.in, 1.0F, 5), q, narrow);
+  Team team = Team::solo();
+  std::vector<float> both = product(x, layer, p.rows);
+  ops::linear_into(team, z, second, {0, p.rows}, true, both.data() + kFirst, p.out);
+  const std::vector<float> before = test::normal_values(p.rows * kStride, 1.0F, 6);
+  const ops::AddedProduct added{z, second, kFirst};
+  for (const bool accumulate : {false, true}) {
+    for (const Range columns : {Range{64, 128}, Range{64, 285}, Range{256, 285}}) {
+      std::vector<float> y = before, want = before;
+      ops::linear_into_columns(team, x, layer, {0, p.rows}, columns, accumulate, y.data(), kStride, &added);
+      for (std::int64_t row = 0; row < p.rows; ++row) {
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+          float& to = want[static_cast<std::size_t>(row * kStride + column)];
+          to = (accumulate ? to : 0) + both[static_cast<std::size_t>(row * p.out + column)];
+        }
+      }
+      test::check_same_bits(y, want);
+    }
+  }
+}
+
 TEST_CASE("the int8 product is integer arithmetic, exactly") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const Problem p = GENERATE(from_range(kProblems));

@@ -14,6 +14,16 @@ inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Scratch of a product with weights that are dequantized for it: those of a panel, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
+/// A second product of the same rows, of some columns of the first one's: whole panels of both.
+struct AddedTask {
+  const void* x = nullptr;    ///< bf16 or fp32 of the first row; null: there is none
+  std::int64_t x_stride = 0;  ///< elements from row to row
+  const void* panels = nullptr;
+  std::int64_t in = 0;
+  std::int64_t first_column = 0;  ///< of the first product, where the second one's column 0 is
+  bool is_bf16 = false;
+};
+
 /// Encoded rows times a range of a packed layer's panels (ops/linear.h has the layouts). Pointers are not owned.
 struct LinearTask {
   const void* x = nullptr;          ///< quantized values of the first row
@@ -32,6 +42,7 @@ struct LinearTask {
   std::int64_t y_stride = 0;  ///< elements from row to row
   bool accumulate = false;    ///< y += instead of y =
   float* scratch = nullptr;   ///< linear_scratch_floats, 64-byte aligned; for e4m3 and int4 only
+  AddedTask added;            ///< its fp32 sums are added behind the bias; where Kernels::adds_products
 };
 
 /// Heads of one row, in place: RMSNorm where `gain` is not null, then rotate-half with `rope` (cosines, then sines).
@@ -46,6 +57,7 @@ struct RopeTask {
 
 /// The kernels of one instruction set. bf16 is passed as its bits.
 struct Kernels {
+  bool adds_products;  ///< linear_… take LinearTask::added
   /// Largest |x|, or a value that is not finite when one of x is not.
   float (*max_abs)(const float* x, std::int64_t n);
   void (*round_to_bf16)(const float* x, std::int64_t n, std::uint16_t* quantized);

@@ -53,17 +53,12 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       for (int v = 0; v < Vectors; ++v) sums[r][v] = Format::dot(sums[r][v], input, weights[v]);
     }
   }
-  for (int r = 0; r < Rows; ++r) {
-    for (int v = 0; v < Vectors; ++v) {
-      const std::int64_t at = column + v * kLanes;
-      const VecF value = Format::finish(task, sums[r][v], row + r, at);
-      write(task, value, row + r, at);
-    }
-  }
+  write_tile<Rows, Vectors>(
+      task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
 /// Their weights are asked for so many groups of inputs ahead.
-constexpr std::int64_t kNarrowGroupsAhead = 16;
+constexpr std::int64_t kNarrowGroupsAhead = 64;
 
 /// Columns [column, end) by tiles of as few vectors as hold them, and higher for it: an adapter's A has few columns.
 template <class Format, int Vectors>
@@ -72,7 +67,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
     if (end - column <= Vectors / 2 * kLanes) return narrow_tiles<Format, Vectors / 2>(task, column, end, panel_bytes);
   }
   const auto* panel = static_cast<const char*>(task.panels) + column / kPanel * panel_bytes + column % kPanel * 4;
-  for_row_tiles<2 * kTileRows>(task.rows, [&]<int Rows>(std::int64_t row) {
+  constexpr int kHigher = Vectors == 1 ? 3 : 2;
+  for_row_tiles<kHigher * kTileRows>(task.rows, [&]<int Rows>(std::int64_t row) {
     tile<Format, Rows, Vectors, Vectors * kLanes * 4 / kLine>(task, row, column,
                                                               panel + kNarrowGroupsAhead * kPanel * 4);
   });

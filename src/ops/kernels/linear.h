@@ -38,17 +38,61 @@ inline void for_row_tiles(std::int64_t rows, const Body& body) {
 }
 
 template <class Lanes>
-inline void write_lanes(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column, Lanes lanes) {
+inline void write_lanes(const LinearTask& task, VecF value, const VecF* added, std::int64_t row, std::int64_t column,
+                        Lanes lanes) {
   if (task.bias != nullptr) value = value + load(task.bias + column, lanes);
+  if (added != nullptr) value = value + *added;
   float* y = task.y + row * task.y_stride + column;
   if (task.accumulate) value = load(y, lanes) + value;
   store(y, value, lanes);
 }
 
-/// Bias, residual and the store of one row's vector of columns, as many as there are.
-inline void write(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column) {
-  if (column + kLanes <= task.out) write_lanes(task, value, row, column, All{});
-  else if (column < task.out) write_lanes(task, value, row, column, First{static_cast<int>(task.out - column)});
+/// Bias, the added product's sums, residual and the store of one row's vector of columns, as many as there are.
+inline void write(const LinearTask& task, VecF value, const VecF* added, std::int64_t row, std::int64_t column) {
+  if (column + kLanes <= task.out) write_lanes(task, value, added, row, column, All{});
+  else if (column < task.out) write_lanes(task, value, added, row, column, First{static_cast<int>(task.out - column)});
+}
+
+/// The next panel of the added product comes from memory: each tile of rows asks for its share of the lines.
+template <int Rows>
+inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* next, std::int64_t groups) {
+  const std::int64_t lines = groups * (kPanel * 4 / kLine), last = lines * (row + Rows) / task.rows;
+  for (std::int64_t line = lines * row / task.rows; line < last; ++line)
+    __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
+}
+
+/// Writes a tile with the sums of the added product, in the order of a matmul of its own, a row at a time: registers
+/// hold the tile's.
+template <class Dot, int Rows, int Vectors, class Value>
+inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
+  using Element = typename Dot::Element;
+  constexpr int kGroup = Dot::kGroup;
+  const AddedTask& added = task.added;
+  const std::int64_t groups = (added.in + kGroup - 1) / kGroup, own = column - added.first_column;
+  const auto* panel = static_cast<const Element*>(added.panels) + own / kPanel * kPanel * groups * kGroup;
+  ask_for_next<Rows>(task, row, panel + kPanel * groups * kGroup, groups);
+  for (int r = 0; r < Rows; ++r) {
+    const auto* x = static_cast<const Element*>(added.x) + (row + r) * added.x_stride;
+    const auto* w = panel + own % kPanel * kGroup;
+    VecF sums[Vectors];
+    for (int v = 0; v < Vectors; ++v) sums[v] = VecF{};
+    for (std::int64_t group = 0; group < groups; ++group, w += kPanel * kGroup, x += kGroup) {
+      const typename Dot::Input input = Dot::input(x);
+      for (int v = 0; v < Vectors; ++v) sums[v] = Dot::dot(sums[v], input, Dot::weights(w + v * kLanes * kGroup));
+    }
+    for (int v = 0; v < Vectors; ++v) write(task, value(r, v), &sums[v], row + r, column + v * kLanes);
+  }
+}
+
+/// The way out of a tile of rows `row` … and vectors of columns from `column` on: value(r, v) is its fp32 sum.
+template <int Rows, int Vectors, class Value>
+inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
+  if (task.added.x != nullptr) {
+    if (task.added.is_bf16) return write_with_added<Bf16Dot, Rows, Vectors>(task, row, column, value);
+    return write_with_added<F32Dot, Rows, Vectors>(task, row, column, value);
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) write(task, value(r, v), nullptr, row + r, column + v * kLanes);
 }
 
 /// An exact sum of int8's quantized values under its row's scale and its column's.

@@ -58,9 +58,10 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
   }
 }
 
-template <class F, int Vectors>
-inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column, const Sums<F>* sums) {
-  for (int v = 0; v < Vectors; ++v) write_scaled<F>(task, sums[v].scaled, row, column + v * kLanes);
+template <class F, int Rows, int Vectors>
+inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column, const Sums<F> (*sums)[Vectors]) {
+  write_tile<Rows, Vectors>(task, row, column,
+                            [&](int r, int v) { return scaled_by_row<F>(task, sums[r][v].scaled, row + r); });
 }
 
 /// Few rows: dequantized in registers.
@@ -76,7 +77,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
     add_chunk<F, Rows, Vectors>(
         task, 0, column, chunk, weights, [] {}, sums);
   });
-  for (int r = 0; r < Rows; ++r) finish<F, Vectors>(task, r, column, sums[r]);
+  finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
 /// Many rows: each panel dequantized once, a segment of inputs at a time.
@@ -112,7 +113,7 @@ void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
           add_chunk<F, Rows, kTileVectors>(task, row, column + offset, chunk, weights, ask, of_tile);
         });
         if (end < task.in) return;
-        for (int r = 0; r < Rows; ++r) finish<F, kTileVectors>(task, row + r, column + offset, of_tile[r]);
+        finish<F, Rows, kTileVectors>(task, row, column + offset, of_tile);
       });
     }
   }

@@ -96,12 +96,12 @@ inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int6
   else return weight_scale;
 }
 
-/// The row's own scale, and the way out.
+/// A row's sum under the row's own scale.
 template <class F>
-inline void write_scaled(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column) {
+inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) {
   if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
     value = value * splat(task.x_scales[row * task.x_scale_stride]);
-  write(task, value, row, column);
+  return value;
 }
 
 /// A segment of inputs, its place among the scales, and whether it is the first and the last under its own.

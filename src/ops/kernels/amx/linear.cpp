@@ -49,7 +49,7 @@ void linear(const LinearTask& task) {
           for (int v = 0; v < kBlock; v += kLanes) {
             const std::int64_t column = p * kPanel + offset + v;
             const auto sum = (typename Unit::Sum)load_words(sums + r * kBlock + v);
-            write(task, finish(task, sum, row + r, column), row + r, column);
+            write(task, finish(task, sum, row + r, column), nullptr, row + r, column);
           }
         }
       }

@@ -137,9 +137,12 @@ void linear(const LinearTask& task) {
           const Block block{row, task.rows - row < kBlock ? task.rows - row : kBlock, p * kPanel + offset, scaled + at};
           add_segment<F>(task, tiles, block, begin, end, words + offset, open + at, next);
           if (end < task.in) continue;
-          for (std::int64_t r = 0; r < block.rows; ++r)
-            for (int v = 0; v < kBlock; v += kLanes)
-              write_scaled<F>(task, load(block.scaled + r * kPanel + v, All{}), row + r, block.column + v);
+          for (std::int64_t r = 0; r < block.rows; ++r) {
+            for (int v = 0; v < kBlock; v += kLanes) {
+              const VecF sum = load(block.scaled + r * kPanel + v, All{});
+              write(task, scaled_by_row<F>(task, sum, row + r), nullptr, row + r, block.column + v);
+            }
+          }
         }
       }
     }
@@ -216,7 +219,8 @@ void dequantized_in_registers(const LinearTask& task) {
       }
     });
     for (int r = 0; r < Rows; ++r)
-      for (int v = 0; v < kVectors; ++v) write_scaled<F>(task, scaled[r][v], r, p * kPanel + v * kLanes);
+      for (int v = 0; v < kVectors; ++v)
+        write(task, scaled_by_row<F>(task, scaled[r][v], r), nullptr, r, p * kPanel + v * kLanes);
   }
 }
 
