@@ -130,7 +130,7 @@ void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraCon
 void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);
-  if (excluded.is_null() || excluded == "") return;
+  if (excluded.is_null() || excluded == Json("")) return;
   ModuleRule is_excluded;
   if (excluded.is_string()) {
     is_excluded = rule_of_pattern(reader, kKey);

@@ -152,14 +152,14 @@ TEST_CASE("modules are taken and left out by PEFT's rules of names and of regula
   };
   const Rule rules[] = {
       {"all-linear", {"k_proj", "self_attn.o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}},
-      {"all-linear", ".*(\\.[ko]|gate|up|down)_proj|lm_head"},
-      {"all-linear", "model\\.layers\\.\\d+\\.(mlp.*|self_attn\\.[k-o]_proj)"},
-      {".*\\.(q|v)_proj", nullptr},
-      {"model\\.layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj)", {"k_proj"}},
+      {"all-linear", R"(.*(\.[ko]|gate|up|down)_proj|lm_head)"},
+      {"all-linear", R"(model\.layers\.\d+\.(mlp.*|self_attn\.[k-o]_proj))"},
+      {R"(.*\.(q|v)_proj)", nullptr},
+      {R"(model\.layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj))", {"k_proj"}},
       // As ms-swift and Unsloth write them.
       {"^(model)(?!.*(lm_head|visual|k_proj|o_proj)).*self_attn.*$", "x"},
       {"(?:.*?(?:language|text).*?(?:self_attn|mlp).*?(?:q_proj|v_proj).*?)|"
-       "(?:\\bmodel\\.layers\\.[\\d]{1,}\\.(?:self_attn|mlp)\\.(?:(?:q_proj|v_proj)))",
+       R"((?:\bmodel\.layers\.[\d]{1,}\.(?:self_attn|mlp)\.(?:(?:q_proj|v_proj))))",
        nullptr},
   };
   for (const auto& [target, exclude] : rules) {
