@@ -183,8 +183,8 @@ void check_backward(const Recipe& recipe, RuleBook& rules) {
                 !(int8_backward || fp8_backward) || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit" + backward, kTheirValues,
                 "its operands are the quantized values of that forward pass");
-  // int32 sums over a micro-batch's tokens stay exact to 132,103, as ops/linear.cpp has it (kMaxInt8Width): of products
-  // of two quantized values, and of 128 times one.
+  // int32 sums over a micro-batch's tokens stay exact to 132,103, as ops/packed_linear.cpp has it (kMaxInt8Width): of
+  // products of two quantized values, and of 128 times one.
   constexpr std::int64_t kMostTokens = 131072;
   rules.require({"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
                 !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,

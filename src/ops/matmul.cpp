@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "ops/isa.h"
 #include "ops/kernels/matmul.h"
+#include "ops/ranges.h"
 #include "ops/scratch.h"
 
 namespace qrl::ops {
@@ -19,9 +20,6 @@ const MatmulKernels& kernels(MatmulType type) {
   if (type == MatmulType::f32) return for_this_isa(avx512::kF32Matmul, avx2::kF32Matmul, portable::kF32Matmul);
   return for_this_isa(amx::kBf16Matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
 }
-
-std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
-std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_div(count, multiple) * multiple; }
 
 /// Words along the depth that a panel has at most: 192 KiB, which stay in a core's second cache beside
 constexpr std::int64_t kMostWords = 768;

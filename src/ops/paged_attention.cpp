@@ -11,6 +11,7 @@
 #include "ops/isa.h"
 #include "ops/kernels/attention.h"
 #include "ops/kernels/kernels.h"
+#include "ops/ranges.h"
 #include "ops/scratch.h"
 #include "quant/format.h"
 #include "quant/fp8.h"
@@ -23,10 +24,6 @@ using quant::KvFormat;
 
 const AttentionKernels& attention_kernels() {
   return for_this_isa(avx512::kAttention, avx2::kAttention, portable::kAttention);
-}
-
-std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
 }
 
 /// ⌈a / b⌉ for b > 0; 0 for negative a.

@@ -33,7 +33,7 @@ namespace qrl::quant {
 /// values 0. A NaN or infinity in the weights is an error at publish; in an activation row it makes the scale NaN, so
 /// that it shows in the output instead of vanishing.
 ///
-/// Quantized by round_weights (format.cpp, the reference), RowQuantizer (ops/linear.cpp, on the CPU) and
+/// Quantized by round_weights (format.cpp, the reference), RowQuantizer (ops/packed_linear.cpp, on the CPU) and
 /// cuda/quantize/quantize_weights.cu.
 enum class Format : std::uint8_t {
   f32,
