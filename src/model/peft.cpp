@@ -108,8 +108,9 @@ void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& 
     if (std::ranges::find(less.target_modules, kind) == less.target_modules.end()) less.target_modules.push_back(kind);
   }
   if (kept.size() == targeted.size()) return;
-  reader.require(!kept.empty() && adapted_modules(config, less) == kept, key,
-                 "some kinds of modules, each in all layers",
+  reader.require(!kept.empty(), key, "a rule that leaves some modules their adapters",
+                 R"(an expression must fit a whole name, as .*\.q_proj fits model.layers.0.self_attn.q_proj)");
+  reader.require(adapted_modules(config, less) == kept, key, "some kinds of modules, each in all layers",
                  "adapters of some layers are not supported: merge the adapter with PEFT");
   lora = less;
 }
