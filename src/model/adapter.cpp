@@ -207,35 +207,28 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
 
 namespace {
 
-/// Adds B·(A·x) to some outputs of a panel, which the whole of it would leave. A row at a time: sums stay on the stack.
+/// Adds B·(A·x) to some outputs of a panel of B. A row at a time: sums stay on the stack.
 void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
-                  base::Range outputs, float* y, std::int64_t y_stride) {
+                  base::Range panel, base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();
-  const std::int64_t first = outputs.begin / ops::kPanelColumns * ops::kPanelColumns;
-  const base::Range panel{first, std::min(first + ops::kPanelColumns, part.b.out)};
   std::array<float, ops::kPanelColumns> sums;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     ops::linear_columns(alone, products, part.b, {row, row + 1}, panel, sums.data());
     for (std::int64_t i = outputs.begin; i < outputs.end; ++i)
-      y[row * y_stride + i] += sums[static_cast<std::size_t>(i - first)];
+      y[row * y_stride + i] += sums[static_cast<std::size_t>(i - panel.begin)];
   }
 }
 
-/// Of outputs of a module, fp32 [*, y_stride].
+/// Adds B·(A·x) to some outputs of a module, fp32 [*, y_stride].
 void add_outputs(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                  base::Range outputs, float* y, std::int64_t y_stride) {
   constexpr std::int64_t kPanel = ops::kPanelColumns;
   base::Team alone = base::Team::solo();
-  while (outputs.begin < outputs.end) {
-    const std::int64_t panel_end = std::min(outputs.begin / kPanel * kPanel + kPanel, part.b.out);
-    base::Range whole{outputs.begin, outputs.end == part.b.out ? outputs.end : outputs.end / kPanel * kPanel};
-    if (whole.begin % kPanel != 0 || whole.size() <= 0) {
-      whole.end = std::min(panel_end, outputs.end);
-      add_of_panel(part, products, rows, whole, y, y_stride);
-    } else {
-      ops::linear_into_columns(alone, products, part.b, rows, whole, true, y, y_stride);
-    }
-    outputs.begin = whole.end;
+  for (std::int64_t first = outputs.begin / kPanel * kPanel; first < outputs.end; first += kPanel) {
+    const base::Range panel{first, std::min(first + kPanel, part.b.out)};
+    const base::Range some{std::max(panel.begin, outputs.begin), std::min(panel.end, outputs.end)};
+    if (some.size() == panel.size()) ops::linear_into_columns(alone, products, part.b, rows, panel, true, y, y_stride);
+    else add_of_panel(part, products, rows, panel, some, y, y_stride);
   }
 }
 
