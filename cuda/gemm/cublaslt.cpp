@@ -118,6 +118,11 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
+  // Partial sums of a split K are added in fp32: without the mask a bf16 result may be the sum of bf16 parts.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                     &reductions, sizeof reductions),
+        "cublasLtMatmulPreferenceSetAttribute");
   const cublasStatus_t status =
       library.cublasLtMatmulAlgoGetHeuristic(handle, plan.product, plan.w, plan.x, plan.y, plan.y, preference,
                                              kCublasLtAlgorithms, plan.algorithms.data(), &plan.num_algorithms);
@@ -140,15 +145,17 @@ CublasLt::~CublasLt() {
 }
 
 void CublasLt::multiply(const GemmTask& task, int algorithm, const Stream& stream) {
+  QRL_INVARIANT(!task.adds_to_y, "cuBLASLt", "a GEMM that overwrites y: it rounds a product before it adds it to bf16",
+                "one that adds");
   const State::Plan& plan = state_->plan(task);
   QRL_INVARIANT(algorithm < plan.num_algorithms, "cuda/gemm/bf16_table.h",
                 "an algorithm of the " + std::to_string(plan.num_algorithms) + " that cuBLASLt " + version() + " has",
                 "number " + std::to_string(algorithm));
   const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
   state_->check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
-  const float one = 1, beta = task.adds_to_y ? 1 : 0;
+  const float one = 1, zero = 0;
   state_->check(state_->library.cublasLtMatmul(state_->handle, plan.product, &one, task.w.quantized, plan.w,
-                                               task.x.quantized, plan.x, &beta, task.y, plan.y, task.y, plan.y,
+                                               task.x.quantized, plan.x, &zero, task.y, plan.y, task.y, plan.y,
                                                &proposed.algo, state_->workspace.data(), kWorkspaceBytes,
                                                static_cast<cudaStream_t>(stream.handle())),
                 "cublasLtMatmul");

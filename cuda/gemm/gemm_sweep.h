@@ -14,9 +14,9 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// be called any number of times.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
-/// Picks by time, once a format, matrix shape and padded number of rows, on the first such GEMM itself:
-/// gemm_plan.h's choices all leave the same bits, so it may be made over and over, and no result depends on what was
-/// picked. A GEMM that adds to y may not, and takes the first choice.
+/// Picks by time, once a format, matrix shape and padded number of rows. The first such GEMM itself is timed. It may
+/// run several times, and no result depends on the pick: gemm_plan.h's choices all leave the same bits. A GEMM that
+/// adds to y runs once and is always streamed, because a library rounds the product to bf16 before it adds.
 class GemmSweep {
  public:
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
