@@ -12,10 +12,16 @@ Tensor part(const Tensor& flat, std::int64_t offset, const Placement& of) {
 
 }  // namespace
 
+base::View NamedState::view(const Tensor& values, const base::Shape& shape) const {
+  base::View view = view_of(values, shape);
+  if (is_staged_) view.device = base::Device::cuda;
+  return view;
+}
+
 model::WeightViews NamedState::masters() const {
   model::WeightViews named;
   for (const Placement& each : layout_.placements()) {
-    if (layout_.is_mine(each)) named[each.spec.name] = view_of(flat_.master(each), each.spec.shape);
+    if (layout_.is_mine(each)) named[each.spec.name] = view(flat_.master(each), each.spec.shape);
   }
   return named;
 }
@@ -25,10 +31,10 @@ model::WeightViews NamedState::moments() const {
   if (!flat_.trainable()) return named;
   for (const Placement& each : layout_.placements()) {
     if (!layout_.is_mine(each)) continue;
-    named["exp_avg." + each.spec.name] = view_of(part(flat_.exp_avg, each.owned_offset, each), each.spec.shape);
+    named["exp_avg." + each.spec.name] = view(part(flat_.exp_avg, each.owned_offset, each), each.spec.shape);
     if (layout_.is_muons(each)) continue;
     const std::int64_t offset = each.owned_offset - layout_.num_muons();
-    named["exp_avg_sq." + each.spec.name] = view_of(part(flat_.exp_avg_sq, offset, each), each.spec.shape);
+    named["exp_avg_sq." + each.spec.name] = view(part(flat_.exp_avg_sq, offset, each), each.spec.shape);
   }
   return named;
 }
@@ -36,7 +42,7 @@ model::WeightViews NamedState::moments() const {
 model::WeightViews NamedState::gradients() const {
   model::WeightViews named;
   for (const Placement& each : layout_.placements())
-    named[each.spec.name] = view_of(flat_.gradient(each), each.spec.shape);
+    named[each.spec.name] = view(flat_.gradient(each), each.spec.shape);
   return named;
 }
 

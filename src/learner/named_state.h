@@ -18,7 +18,9 @@ class NamedState {
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
-  /// Where they lie; moments as "exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME".
+  /// Views of each tensor in place. Staged, they say that they are on a GPU even where they are in host memory, so that
+  /// a reader which forgets staged_read fails on every machine. Moments are named "exp_avg.NAME" and, where there is
+  /// one, "exp_avg_sq.NAME".
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;
@@ -36,6 +38,8 @@ class NamedState {
                       const std::function<void(const std::string& name, std::span<float> values)>& change);
 
  private:
+  base::View view(const Tensor& values, const base::Shape& shape) const;
+
   const ParameterLayout& layout_;
   FlatBuffers& flat_;
   bool is_staged_;

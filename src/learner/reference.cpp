@@ -70,8 +70,8 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
         part = {torch::empty_like(part.value), {}};
         read(start, a, a_values);
         read(start, b, part.value);
-        views.emplace(a, base::View{a_values.data_ptr(), base::DType::f32, {lora_.rank, matrix.in}});
-        views.emplace(b, base::View{part.value.data_ptr(), base::DType::f32, {part.value.size(0), lora_.rank}});
+        views.emplace(a, view_of(a_values, {lora_.rank, matrix.in}));
+        views.emplace(b, view_of(part.value, {part.value.size(0), lora_.rank}));
       }
       if (parameters_.options().torch_ops) return;  // reads the values themselves
       if (const std::string broken = model::pack_adapter(lora_, views, packed); !broken.empty())

@@ -237,7 +237,7 @@ void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig&
                const WeightViews& adapters, const state::StagedRead& staged) {
   std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : adapter_specs(config, lora))
-    tensors.push_back({stored_name(spec), find_view(adapters, spec), {}});
+    tensors.push_back({stored_name(spec), find_view(adapters, spec, staged != nullptr), {}});
   state::write_safetensors(dir / kWeightsFile, tensors, {{"format", "pt"}}, staged);
 
   std::vector<std::string> targets = lora.target_modules;

@@ -100,7 +100,7 @@ std::vector<WeightError> Snapshot::format_errors(const WeightViews& masters) con
     const auto found = masters.find(weight);
     if (found == masters.end()) return base::Buffer();
     base::Buffer copy(base::DType::f32, found->second.shape);
-    std::memcpy(copy.as<float>(), found->second.data, found->second.num_bytes());
+    std::memcpy(copy.as<float>(), found->second.as<float>(), found->second.num_bytes());
     return copy;
   });
 }

@@ -38,6 +38,7 @@ inline std::optional<target::DeviceFacts> find_device() {
     try {
       (void)target::use_device(0);
     } catch (const base::Error& error) {
+      if (error.kind() != base::ErrorKind::input) throw;
       return std::string(error.what());
     }
     return std::string();

@@ -245,7 +245,7 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
   const types::GlobalCounts counts = test::count({batch});
   const learner::LossOptions sft{.kind = learner::LossKind::sft};
   learner.accumulate(batch, counts, sft, {1.0F});
-  const test::Named gradients = test::copy(learner.state().gradients());
+  const test::Named gradients = test::gradients_of(learner);
   const auto loss = [&] {
     double total = 0;
     const std::vector<float> scores = learner.score(batch, {1.0F}).logprobs;
@@ -290,7 +290,7 @@ TEST_CASE("activation checkpointing changes no bit of gradients, of adapters or 
         model::Snapshot snapshot(config, formats_of(one.format, options.lora));
         learner.publish(snapshot, 0);
         learner.accumulate(batch, test::count({batch}), sft, {1.0F});
-        return test::copy(learner.state().gradients());
+        return test::gradients_of(learner);
       };
       const test::Named kept = gradients(false), recomputed = gradients(true);
       for (const auto& [name, gradient] : kept) {

@@ -8,6 +8,7 @@
 #include "learner/device_sampler.h"
 #include "learner/torch_linear.h"
 #include "model/adapter.h"
+#include "model/peft.h"
 
 namespace qrl {
 
@@ -64,7 +65,7 @@ struct AdapterOutcome {
 AdapterOutcome adapter_outcome(learner::Learner& learner) {
   AdapterOutcome outcome{learner.score(adapter_batch(), {1.0F}).logprobs, {}};
   learner.accumulate(adapter_batch(), test::count({adapter_batch()}), {.kind = learner::LossKind::sft}, {1.0F});
-  outcome.gradients = test::copy(learner.state().gradients());
+  outcome.gradients = test::gradients_of(learner);
   return outcome;
 }
 
@@ -116,6 +117,28 @@ constexpr DeviceCase kDeviceCases[] = {{LearnerForward::bf16, Format::int8},
                                        {LearnerForward::low_bit, Format::int4}};
 
 }  // namespace
+
+TEST_CASE("adapters on a device are saved through host memory, and no other way") {
+  const model::ModelConfig config = test::tiny_config();
+  LearnerOptions options = adapter_options(LearnerForward::bf16);
+  options.lora = some_lora(true);
+  const auto world = dist::make_solo();
+  const model::Weights weights = test::tiny_weights(config);
+  Learner learner(config, weights, options, *world);
+  take_step(learner);
+  for (const auto& views : {learner.state().masters(), learner.state().moments(), learner.state().gradients()}) {
+    for (const auto& [name, view] : views) CHECK(view.device == base::Device::cuda);
+  }
+  const test::TempDir dir;
+  model::save_peft(dir.path(), config, learner.lora(), "base", learner.state().masters(),
+                   learner.state().staged_read());
+  const model::PeftAdapter saved = model::open_peft(dir.path(), config);
+  const Named masters = test::masters_of(learner);
+  for (const auto& [name, values] : model::read_adapters(config, saved.lora, saved.adapters))
+    CHECK(test::copy(values.view()) == masters.at(name));
+  CHECK_THROWS_WITH(model::save_peft(dir.path(), config, learner.lora(), "base", learner.state().masters()),
+                    Catch::Matchers::Contains("on a GPU"));
+}
 
 TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the rounded operands") {
   constexpr std::int64_t kRank = 3, kIn = 33, kRows = 41;

@@ -40,8 +40,7 @@ constexpr BitwiseCase kBitwiseCases[] = {
 };
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
-  LearnerOptions options = test::device_options();
-  options.device = device;
+  LearnerOptions options = test::device_options(ComputeDType::bf16, device);
   options.numerics.forward = config::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   options.numerics.kv_format = kv;
@@ -144,15 +143,14 @@ TEST_CASE("bitwise on a device: not one log-prob differs by a bit from the sampl
 }
 
 TEST_CASE("bitwise on a GPU: not one log-prob differs by a bit from the sampler's, whatever the schedule", "[gpu]") {
-  try {
+  const auto make = [] {
     (void)learner::load_cuda_library(0);  // before an engine
     const DeviceSampler sampler(test::tiny_config(), Format::int8, Products::rounded, base::Device::cuda);
     const auto world = dist::make_solo();
     const Learner learner(test::tiny_config(), test::tiny_weights(test::tiny_config()),
                           bitwise_options(KvFormat::int8, base::Device::cuda), *world);
-  } catch (const base::Error& error) {
-    return test::skip(error.what());
-  }
+  };
+  if (!test::has_gpu(make)) return;
   for (const BitwiseCase& one : kBitwiseCases) check_bitwise(one, base::Device::cuda);
 }
 
@@ -190,7 +188,7 @@ TEST_CASE("bitwise on a device: gradients are those of low_bit there, which comp
                           compute == ComputeDType::f32 ? Products::f32 : Products::rounded, base::Device::cpu);
     sampler.publish(learner, 0);
     learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, {});
-    return test::copy(learner.state().gradients());
+    return test::gradients_of(learner);
   };
   const auto apart = [](const Named& a, const Named& b) {
     std::string worst;

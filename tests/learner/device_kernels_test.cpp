@@ -90,9 +90,9 @@ KernelOutcome kernel_outcome(const model::ModelConfig& config, LearnerOptions op
   outcome.logprobs = std::move(scores.logprobs);
   outcome.entropy = std::move(scores.entropy);
   learner.accumulate(batch, test::count({batch}), work.loss, work.drawn);
-  outcome.gradients = test::copy(learner.state().gradients());
+  outcome.gradients = test::gradients_of(learner);
   REQUIRE(learner.update().finite);
-  outcome.masters = test::copy(learner.state().masters());
+  outcome.masters = test::masters_of(learner);
   return outcome;
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradi
       KernelOutcome outcome;
       outcome.logprobs = learner.score(batch, {1.0F}).logprobs;
       learner.accumulate(batch, test::count({batch}), sft, {1.0F});
-      outcome.gradients = test::copy(learner.state().gradients());
+      outcome.gradients = test::gradients_of(learner);
       return outcome;
     };
     const KernelOutcome got = run(true), want = run(false);

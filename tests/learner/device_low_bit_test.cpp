@@ -58,7 +58,7 @@ Outcome outcome_of(Learner& learner) {
   learner::LossOptions sft;
   sft.kind = learner::LossKind::sft;
   learner.accumulate(some_batch(), test::count({some_batch()}), sft, {1.0F});
-  outcome.gradients = test::copy(learner.state().gradients());
+  outcome.gradients = test::gradients_of(learner);
   return outcome;
 }
 
@@ -91,8 +91,8 @@ std::array<double, 2> apart(const Outcome& a, const Outcome& b) {
           test::relative_difference(joined(a.gradients), joined(b.gradients), worst)};
 }
 
-LearnerOptions low_bit(ComputeDType compute = ComputeDType::bf16) {
-  LearnerOptions options = test::device_options(compute);
+LearnerOptions low_bit(ComputeDType compute = ComputeDType::bf16, base::Device device = base::Device::cpu) {
+  LearnerOptions options = test::device_options(compute, device);
   options.numerics.forward = LearnerForward::low_bit;
   return options;
 }
@@ -144,22 +144,6 @@ class OneAtATime final : public model::DeviceWeights {
  private:
   model::DeviceWeights* inner_;
 };
-
-/// A learner's options there; nothing where a GPU is wanted and there is none: the case is then marked as skipped.
-std::optional<LearnerOptions> low_bit_on(base::Device device) {
-  LearnerOptions options = low_bit();
-  options.device = device;
-  try {
-    const model::ModelConfig config = test::tiny_config();
-    const auto world = dist::make_solo();
-    const Learner learner(config, test::tiny_weights(config), options, *world);
-    if (device == base::Device::cuda) const DeviceSampler sampler(config, Format::int8, Products::rounded, device);
-  } catch (const base::Error& error) {
-    test::skip(error.what());
-    return std::nullopt;
-  }
-  return options;
-}
 
 /// The learner's linear layer against the CPU's, on one snapshot.
 void compare_layers(base::Device device) {
@@ -338,10 +322,16 @@ TEST_CASE("an fp8 backward pass moves the gradients of a learner on a device as 
 }
 
 TEST_CASE("low_bit on a GPU has the CPU's scores and gradients, and fake_quant's, in every format", "[gpu]") {
-  const std::optional<LearnerOptions> options = low_bit_on(base::Device::cuda);
-  if (!options) return;
+  const LearnerOptions options = low_bit(ComputeDType::bf16, base::Device::cuda);
+  const auto make = [&] {
+    const model::ModelConfig config = test::tiny_config();
+    const auto world = dist::make_solo();
+    const Learner learner(config, test::tiny_weights(config), options, *world);
+    const DeviceSampler sampler(config, Format::int8, Products::rounded, base::Device::cuda);
+  };
+  if (!test::has_gpu(make)) return;
   compare_layers(base::Device::cuda);
-  compare_learners(*options);
+  compare_learners(options);
 }
 
 TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what is published in place") {
@@ -364,8 +354,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     REQUIRE(learner.update().finite);
     REQUIRE(fake.update().finite);
     std::string worst;
-    CHECK(test::relative_difference(test::copy(learner.state().moments()), test::copy(fake.state().moments()), worst) <
-          0.2);
+    CHECK(test::relative_difference(test::moments_of(learner), test::moments_of(fake), worst) < 0.2);
     INFO("worst tensor " << worst);
 
     const auto there = [&](const std::string& tensor) {
@@ -393,7 +382,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
 
     // As another learner reads them that has these masters from the start.
     Learner fresh(config, test::tiny_weights(config, 2), low_bit(compute), *world);
-    test::restore(fresh, test::copy(learner.state().masters()), test::copy(learner.state().moments()), 1);
+    test::restore(fresh, test::masters_of(learner), test::moments_of(learner), 1);
     DeviceSampler anew(config, format);
     anew.publish(fresh, 1);
     CHECK(after == fresh.score(some_batch(), {1.0F}).logprobs);
@@ -451,7 +440,7 @@ TEST_CASE("low_bit on a device: checkpointing changes no bit, nor does it which 
         test::take_supervised_step(learner);
       }
       scores[rank] = learner.score(some_batch(), {1.0F}).logprobs;
-      kept[rank] = test::copy(learner.state().masters());
+      kept[rank] = test::masters_of(learner);
       const std::lock_guard lock(OneAtATime::mutex());
       CHECK_THROWS(sampler->snapshot.layer(0));  // written on the device
       sampler.reset();

@@ -65,10 +65,12 @@ struct DeviceSampler {
   decoder::Decoder decoder;
 };
 
-/// Of a learner out of LibTorch's operations, which is on the emulated device.
-inline LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16) {
+/// Options of a learner out of LibTorch's operations on a device: cpu, the emulated one; cuda, a GPU.
+inline LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16,
+                                     base::Device device = base::Device::cpu) {
   LearnerOptions made = options(compute);
-  made.torch_ops = true;
+  made.device = device;
+  made.torch_ops = device == base::Device::cpu;
   made.optim.lr = 0.05;
   return made;
 }

@@ -100,14 +100,14 @@ DeviceOutcome train_device(const model::ModelConfig& config, const LearnerOption
   }
   for (int update = 0; update < num_updates; ++update) {
     for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, drawn);
-    if (update == 0) outcome.gradients = test::copy(learner.state().gradients());
+    if (update == 0) outcome.gradients = test::gradients_of(learner);
     const learner::UpdateReport report = learner.update();
     REQUIRE(report.finite);
     outcome.metrics = report.metrics;
     learner.publish(snapshot, update + 1);
   }
-  outcome.masters = test::copy(learner.state().masters());
-  outcome.moments = test::copy(learner.state().moments());
+  outcome.masters = test::masters_of(learner);
+  outcome.moments = test::moments_of(learner);
   return outcome;
 }
 
@@ -312,7 +312,7 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
   const base::View first = learner.state().masters().begin()->second;
   REQUIRE(first.num_bytes() > options.staging_bytes);
   CHECK(learner.state().staged_read()(first, 0, first.num_bytes()).size() == options.staging_bytes);
-  const Named masters = test::copy(learner.state().masters()), moments = test::copy(learner.state().moments());
+  const Named masters = test::masters_of(learner), moments = test::moments_of(learner);
   const auto in_host_memory = [](const Named& copies, model::WeightViews views) {
     for (auto& [name, view] : views) view = {const_cast<float*>(copies.at(name).data()), base::DType::f32, view.shape};
     return views;
@@ -331,8 +331,8 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
       },
       learner.num_updates());
   CHECK(other.num_updates() == learner.num_updates());
-  CHECK((test::copy(other.state().masters()) == masters));
-  CHECK((test::copy(other.state().moments()) == moments));
+  CHECK((test::masters_of(other) == masters));
+  CHECK((test::moments_of(other) == moments));
   for (const auto& [name, values] : masters) CHECK((test::copy(learner.state().master(name).view()) == values));
 }
 
@@ -353,11 +353,10 @@ void check_state(const LearnerOptions& how) {
     Learner whole(config, test::tiny_weights(config), options, *world);
     step(whole);
     Learner resumed(config, test::tiny_weights(config, 2), options, *world);
-    test::restore(resumed, test::copy(whole.state().masters()), test::copy(whole.state().moments()),
-                  whole.num_updates());
+    test::restore(resumed, test::masters_of(whole), test::moments_of(whole), whole.num_updates());
     const auto same = [&] {
-      CHECK((test::copy(resumed.state().masters()) == test::copy(whole.state().masters())));
-      CHECK((test::copy(resumed.state().moments()) == test::copy(whole.state().moments())));
+      CHECK((test::masters_of(resumed) == test::masters_of(whole)));
+      CHECK((test::moments_of(resumed) == test::moments_of(whole)));
       CHECK((resumed.score(batches[0], {1.0F}).logprobs == whole.score(batches[0], {1.0F}).logprobs));
     };
     same();
@@ -366,10 +365,10 @@ void check_state(const LearnerOptions& how) {
     same();
     check_checkpoint(whole, options, config);
 
-    Named other = test::copy(resumed.state().masters());
+    Named other = test::masters_of(resumed);
     other.begin()->second[0] += 1;
-    test::restore(resumed, other, test::copy(resumed.state().moments()), 1);
-    CHECK((test::copy(resumed.state().masters()) == other));
+    test::restore(resumed, other, test::moments_of(resumed), 1);
+    CHECK((test::masters_of(resumed) == other));
 
     const std::vector<float> unscaled = whole.score(batches[0], {1.0F}).logprobs;
     whole.apply_uaq(2);
@@ -378,7 +377,7 @@ void check_state(const LearnerOptions& how) {
     model::Snapshot snapshot(config, quant::Format::f32);
     whole.publish(snapshot, 7);
     CHECK(whole.published() == &snapshot);
-    CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(whole.state().masters()).at("model.norm.weight"));
+    CHECK(test::copy(snapshot.final_norm_D().view()) == test::masters_of(whole).at("model.norm.weight"));
     step(whole);
     CHECK(whole.published() == nullptr);
   }
@@ -405,7 +404,7 @@ void check_ranks(const LearnerOptions& how) {
         CHECK(report.finite);
         norms[rank] = report.metrics.at("actor/grad_norm");
       }
-      kept[rank] = test::copy(learner.state().masters());
+      kept[rank] = test::masters_of(learner);
     });
     Named all;
     for (const Named& rank : kept) all.insert(rank.begin(), rank.end());
@@ -428,7 +427,7 @@ void check_guards(const LearnerOptions& how) {
   const auto world = dist::make_solo();
   model::Weights weights = test::tiny_weights(config);
   Learner learner(config, weights, how, *world);
-  const Named before = test::copy(learner.state().masters());
+  const Named before = test::masters_of(learner);
   MicroBatch batch = test::pack(device_sequences());
   const types::GlobalCounts counts = test::count({batch});
   MicroBatch broken = batch;
@@ -436,11 +435,11 @@ void check_guards(const LearnerOptions& how) {
   learner.accumulate(broken, counts, device_grpo(), {1.0F});
   learner::UpdateReport report = learner.update();
   CHECK(report.non_finite == "loss");
-  CHECK((test::copy(learner.state().masters()) == before));
+  CHECK((test::masters_of(learner) == before));
 
   Named masters = before;
   masters.at("model.layers.1.mlp.down_proj.weight")[3] = NAN;
-  test::restore(learner, masters, test::copy(learner.state().moments()), 0);
+  test::restore(learner, masters, test::moments_of(learner), 0);
   LossOptions sft;
   sft.kind = LossKind::sft;
   learner.accumulate(batch, counts, sft, {1.0F});
@@ -470,14 +469,12 @@ TEST_CASE("a learner out of LibTorch's operations is the one of src/ops except f
 TEST_CASE("a learner on a GPU is the one on the CPU except for its roundings", "[gpu]") {
   LearnerOptions how = test::options();
   how.device = base::Device::cuda;
-  try {
+  const auto make = [&] {
     const model::ModelConfig config = families()[0].config;
     const auto world = dist::make_solo();
     const Learner learner(config, test::tiny_weights(config), how, *world);
-  } catch (const base::Error& error) {
-    return test::skip(error.what());
-  }
-  check_all(how);
+  };
+  if (test::has_gpu(make)) check_all(how);
 }
 
 TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's operations") {

@@ -79,7 +79,7 @@ SumsOutcome train_way(const SumsWay& way, bool sharded, int num_ranks, const Ear
       }
       outcome.norms[rank] = learner.update().metrics.at("actor/grad_norm");
     }
-    outcome.masters[rank] = test::copy(learner.state().masters());
+    outcome.masters[rank] = test::masters_of(learner);
   });
   return outcome;
 }
@@ -127,7 +127,7 @@ TEST_CASE("a layer's gradients are summed when the last backward pass is done, a
         model::Snapshot snapshot(config, quant::Format::int8);
         learner.publish(snapshot, 0);
         learner.accumulate(batches[rank], test::count(batches), test::policy_options(), {1.0F}, is_last);
-        gradients[rank] = test::copy(learner.state().gradients());
+        gradients[rank] = test::gradients_of(learner);
         learner.update();
       });
       return gradients;

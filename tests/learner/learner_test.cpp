@@ -45,7 +45,7 @@ struct Run {
       : config(test::tiny_config()), learner(config, test::tiny_weights(config), options, *world), loss(loss_in) {}
   Named gradients(const std::vector<MicroBatch>& batches) {
     for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, {1.0F});
-    return test::copy(learner.state().gradients());
+    return test::gradients_of(learner);
   }
   std::unique_ptr<dist::Collectives> world = dist::make_solo();
   model::ModelConfig config;
@@ -159,7 +159,7 @@ TEST_CASE("gradients and updates have the same bits for any number of threads") 
       run.learner.publish(snapshot, step);
       seen.push_back(run.gradients({test::pack(sequences)}));
       run.learner.update();
-      seen.push_back(test::copy(run.learner.state().masters()));
+      seen.push_back(test::masters_of(run.learner));
     }
     base::set_num_threads(before);
     return seen;
@@ -209,7 +209,7 @@ TEST_CASE("the same calls twice give the same bits") {
         run.gradients({test::pack(some_sequences())});
         run.learner.update();
       }
-      return test::copy(run.learner.state().masters());
+      return test::masters_of(run.learner);
     };
     CHECK(train() == train());
   }
@@ -243,9 +243,9 @@ TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature"
     entropy_warm += warm.entropy[t];
   }
   CHECK(entropy_cold < entropy_warm);
-  CHECK(difference(test::copy(run.learner.state().gradients()), test::copy(run.learner.state().gradients())) == 0);
+  CHECK(difference(test::gradients_of(run.learner), test::gradients_of(run.learner)) == 0);
   double norm = 0;
-  for (const auto& [name, values] : test::copy(run.learner.state().gradients())) {
+  for (const auto& [name, values] : test::gradients_of(run.learner)) {
     for (const float value : values) norm += std::fabs(value);
   }
   CHECK(norm == 0);
@@ -283,7 +283,7 @@ TEST_CASE("two ranks update as one process does") {
     learner::Learner learner(config, test::tiny_weights(config), test::options(), world);
     for (const MicroBatch& batch : shares[rank]) learner.accumulate(batch, counts, grpo(), {1.0F});
     reports[rank] = learner.update();
-    masters[rank] = test::copy(learner.state().masters());
+    masters[rank] = test::masters_of(learner);
   });
   CHECK(masters[0] == masters[1]);
   CHECK(reports[0].metrics == reports[1].metrics);
@@ -304,15 +304,14 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
     const MicroBatch batch = test::pack(some_sequences());
     learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     learner.update();
-    const Named masters = test::copy(learner.state().masters()), moments = test::copy(learner.state().moments());
+    const Named masters = test::masters_of(learner), moments = test::moments_of(learner);
     learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     if (world.rank() == 1) {
       learner.state().gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
       learner.state().gradients().at("model.norm.weight").as<float>()[0] = HUGE_VALF;
     }
     const learner::UpdateReport report = learner.update();
-    const bool same =
-        test::copy(learner.state().masters()) == masters && test::copy(learner.state().moments()) == moments;
+    const bool same = test::masters_of(learner) == masters && test::moments_of(learner) == moments;
     const bool goes_on = [&] {
       learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
       return learner.update().finite && learner.num_updates() == 2;
@@ -375,7 +374,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
       MicroBatch batch = good;
       model::Snapshot snapshot(run.config, quant::Format::f32);
       if (site.second) site.first(batch, run.learner, at);
-      const Named before = test::copy(run.learner.state().masters());
+      const Named before = test::masters_of(run.learner);
       run.gradients({batch});
       if (!site.second) site.first(batch, run.learner, at);
       const learner::UpdateReport report = run.learner.update();
@@ -391,7 +390,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
         CHECK(exit_code == 3);
       } else {
         CHECK(run.learner.num_updates() == 0);
-        CHECK(same_bits(test::copy(run.learner.state().masters()), before));
+        CHECK(same_bits(test::masters_of(run.learner), before));
       }
     }
   }
@@ -402,14 +401,14 @@ TEST_CASE("a loss that is not finite is named and skipped") {
   MicroBatch batch = test::pack(some_sequences());
   batch.advantages[static_cast<std::size_t>(std::find(batch.loss_mask.begin(), batch.loss_mask.end(), 1) -
                                             batch.loss_mask.begin())] = NAN;
-  const Named before = test::copy(run.learner.state().masters());
+  const Named before = test::masters_of(run.learner);
   run.gradients({batch});
   const learner::UpdateReport report = run.learner.update();
   CHECK_FALSE(report.finite);
   CHECK(report.non_finite == "loss");
   CHECK(std::isnan(report.metrics.at("actor/grad_norm")));
   CHECK(run.learner.num_updates() == 0);
-  CHECK(test::copy(run.learner.state().masters()) == before);
+  CHECK(test::masters_of(run.learner) == before);
 }
 
 TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm") {
@@ -449,7 +448,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
   for (const auto& [name, tensor] : mirror) {
     want[name] = {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()};
   }
-  CHECK(difference(test::copy(run.learner.state().masters()), want) <= 2e-6);
+  CHECK(difference(test::masters_of(run.learner), want) <= 2e-6);
 }
 
 TEST_CASE("a restored learner goes on with the same bits") {
@@ -466,13 +465,13 @@ TEST_CASE("a restored learner goes on with the same bits") {
     step(whole);
     step(whole);
     resumed.gradients({test::pack(some_sequences())});  // left over: restore must clear it
-    test::restore(resumed.learner, test::copy(whole.learner.state().masters()),
-                  test::copy(whole.learner.state().moments()), whole.learner.num_updates());
+    test::restore(resumed.learner, test::masters_of(whole.learner), test::moments_of(whole.learner),
+                  whole.learner.num_updates());
     CHECK(resumed.learner.lr() == whole.learner.lr());
     step(whole);
     step(resumed);
-    CHECK(test::copy(resumed.learner.state().masters()) == test::copy(whole.learner.state().masters()));
-    CHECK(test::copy(resumed.learner.state().moments()) == test::copy(whole.learner.state().moments()));
+    CHECK(test::masters_of(resumed.learner) == test::masters_of(whole.learner));
+    CHECK(test::moments_of(resumed.learner) == test::moments_of(whole.learner));
     CHECK(resumed.learner.num_updates() == 3);
   }
 }
@@ -481,15 +480,15 @@ TEST_CASE("reset_optimizer forgets the moments and keeps the weights") {
   Run run;
   run.gradients({test::pack(some_sequences())});
   run.learner.update();
-  const Named masters = test::copy(run.learner.state().masters());
+  const Named masters = test::masters_of(run.learner);
   config::OptimRecipe optim;
   optim.lr = 0.5;
   optim.lr_warmup_steps = 2;
   run.learner.reset_optimizer(optim, 10);
   CHECK(run.learner.num_updates() == 0);
   CHECK(run.learner.lr() == 0.25);
-  CHECK(test::copy(run.learner.state().masters()) == masters);
-  for (const auto& [name, values] : test::copy(run.learner.state().moments())) {
+  CHECK(test::masters_of(run.learner) == masters);
+  for (const auto& [name, values] : test::moments_of(run.learner)) {
     CHECK(std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }));
   }
 }

@@ -53,7 +53,7 @@ std::vector<Named> train_muon(int num_ranks, const learner::LearnerOptions& opti
         learner.accumulate(test::pack({s[i]}), counts, test::policy_options(), {1.0F});
       REQUIRE(learner.update().finite);
     }
-    masters[static_cast<std::size_t>(world.rank())] = test::copy(learner.state().masters());
+    masters[static_cast<std::size_t>(world.rank())] = test::masters_of(learner);
   });
   return masters;
 }
@@ -115,7 +115,7 @@ TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW'
     const types::MicroBatch batch = test::pack(muon_sequences());
     learner.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F});
     learner.update();
-    return std::pair{test::copy(learner.state().masters()), test::copy(learner.state().moments())};
+    return std::pair{test::masters_of(learner), test::moments_of(learner)};
   };
   learner::LearnerOptions adamw = muon();
   adamw.optim.name = config::OptimName::adamw;
@@ -178,14 +178,13 @@ TEST_CASE("a restored Muon goes on with the same bits") {
   };
   step(learner);
   learner::Learner other(config, test::tiny_weights(config), muon(), *world);
-  test::restore(other, test::copy(learner.state().masters()), test::copy(learner.state().moments()),
-                learner.num_updates());
+  test::restore(other, test::masters_of(learner), test::moments_of(learner), learner.num_updates());
   for (int i = 0; i < 2; ++i) {
     step(learner);
     step(other);
   }
-  CHECK(test::copy(learner.state().masters()) == test::copy(other.state().masters()));
-  CHECK(test::copy(learner.state().moments()) == test::copy(other.state().moments()));
+  CHECK(test::masters_of(learner) == test::masters_of(other));
+  CHECK(test::moments_of(learner) == test::moments_of(other));
 }
 
 }  // namespace qrl

@@ -87,7 +87,7 @@ std::vector<Result> update(std::vector<std::vector<MicroBatch>> by_rank, LossOpt
     LossOptions mine = loss;
     const learner::Metrics signals = learner::prepare_mini_batch(learner::pointers_to(by_rank[rank]), mine, world);
     for (const MicroBatch& batch : by_rank[rank]) learner.accumulate(batch, counts, mine, {1.0F});
-    results[rank].gradients = test::copy(learner.state().gradients());
+    results[rank].gradients = test::gradients_of(learner);
     results[rank].metrics = learner.update().metrics;
     results[rank].metrics.insert(signals.begin(), signals.end());
   });

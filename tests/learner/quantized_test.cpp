@@ -69,7 +69,7 @@ test::Named gradients(quant::Format format, config::LearnerForward forward, bool
   learner.publish(snapshot, 3);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)});
   learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, {1.0F});
-  return test::copy(learner.state().gradients());
+  return test::gradients_of(learner);
 }
 
 double gradient_difference(const test::Named& a, const test::Named& b) {

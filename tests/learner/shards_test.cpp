@@ -101,8 +101,8 @@ std::vector<ShardSeen> on_ranks(int num_ranks, const ShardWay& way, bool sharded
     learner.publish(snapshot, 99);
     mine.decoded = {decoded(snapshot.layer(1).qkv), decoded(snapshot.lm_head())};
     mine.scores = learner.score(test::pack(shard_sequences()), {1.0F}).logprobs;
-    mine.masters = test::copy(learner.state().masters());
-    mine.moments = test::copy(learner.state().moments());
+    mine.masters = test::masters_of(learner);
+    mine.moments = test::moments_of(learner);
     mine.all_masters = read_all(learner, config);
   });
   return seen;

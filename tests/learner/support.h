@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -147,12 +149,27 @@ inline std::vector<float> copy(const base::View& view) {
   return values;
 }
 
+/// Copies of tensors in host memory.
 using Named = std::map<std::string, std::vector<float>>;
-inline Named copy(const model::WeightViews& views) {
+/// Copies a learner's views to host memory, as a writer of checkpoints reads them.
+inline Named copy(const learner::Learner& learner, const model::WeightViews& views) {
+  const state::StagedRead staged = learner.state().staged_read();
   Named copies;
-  for (const auto& [name, view] : views) copies[name] = copy(view);
+  for (const auto& [name, view] : views) {
+    std::vector<float>& values = copies[name];
+    values.resize(static_cast<std::size_t>(view.numel()));
+    for (std::size_t at = 0; at < view.num_bytes();) {
+      const auto part =
+          staged ? staged(view, at, view.num_bytes() - at) : std::as_bytes(std::span(view.as<float>(), values.size()));
+      std::memcpy(reinterpret_cast<std::byte*>(values.data()) + at, part.data(), part.size());
+      at += part.size();
+    }
+  }
   return copies;
 }
+inline Named masters_of(const learner::Learner& learner) { return copy(learner, learner.state().masters()); }
+inline Named moments_of(const learner::Learner& learner) { return copy(learner, learner.state().moments()); }
+inline Named gradients_of(const learner::Learner& learner) { return copy(learner, learner.state().gradients()); }
 
 inline void restore(learner::Learner& to, const Named& masters, const Named& moments, std::int64_t num_updates) {
   to.state().restore(

@@ -11,7 +11,7 @@ namespace qrl::test {
 
 struct LearnerOptions : learner::LearnerOptions {
   LearnerOptions(const learner::LearnerOptions& options = {}) : learner::LearnerOptions(options) {}
-  bool torch_ops = false;  ///< on the CPU, which is then the device
+  bool torch_ops = false;  ///< LibTorch's operations on the CPU, which is then the device: never with device cuda
   const cuda::TrainingKernels* kernels = nullptr;
   std::size_t staging_bytes = learner::kStagingBytes;
 };
@@ -19,12 +19,28 @@ struct LearnerOptions : learner::LearnerOptions {
 inline std::unique_ptr<learner::ForwardEngine> make_engine(const model::ModelConfig& config,
                                                            const LearnerOptions& options,
                                                            const dist::Collectives& world) {
+  QRL_INVARIANT(!options.torch_ops || options.device == base::Device::cpu, "a test's learner",
+                "LibTorch's operations on the CPU, or a GPU", "both");
   if (options.torch_ops)
     return learner::make_torch_engine(config, options, {torch::kCPU, options.kernels, options.staging_bytes});
   if (options.device == base::Device::cpu) return learner::choose_engine(config, options, world);
   const auto number = static_cast<torch::DeviceIndex>(learner::load_cuda_library(world.local_rank()));
   return learner::make_torch_engine(config, options,
                                     {torch::Device(torch::kCUDA, number), nullptr, options.staging_bytes});
+}
+
+/// Calls `make`, which constructs what the case needs on a GPU. False where the GPU or a library is missing: the case
+/// is then marked as skipped. Any other error fails the case.
+template <class Make>
+bool has_gpu(const Make& make) {
+  try {
+    make();
+    return true;
+  } catch (const base::Error& error) {
+    if (error.kind() != base::ErrorKind::input) throw;
+    skip(error.what());
+    return false;
+  }
 }
 
 class Learner : public learner::Learner {

@@ -90,6 +90,24 @@ TEST_CASE("what is written is read back as it was, by the names that PEFT has") 
   }
 }
 
+TEST_CASE("adapters on a GPU are written through host memory, and refused without it") {
+  const model::HfModel base = model::open_hf(golden_folder("hf_qwen3"));
+  const model::PeftAdapter adapter = model::open_peft(golden_folder("peft_qwen3_r16_rslora"), base.config);
+  const model::Weights weights = read(base.config, adapter);
+  model::WeightViews there = model::views(weights);
+  for (auto& [name, view] : there) view.device = base::Device::cuda;
+  const state::StagedRead staged = [](const base::View& view, std::size_t first_byte, std::size_t num_bytes) {
+    return std::span(static_cast<const std::byte*>(view.data) + first_byte, std::min<std::size_t>(num_bytes, 12));
+  };
+  const test::TempDir dir, plain;
+  model::save_peft(dir.path(), base.config, adapter.lora, "some/base", there, staged);
+  model::save_peft(plain.path(), base.config, adapter.lora, "some/base", model::views(weights));
+  for (const char* file : {"adapter_model.safetensors", "adapter_config.json"})
+    CHECK(test::read_file(dir / file) == test::read_file(plain / file));
+  CHECK_THROWS_WITH(model::save_peft(dir.path(), base.config, adapter.lora, "some/base", there),
+                    Catch::Matchers::Contains("in CPU memory") && Catch::Matchers::Contains("on a GPU"));
+}
+
 TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so") {
   const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   const std::pair<const char*, nlohmann::json> faults[] = {{"peft_type", "IA3"},

@@ -206,7 +206,7 @@ TEST_CASE("bitwise: gradients are those of attention over packed rows, within wh
     const types::MicroBatch batch =
         test::pack_shared({test::random_sequence(1, 18, 20, 37), test::random_sequence(1, 18, 25, 37)});
     learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, {});
-    return test::copy(learner.state().gradients());
+    return test::gradients_of(learner);
   };
   std::string worst;
   const test::Named plain = gradients(false, quant::KvFormat::f32);
