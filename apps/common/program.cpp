@@ -85,7 +85,7 @@ int run_program(const Program& program, int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail_memory(world.get());
   } catch (const std::exception& error) {
-    if (const auto of_gpu = learner::gpu_memory_error(error.what()))
+    if (const auto of_gpu = learner::gpu_error(error.what()))
       return fail(of_gpu->what(), of_gpu->exit_code(), world.get());
     const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's own words
     return no_memory ? fail_memory(world.get()) : fail(error.what(), 1, world.get());

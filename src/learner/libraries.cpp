@@ -125,7 +125,15 @@ base::LibraryReport find_nccl() {
   return nccl_report(version, nccl);
 }
 
-std::optional<base::Error> gpu_memory_error(const std::string& what) {
+std::optional<base::Error> gpu_error(const std::string& what) {
+  const std::size_t named = what.find(" does not have a deterministic implementation");
+  if (named != std::string::npos) {
+    const std::string operation = what.substr(0, named);
+    return base::Error(base::ErrorKind::internal, "trainer.device: cuda",
+                       "operations that give the same bits each time (LibTorch's deterministic algorithms)",
+                       operation.substr(operation.rfind('\n') + 1) + ", which has no such implementation",
+                       "use trainer.device: cpu");
+  }
   const std::size_t begin = what.find("CUDA out of memory");
   if (begin == std::string::npos) return std::nullopt;
   const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // a stack of calls follows

@@ -32,9 +32,10 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
 /// NCCL as it is found: loaded already, beside LibTorch's CUDA part, or by the loader's search.
 base::LibraryReport find_nccl();
 
-/// What LibTorch says when a GPU's memory ends ("CUDA out of memory. Tried to allocate …"), as an error of ours: which
-/// device, what was asked, what to lower. Nothing of another text.
-std::optional<base::Error> gpu_memory_error(const std::string& what);
+/// Turns what LibTorch says of a GPU into an error of ours with the recipe's key: memory that ends ("CUDA out of
+/// memory. Tried to allocate …"; an input error) and an operation without a deterministic implementation (an internal
+/// error). Returns nothing for another text.
+std::optional<base::Error> gpu_error(const std::string& what);
 
 /// What a GPU's rollouts want of this machine, and its learner where there is one: without an error where it is not
 /// there. NCCL is another matter: ranks that share a GPU do without.

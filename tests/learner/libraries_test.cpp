@@ -61,8 +61,8 @@ TEST_CASE("an NCCL of another version is named with the version wanted and the o
   CHECK(learner::nccl_report(2304, library).line() == "NCCL: 2.4 or newer wanted, found 2.3.4 at /a/libnccl.so.2");
 }
 
-TEST_CASE("a GPU's memory that ends in LibTorch is named with what to lower") {
-  const auto error = learner::gpu_memory_error(
+TEST_CASE("what LibTorch says of a GPU becomes an error with the recipe's key") {
+  const auto error = learner::gpu_error(
       "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.20 GiB is "
       "free.\nException raised from malloc at CUDACachingAllocator.cpp:1");
   REQUIRE(error);
@@ -71,7 +71,14 @@ TEST_CASE("a GPU's memory that ends in LibTorch is named with what to lower") {
                                      "Tried to allocate 2.00 GiB. GPU 0") &&
                                 Contains("lower actor.max_tokens_per_micro_batch"));
   CHECK_THAT(error->what(), !Contains("Exception raised"));
-  CHECK_FALSE(learner::gpu_memory_error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"));
+  const auto no_order = learner::gpu_error(
+      "cumsum_cuda_kernel does not have a deterministic implementation, but you set "
+      "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation");
+  REQUIRE(no_order);
+  CHECK(no_order->exit_code() == 1);
+  CHECK_THAT(no_order->what(), Contains("trainer.device: cuda: expected operations that give the same bits") &&
+                                   Contains("got cumsum_cuda_kernel, which has no") && !Contains("torch.use"));
+  CHECK_FALSE(learner::gpu_error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"));
 }
 
 }  // namespace qrl
