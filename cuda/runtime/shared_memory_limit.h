@@ -15,16 +15,20 @@ class SharedMemoryLimits {
   /// What every kernel may use without a request.
   static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
 
-  /// Calls raise(num_bytes) if the kernel needs more than it ever had. From any thread: a limit that one thread raises
-  /// is in force before another thread finds it sufficient. What `raise` throws is thrown on, the limit as before.
-  template <class Raise>
-  void require(const void* kernel, std::size_t num_bytes, const Raise& raise) {
-    if (num_bytes <= kDefaultBytes) return;
+  /// Calls prepare() at the kernel's first launch, then raise(num_bytes) if the kernel needs more than it ever had. Any
+  /// thread may call it: a limit that one thread raises is in force before another thread finds it sufficient. An
+  /// exception of either callback is passed on and leaves the limit as before.
+  template <class Prepare, class Raise>
+  void require(const void* kernel, std::size_t num_bytes, const Prepare& prepare, const Raise& raise) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::size_t& limit = limits_[kernel];
-    if (num_bytes <= limit) return;
+    const auto [found, is_new] = limits_.try_emplace(kernel, 0);
+    if (found->second == 0) {
+      prepare();
+      found->second = kDefaultBytes;
+    }
+    if (num_bytes <= found->second) return;
     raise(num_bytes);
-    limit = num_bytes;
+    found->second = num_bytes;
   }
 
  private:

@@ -186,10 +186,18 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   QRL_INVARIANT(grid.x <= 0x7fffffff && grid.y <= 65535, "kernel launch", "a grid within CUDA's limits",
                 std::to_string(grid.x) + " x " + std::to_string(grid.y));
   const auto* function = reinterpret_cast<const void*>(kernel);
-  limits.require(function, shared_bytes, [&](std::size_t num_bytes) {
-    QRL_CUDA_CHECK(
-        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(num_bytes)));
-  });
+  limits.require(
+      function, shared_bytes,
+      [&] {
+        // One split of a multiprocessor's memory for all kernels: where two kernels' splits differ, the later one
+        // cannot start there before the earlier one has left.
+        QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                            cudaSharedmemCarveoutMaxShared));
+      },
+      [&](std::size_t num_bytes) {
+        QRL_CUDA_CHECK(
+            cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(num_bytes)));
+      });
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -201,7 +209,13 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   config.attrs = &overlap;
   config.numAttrs = kernels_overlap() ? 1 : 0;
   void* arguments[] = {&task};
-  QRL_CUDA_CHECK(cudaLaunchKernelExC(&config, function, arguments));
+  cudaError_t result = cudaLaunchKernelExC(&config, function, arguments);
+  if (result == cudaErrorInvalidValue && config.stream == nullptr && config.numAttrs == 1) {
+    (void)cudaGetLastError();  // a driver that refuses the attribute on the default stream: launched without overlap
+    config.numAttrs = 0;
+    result = cudaLaunchKernelExC(&config, function, arguments);
+  }
+  QRL_CUDA_CHECK(result);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

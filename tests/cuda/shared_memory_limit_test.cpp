@@ -13,6 +13,7 @@ namespace {
 using qrl::cuda::SharedMemoryLimits;
 
 constexpr std::size_t kKiB = 1024;
+constexpr auto kNothing = [] {};
 
 }  // namespace
 
@@ -21,7 +22,7 @@ TEST_CASE("a kernel's limit of shared memory is raised when it must be, and neve
   const int kernels[2] = {};
   std::vector<std::size_t> raised;
   const auto need = [&](const int& kernel, std::size_t num_bytes) {
-    limits.require(&kernel, num_bytes, [&](std::size_t bytes) { raised.push_back(bytes); });
+    limits.require(&kernel, num_bytes, kNothing, [&](std::size_t bytes) { raised.push_back(bytes); });
   };
   need(kernels[0], SharedMemoryLimits::kDefaultBytes);
   CHECK(raised.empty());
@@ -31,13 +32,34 @@ TEST_CASE("a kernel's limit of shared memory is raised when it must be, and neve
   CHECK(raised.back() == 100 * kKiB);
 }
 
+TEST_CASE("a kernel is prepared before its first limit, once, whatever its shared memory") {
+  SharedMemoryLimits limits;
+  const int kernels[2] = {};
+  std::vector<const int*> prepared;
+  const auto launch = [&](const int& kernel, std::size_t num_bytes) {
+    limits.require(
+        &kernel, num_bytes, [&] { prepared.push_back(&kernel); },
+        [&](std::size_t) { CHECK(std::ranges::count(prepared, &kernel) == 1); });
+  };
+  for (const std::size_t size : {std::size_t{0}, 16 * kKiB, 100 * kKiB}) launch(kernels[0], size);
+  launch(kernels[1], 100 * kKiB);
+  CHECK((prepared == std::vector<const int*>{&kernels[0], &kernels[1]}));
+  // What could not be prepared is prepared by the next launch.
+  const int other = 0;
+  const auto refuse = [] { throw std::runtime_error("refused"); };
+  const auto raise = [](std::size_t) { FAIL("raised before it was prepared"); };
+  CHECK_THROWS_AS(limits.require(&other, 100 * kKiB, refuse, raise), std::runtime_error);
+  launch(other, 0);
+  CHECK(prepared.back() == &other);
+}
+
 TEST_CASE("a limit of shared memory that could not be raised is raised by the next launch") {
   SharedMemoryLimits limits;
   const int kernel = 0;
   const auto refuse = [](std::size_t) { throw std::runtime_error("refused"); };
-  CHECK_THROWS_AS(limits.require(&kernel, 100 * kKiB, refuse), std::runtime_error);
+  CHECK_THROWS_AS(limits.require(&kernel, 100 * kKiB, kNothing, refuse), std::runtime_error);
   std::size_t raised = 0;
-  limits.require(&kernel, 100 * kKiB, [&](std::size_t bytes) { raised = bytes; });
+  limits.require(&kernel, 100 * kKiB, kNothing, [&](std::size_t bytes) { raised = bytes; });
   CHECK(raised == 100 * kKiB);
 }
 
@@ -51,7 +73,7 @@ TEST_CASE("threads that launch one kernel find its limit of shared memory raised
     threads.emplace_back([&, first] {
       for (std::size_t i = 0; i < 100; ++i) {
         const std::size_t size = (64 + (first * 37 + i * 61) % 128) * kKiB;
-        limits.require(&kernel, size, [&](std::size_t bytes) {
+        limits.require(&kernel, size, kNothing, [&](std::size_t bytes) {
           in_force = bytes;
           raised.push_back(bytes);
         });
