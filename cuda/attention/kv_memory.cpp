@@ -31,7 +31,10 @@ std::size_t PageMemory::rounding_bytes(KvFormat format) {
 }
 
 KvMemory::KvMemory(const EngineOptions& options, const DeviceFacts& device)
-    : options_(options), total_bytes_(device.total_bytes), device_name_(device.name) {}
+    : options_(options),
+      total_bytes_(device.total_bytes),
+      kept_back_bytes_(device.kept_back_bytes),
+      device_name_(device.name) {}
 
 void KvMemory::set_scales(std::span<const float> keys_LK, std::span<const float> values_LK, const Stream& stream) {
   const auto wanted = static_cast<std::size_t>(options_.model.num_hidden_layers * options_.model.num_key_value_heads);
@@ -50,6 +53,7 @@ std::int64_t KvMemory::affordable_pages(std::size_t page_bytes) const {
     const auto kept_free =
         static_cast<std::size_t>((1 - options_.memory_utilization) * static_cast<double>(total_bytes_));
     available -= std::min(available, kept_free);
+    available -= std::min(available, kept_back_bytes_);
   }
   available -= std::min(available, PageMemory::rounding_bytes(options_.kv_format));
   return std::min(options_.num_pages, static_cast<std::int64_t>(available / page_bytes));

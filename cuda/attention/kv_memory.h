@@ -55,7 +55,7 @@ class KvMemory {
   std::int64_t affordable_pages(std::size_t page_bytes) const;
 
   EngineOptions options_;
-  std::size_t total_bytes_;
+  std::size_t total_bytes_, kept_back_bytes_;
   std::string device_name_;
   PageMemory layers_;
   std::int64_t num_pages_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -73,7 +72,6 @@ class DeviceEngine final : public DecodeEngine {
   EngineState state_;
   DeviceWeightStore weights_;
   DeviceSequenceScorer sequences_;
-  std::map<TickShape, Graph> graphs_;  // empty: a tick of this shape was launched
   Turn turns_[2];
   std::int64_t num_started_ = 0, num_finished_ = 0;  // ticks; each takes the turn of its number
 };
@@ -86,8 +84,7 @@ std::string DeviceEngine::describe() const {
 }
 
 void DeviceEngine::release_kv() {
-  state_.wait();
-  graphs_.clear();  // they name its addresses
+  state_.forget_graphs();  // they name its addresses
   state_.kv.release();
 }
 
@@ -157,11 +154,12 @@ void DeviceEngine::launch_graph(const TickArrays& arrays) {
     run_all(arrays);
     state_.head.sample(state_.blocks.rows(), arrays, state_.stream);
   };
-  const auto [found, is_new] = graphs_.try_emplace(arrays.shape);
+  const auto [found, is_new] = state_.graphs.try_emplace(arrays.shape);
   if (is_new) return launch();
   Graph& graph = found->second;
   if (graph.empty()) {
     graph = Graph(state_.stream, launch);
+    state_.gemms->set_recorded(true);
     ++state_.stats.num_graphs;
   }
   graph.launch(state_.stream);

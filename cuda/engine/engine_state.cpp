@@ -73,6 +73,12 @@ void EngineState::synchronize_callers_stream() {
   callers_stream.reset();
 }
 
+void EngineState::forget_graphs() {
+  wait();
+  graphs.clear();
+  gemms->set_recorded(false);
+}
+
 void EngineState::drain() {
   synchronize_callers_stream();
   if (in_flight) wait();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,8 @@ struct EngineState {
   }
   /// Until what runs on a caller's stream is done.
   void synchronize_callers_stream();
+  /// Drops recorded ticks, which name memory and kernels of the time when they were recorded.
+  void forget_graphs();
   /// For work that is no tick: nothing is under way, and nothing of the last tick stays for `logits`.
   void drain();
 
@@ -51,6 +54,7 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
+  std::map<TickShape, Graph> graphs;            ///< empty: a tick of this shape was launched
   std::int64_t num_rows = 0;                    ///< of the last tick
   bool in_flight = false;                       ///< the device may not be done
   std::optional<CallersStream> callers_stream;  ///< has work that may not be done

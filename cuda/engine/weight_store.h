@@ -109,8 +109,8 @@ class WeightStore {
   /// same, quantized on the CPU, would leave. Blocks until it is done. Index of a master that has a NaN or an infinity,
   /// −1 without. After an upload only.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
-  /// The same of adapters, which matrices have from then on; what is not written of a matrix's is zero. Memory for the
-  /// first of a matrix is made by the call, so that all of them must be there before KV memory is, and before a tick.
+  /// Rewrites adapters the same way; matrices have them from then on. Adapters of a matrix that are not written are
+  /// zero. The first call for a matrix allocates memory and drops recorded ticks: call it before allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // For a learner on the same device, after an upload. Each returns at once, with its work at the end of the caller's

@@ -223,6 +223,7 @@ void Weights::rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_fi
     adapter->a_values = std::move(a_values);  // both or none
     adapter->a = {quant::Format::bf16, a, adapter->a_values.as<std::uint8_t>(), nullptr};
     adapter->b = {quant::Format::bf16, b, adapter->b_values.as<std::uint8_t>(), nullptr};
+    ++num_adapted_;
   }
   std::int64_t first_output = 0;
   for (std::size_t i = 0; i < master.module; ++i) first_output += matrix.modules[i].rows;

@@ -44,6 +44,7 @@ class Weights {
   /// As WeightStore::rewrite_adapters.
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
   std::int64_t adapter_rank() const { return adapter_rank_; }  ///< 0: no matrix has adapters
+  std::int64_t num_adapted() const { return num_adapted_; }    ///< matrices that have adapters
 
   /// As WeightStore::dequantize, in the stream's order.
   void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
@@ -81,7 +82,7 @@ class Weights {
   Memory staging_;                                         // panels of one matrix
   std::vector<std::vector<float>> wide_scales_;            // of this upload's int4 matrices, until they are copied
   Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
-  std::int64_t adapter_rank_ = 0;
+  std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
   Memory from_host_;  // of adapters' masters
 };
 

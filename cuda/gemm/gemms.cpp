@@ -79,6 +79,8 @@ class LibraryGemms final : public Gemms {
       dequantized_.reserve(w);
   }
 
+  void set_recorded(bool is_recorded) override { dequantized_.set_fixed(is_recorded); }
+
   std::string describe() const override {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
     std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();

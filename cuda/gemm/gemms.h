@@ -28,6 +28,8 @@ class Gemms {
   /// Makes the memory that GEMMs of num_rows rows (as padded_rows has them) with the matrix need. `multiply` makes
   /// it otherwise, which it must not while a graph is recorded.
   virtual void reserve(const DeviceMatrix& w, std::int64_t num_rows) = 0;
+  /// Tells that recorded ticks name the memory that GEMMs use, which must not move then; false: none do.
+  virtual void set_recorded(bool is_recorded) = 0;
   virtual std::string describe() const = 0;  ///< which format runs where, for the log
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "cuda/quantize/dequantize.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -10,13 +11,16 @@ namespace {
 
 constexpr std::int64_t kBf16Bytes = 2;
 
-void grow(Memory& memory, std::int64_t num_bytes) {
-  if (static_cast<std::int64_t>(memory.num_bytes()) >= num_bytes) return;
+}  // namespace
+
+void DequantizedGemms::grow(Memory& memory, std::int64_t num_bytes) const {
+  const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());
+  if (has_bytes >= num_bytes) return;
+  QRL_INVARIANT(!is_fixed_ || memory.empty(), "memory of dequantized operands, which recorded ticks name",
+                "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
   memory = Memory();  // not both at once
   memory = Memory(static_cast<std::size_t>(num_bytes));
 }
-
-}  // namespace
 
 void DequantizedGemms::reserve(const DeviceMatrix& w) {
   grow(weights_, w.at.rows * w.at.width * kBf16Bytes);

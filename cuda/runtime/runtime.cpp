@@ -50,11 +50,13 @@ DeviceFacts use_device(int number) {
   QRL_REQUIRE(has_kernels_for(properties.major), "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
               std::string(properties.name) + " of " + std::to_string(properties.major) + "." +
                   std::to_string(properties.minor));
+  constexpr std::size_t kKeptBackBytes = std::size_t{512} << 20;  // cuBLASLt's kernels alone take 100 to 300 MiB
   return {properties.name,
           properties.major,
           properties.minor,
           properties.sharedMemPerBlockOptin,
           properties.totalGlobalMem,
+          kKeptBackBytes,
           device,
           count,
           std::string(properties.uuid.bytes, sizeof properties.uuid.bytes)};
@@ -66,6 +68,13 @@ std::size_t free_bytes() {
   std::size_t free_now = 0, total = 0;
   QRL_CUDA_CHECK(cudaMemGetInfo(&free_now, &total));
   return free_now;
+}
+
+std::string name_of_memory(const void* at) {
+  cudaPointerAttributes found{};
+  QRL_CUDA_CHECK(cudaPointerGetAttributes(&found, at));
+  const bool on_device = found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
+  return on_device ? memory_name(found.device) : "host memory";
 }
 
 Stream::Stream() {

@@ -24,6 +24,8 @@ struct DeviceFacts {
   int major = 0, minor = 0;      ///< compute capability
   std::size_t shared_bytes = 0;  ///< that a block can have
   std::size_t total_bytes = 0;
+  /// Memory that KV pages leave to libraries, which load their kernels and grow their caches when first used.
+  std::size_t kept_back_bytes = 0;
   int number = 0, count = 1;  ///< which of the visible devices it is
   std::string uuid;           ///< 16 bytes, unique to the device
 };
@@ -44,6 +46,11 @@ DeviceFacts use_device(int number);
 void enter_device(const DeviceFacts& device);
 
 std::size_t free_bytes();
+
+/// Names a device's memory in errors: "memory of device 0".
+inline std::string memory_name(int device_number) { return "memory of device " + std::to_string(device_number); }
+/// Names the memory that `at` points into: a device's, or "host memory".
+std::string name_of_memory(const void* at);
 
 /// An order of work on the device. The destructor waits for the work.
 class Stream {

@@ -247,6 +247,48 @@ TEST_CASE("a publish of adapters moves A, B and gains alone, and is the same fro
   CHECK_THROWS_WITH(publish_there(broken, 5), Catch::Matchers::Contains(name));
 }
 
+TEST_CASE("adapters that come after recorded ticks are in the ticks that follow") {
+  if (!find_device()) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  const DecoderOptions options = options_of(KvFormat::bf16);
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
+  auto owned = make_engine(config, options);
+  cuda::DecodeEngine& engine = *owned;
+  const auto backend = decoder::make_device_backend(config, options, std::move(owned));
+  backend->load(*snapshot);
+  backend->begin();
+  const std::vector<std::int32_t> zero = {0}, one = {1};
+  const std::vector<double> half = {0.5};
+  const std::vector<float> warm = {1.0F};
+  const auto run = [&] {
+    cuda::SampledToken sampled;
+    engine.run({one, zero, zero, zero, {}}, {zero, half, warm}, {&sampled, 1});
+    return sampled.logprob;
+  };
+  constexpr std::int64_t kRank = 2;
+  const auto give = [&](std::string_view matrix, std::int64_t in, std::int64_t out) {
+    const OnDevice<float> a(std::vector<float>(static_cast<std::size_t>(kRank * in), 0.3F)),
+        b(std::vector<float>(static_cast<std::size_t>(out * kRank), 0.3F));
+    const cuda::AdapterMaster masters[] = {{a.data(), false, {matrix}, 0, false, kRank},
+                                           {b.data(), false, {matrix}, 0, true, kRank}};
+    CHECK(engine.weights().rewrite_adapters(masters) == -1);
+  };
+  const auto is_recorded_anew = [&](const auto& change) {
+    const float before = run();
+    run();
+    run();
+    const std::int64_t num_graphs = engine.stats().num_graphs;
+    change();
+    const float eager = run();
+    CHECK(run() == eager);
+    CHECK(run() == eager);
+    CHECK(engine.stats().num_graphs > num_graphs);
+    CHECK(eager != before);
+  };
+  is_recorded_anew([&] { give("o", config.q_size(), config.hidden_size); });
+  is_recorded_anew([&] { give("down", config.intermediate_size, config.hidden_size); });
+}
+
 TEST_CASE("an engine's adapters are of one rank, and of its matrices") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();

@@ -48,6 +48,20 @@ TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded t
     CHECK(choose_gemm(format, 4096, false, true) != GemmKernel::dequantized);
 }
 
+TEST_CASE("memory for dequantized operands that recorded ticks name does not move") {
+  if (!find_device()) return;
+  const auto of_size = [](std::int64_t size) {
+    return target::DeviceMatrix{Format::int4, matrix_layout(Format::int4, size, size), nullptr, nullptr};
+  };
+  target::DequantizedGemms gemms;
+  gemms.set_fixed(true);
+  gemms.reserve(of_size(128));  // nothing names what does not exist
+  CHECK_NOTHROW(gemms.reserve(of_size(64)));
+  CHECK_THROWS_WITH(gemms.reserve(of_size(256)), Catch::Matchers::Contains("reserved at upload"));
+  gemms.set_fixed(false);
+  gemms.reserve(of_size(256));
+}
+
 TEST_CASE("matrices and rows are dequantized to the bf16 that each value is nearest to, zeros behind them") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {

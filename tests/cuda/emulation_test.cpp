@@ -1,6 +1,7 @@
 // The emulation itself: what it is there to find, it finds. Nothing of this in the program for a GPU.
 #if defined(QRL_CUDA_EMULATED)
 
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -185,6 +186,37 @@ TEST_CASE("emulation: while a graph is recorded nothing waits, makes memory or c
   CHECK_THROWS_AS(Graph(stream, [&] { stream.wait(); }), base::Error);
   CHECK_THROWS_AS(Graph(stream, [] { const Memory more(8); }), base::Error);
   CHECK_THROWS_AS(Graph(stream, [&] { copy_to_device(there.data(), &other, sizeof other, stream); }), base::Error);
+}
+
+TEST_CASE("emulation: a copy is refused host memory for the device's, the device's for the host's, and bytes beyond") {
+  const Stream stream;
+  const Memory there(64), other(64), pinned_host(64, Memory::Place::host);
+  std::array<std::byte, 64> host{};
+  const auto inside = there.as<std::byte>() + 16;
+  copy_to_device(inside, host.data(), 48, stream);
+  copy_to_host(pinned_host.data(), inside, 48, stream);
+  copy_on_device(other.data(), inside, 48, stream);
+  fill_zero(inside, 48, stream);
+  CHECK_THROWS_AS(copy_to_device(host.data(), host.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_to_device(pinned_host.data(), host.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_to_device(there.data(), other.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_to_host(there.data(), other.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_to_host(host.data(), pinned_host.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_on_device(there.data(), host.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_on_device(host.data(), there.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(fill_zero(host.data(), 8, stream), base::Error);
+  CHECK_THROWS_AS(copy_to_device(inside, host.data(), 49, stream), base::Error);
+  CHECK_THROWS_AS(copy_to_host(pinned_host.data(), there.data(), 65, stream), base::Error);
+  CHECK_THROWS_AS(fill_zero(inside, 49, stream), base::Error);
+  CHECK(name_of_memory(inside) == "memory of device 0");
+  CHECK(name_of_memory(there.as<std::byte>() + 64) == "host memory");
+  CHECK(name_of_memory(pinned_host.data()) == "host memory");
+  // Memory that something else allocated may be either's where a test says so, ours never.
+  accept_callers_memory(true);
+  CHECK_NOTHROW(copy_on_device(there.data(), host.data(), 8, stream));
+  CHECK(name_of_memory(host.data()) == "memory of device 0");
+  CHECK_THROWS_AS(copy_on_device(there.data(), pinned_host.data(), 8, stream), base::Error);
+  accept_callers_memory(false);
 }
 
 TEST_CASE("emulation: new memory is full of NaN when QRL_CUDA_POISON asks for it, unless it is asked to be zero") {

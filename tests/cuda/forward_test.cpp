@@ -233,3 +233,51 @@ TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses 
   CHECK_THROWS_WITH(weights.score(stream_there.data(), {row, row, 0.0F}, one, entropy, theirs.handle()),
                     Catch::Matchers::Contains("a token in"));
 }
+
+TEST_CASE("the engine's doors refuse host memory where they read the device's, and the device goes on") {
+  if (!find_device()) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  const DecoderOptions options = bitwise_options(KvFormat::int8);
+  auto owned = cuda::test::make_engine(config, options);
+  cuda::DecodeEngine& engine = *owned;
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  const auto backend = decoder::make_device_backend(config, options, std::move(owned));
+  backend->load(*snapshot);
+  backend->begin();
+  std::vector<float> host(8192);
+  const OnDevice<float> there(host);
+  const target::Stream theirs;
+  const cuda::CallersStream stream{theirs.handle()};
+  const std::vector<std::int32_t> zero = {0}, one = {1};
+  const auto refuses = [](const auto& call) {
+    CHECK_THROWS_WITH(call(), Catch::Matchers::Contains("expected memory of device 0, got host memory"));
+  };
+
+  cuda::WeightStore& weights = engine.weights();
+  const cuda::Master gain{host.data(), {"input_layernorm", 0}, 0, config.hidden_size};
+  refuses([&] { (void)weights.rewrite({&gain, 1}); });
+  const cuda::AdapterMaster adapter{host.data(), false, {"o"}, 0, false, 2};
+  refuses([&] { (void)weights.rewrite_adapters({&adapter, 1}); });
+  for (int wrong = 0; wrong < 3; ++wrong) {
+    const auto memory = [&](int idx) { return wrong == idx ? host.data() : there.data(); };
+    refuses([&] { weights.matmul(memory(0), {{"down", 0}, 1, memory(1)}, memory(2), stream); });
+  }
+  for (int wrong = 0; wrong < 2; ++wrong) {
+    const auto memory = [&](int idx) { return wrong == idx ? host.data() : there.data(); };
+    refuses([&] { weights.dequantize({{"down", 0}, 1, memory(0)}, memory(1), true, stream); });
+  }
+  const cuda::DequantizedMatrix matrix{{"o", 0}, host.data(), true};
+  refuses([&] { weights.dequantize({&matrix, 1}, stream); });
+  cuda::TokenScore score;
+  refuses([&] { engine.sequences().score(host.data(), {zero, one, 1}, {&score, 1}, stream); });
+  std::vector<float*> after_layer(static_cast<std::size_t>(config.num_hidden_layers), there.data());
+  after_layer.back() = host.data();
+  const cuda::Tick tick{one, zero, zero, zero, {}};
+  refuses([&] { engine.sequences().forward({&tick, 1}, 1, after_layer, stream); });
+
+  after_layer.back() = there.data();
+  engine.sequences().forward({&tick, 1}, 1, after_layer, stream);
+  engine.sequences().score(there.data(), {zero, one, 1}, {&score, 1}, stream);
+  CHECK(score.logprob < 0);
+  CHECK(std::ranges::all_of(host, [](float value) { return value == 0; }));
+}

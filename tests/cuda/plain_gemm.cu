@@ -173,13 +173,8 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
     if (first_row + r >= task.num_rows) continue;
     const float value = token_scale_last ? totals[j] * task.x.scales[first_row + r] : totals[j];
     const std::int64_t to = (first_row + r) * task.y_stride + first_output + n;
-    if (task.y_is_f32) {
-      float& y = static_cast<float*>(task.y)[to];
-      y = task.adds_to_y ? y + value : value;
-    } else {
-      std::uint16_t& y = static_cast<std::uint16_t*>(task.y)[to];
-      y = bf16_of(task.adds_to_y ? float_of_bf16(y) + value : value);
-    }
+    if (task.y_is_f32) static_cast<float*>(task.y)[to] = value;
+    else static_cast<std::uint16_t*>(task.y)[to] = bf16_of(value);
   }
 }
 

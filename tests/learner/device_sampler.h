@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "callers_memory.h"
 #include "cuda/engine/device_engine.h"
 #include "decoder/decoder.h"
 #include "decoder/device_backend.h"
@@ -43,7 +44,9 @@ struct DeviceSampler {
                                                          base::Device device, const decoder::DecoderOptions& how) {
     cuda::EngineOptions options = decoder::engine_options(config, how);
     options.f32_gemms = products == Products::f32;
-    return device == base::Device::cuda ? cuda::make_engine(options) : cuda::emulated::make_device_engine(options);
+    if (device == base::Device::cuda) return cuda::make_engine(options);
+    cuda::emulated::accept_callers_memory(true);  // LibTorch's
+    return cuda::emulated::make_device_engine(options);
   }
   model::DeviceWeights* weights() { return decoder.device_weights(); }
   /// As the trainer publishes.

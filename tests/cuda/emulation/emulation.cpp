@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdlib>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -228,6 +230,7 @@ constexpr auto int8_at = [](std::uint32_t word, int i) -> std::int32_t {
 
 /// Bytes that are counted as the device's, so that a test can have too few of them.
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
+constexpr std::size_t kKeptBackBytes = std::size_t{16} << 20;
 std::size_t used_bytes = 0;
 /// What an allocation takes of it: a large one whole pages of 2 MiB, as cudaMalloc's.
 std::size_t taken(std::size_t num_bytes) {
@@ -263,15 +266,47 @@ bool any_records() {
   return std::ranges::any_of(queues, [](const Queue* queue) { return queue->is_recording; });
 }
 
-/// Host memory that a graph may name.
-std::vector<std::pair<const std::byte*, const std::byte*>> pinned;
-bool is_pinned(const void* at) {
+/// Memory that Memory allocated: where it ends, and its place.
+struct Allocation {
+  const std::byte* end;
+  Memory::Place place;
+};
+std::map<const std::byte*, Allocation> allocations;  // by where they begin
+bool may_be_the_devices = false;                     // memory that is in no allocation
+
+/// The allocation that `at` points into; null: something else allocated it.
+const Allocation* allocation_of(const void* at) {
   const auto* byte = static_cast<const std::byte*>(at);
-  return std::ranges::any_of(pinned, [&](const auto& part) { return part.first <= byte && byte < part.second; });
+  const auto behind = allocations.upper_bound(byte);
+  if (behind == allocations.begin()) return nullptr;
+  const Allocation& found = std::prev(behind)->second;
+  return byte < found.end ? &found : nullptr;
+}
+/// Whether a graph may name it as host memory.
+bool is_pinned(const void* at) {
+  const Allocation* found = allocation_of(at);
+  return found != nullptr && found->place == Memory::Place::host;
 }
 
-void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
-  if (num_bytes > 0) add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
+/// Refuses memory of the other place, and bytes beyond an allocation.
+void require_place(const void* at, std::size_t num_bytes, Memory::Place wanted, const char* what) {
+  const Allocation* found = allocation_of(at);
+  const auto name_of = [](Memory::Place place) { return place == Memory::Place::device ? "device" : "host"; };
+  const bool is_right = found != nullptr ? found->place == wanted : wanted == Memory::Place::host || may_be_the_devices;
+  QRL_INVARIANT(is_right, std::string("emulated ") + what, std::string(name_of(wanted)) + " memory",
+                std::string(name_of(found != nullptr ? found->place : Memory::Place::host)) + " memory");
+  if (found == nullptr) return;
+  const auto room = static_cast<std::size_t>(found->end - static_cast<const std::byte*>(at));
+  QRL_INVARIANT(num_bytes <= room, std::string("emulated ") + what,
+                "at most the " + std::to_string(room) + " bytes left", std::to_string(num_bytes));
+}
+
+void add_copy(void* to, Memory::Place to_place, const void* from, Memory::Place from_place, std::size_t num_bytes,
+              const Stream& stream) {
+  if (num_bytes == 0) return;
+  require_place(to, num_bytes, to_place, "copy, to");
+  require_place(from, num_bytes, from_place, "copy, from");
+  add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
 }
 
 /// Kernels of a GEMM take turns, whatever their time: none may change a bit.
@@ -285,7 +320,10 @@ class EmulatedGemms final : public Gemms {
         }) {}
   void multiply(const GemmTask& task, const Stream& stream) override {
     const auto make = [&](const GemmChoice& choice) {
-      const auto by_plain = [&](const GemmTask& bf16) { plain_gemm(bf16, stream); };  // cuBLASLt's
+      const auto by_plain = [&](const GemmTask& bf16) {  // in cuBLASLt's place
+        QRL_INVARIANT(!bf16.adds_to_y, "emulated cuBLASLt", "a GEMM that overwrites y", "one that adds");
+        plain_gemm(bf16, stream);
+      };
       if (choice.kernel == GemmKernel::streamed) streamed_.multiply(task, choice.plan, stream);
       else if (choice.kernel == GemmKernel::dequantized) dequantized_.multiply(task, by_plain, stream);
       else by_plain(task);
@@ -296,6 +334,7 @@ class EmulatedGemms final : public Gemms {
     if (choose_gemm(w.format, num_rows, false, false, row_only_sums_) == GemmKernel::dequantized)
       dequantized_.reserve(w);
   }
+  void set_recorded(bool is_recorded) override { dequantized_.set_fixed(is_recorded); }
   std::string describe() const override { return "bf16 plain, other formats streamed"; }
 
  private:
@@ -397,11 +436,24 @@ void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::fun
 
 DeviceFacts use_device(int number) {
   constexpr int kDevices = 2;  // as far as their numbers go
-  return {
-      "host",   8,     0, static_cast<std::size_t>(kLimits.shared_bytes), kDeviceBytes, take_device(number, kDevices),
-      kDevices, "host"};
+  return {.name = "host",
+          .major = 8,
+          .minor = 0,
+          .shared_bytes = static_cast<std::size_t>(kLimits.shared_bytes),
+          .total_bytes = kDeviceBytes,
+          .kept_back_bytes = kKeptBackBytes,
+          .number = take_device(number, kDevices),
+          .count = kDevices,
+          .uuid = "host"};
 }
 std::size_t free_bytes() { return kDeviceBytes - used_bytes; }
+
+void accept_callers_memory(bool accept) { may_be_the_devices = accept; }
+std::string name_of_memory(const void* at) {
+  const Allocation* found = allocation_of(at);
+  const bool on_device = found != nullptr ? found->place == Memory::Place::device : may_be_the_devices;
+  return on_device ? memory_name(0) : "host memory";
+}
 
 void enter_device(const DeviceFacts&) {}
 
@@ -464,14 +516,14 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   if (posix_memalign(&data_, 256, num_bytes == 0 ? 1 : num_bytes) != 0) throw std::bad_alloc();
   std::memset(data_, byte, num_bytes);
   if (place == Place::device) used_bytes += taken(num_bytes);
-  else pinned.emplace_back(as<std::byte>(), as<std::byte>() + num_bytes);
+  allocations.emplace(as<std::byte>(), Allocation{as<std::byte>() + std::max<std::size_t>(num_bytes, 1), place});
 }
 /// As cudaFree and cudaFreeHost: whatever is under way is done first.
 Memory::~Memory() {
   if (data_ == nullptr) return;
   for (Queue* queue : queues) finish(*queue);
   if (place_ == Place::device) used_bytes -= taken(num_bytes_);
-  else std::erase_if(pinned, [&](const auto& part) { return part.first == data_; });
+  allocations.erase(as<std::byte>());
   std::free(data_);
 }
 
@@ -484,15 +536,17 @@ void add_work(const Stream& stream, std::function<void()> work) {
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
   QRL_INVARIANT(num_bytes == 0 || is_pinned(from) || !any_records(), "emulated copy",
                 "pinned memory while a graph is recorded", "other memory");
-  add_copy(to, from, num_bytes, stream);
+  add_copy(to, Memory::Place::device, from, Memory::Place::host, num_bytes, stream);
 }
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
-  add_copy(to, from, num_bytes, stream);
+  add_copy(to, Memory::Place::host, from, Memory::Place::device, num_bytes, stream);
 }
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
-  add_copy(to, from, num_bytes, stream);
+  add_copy(to, Memory::Place::device, from, Memory::Place::device, num_bytes, stream);
 }
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
+  if (num_bytes == 0) return;
+  require_place(to, num_bytes, Memory::Place::device, "fill");
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
 }
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "callers_memory.h"
 #include "cuda/runtime/portable.h"
 #include "cuda/runtime/runtime.h"
 
