@@ -227,9 +227,8 @@ void attention(const AttentionTask& task, const Stream& stream) {
     default:
       run_format<KvFormat::fp8_e4m3>(task, stream);
   }
-  const Grid grid{task.work.split_blocks, task.num_heads};
-  if (task.pages.head_dim <= 128) launch(join_kernel<4>, grid, kJoinThreads, sizeof(Segments<4>), stream, task);
-  else launch(join_kernel<8>, grid, kJoinThreads, sizeof(Segments<8>), stream, task);
+  if (task.pages.head_dim <= 128) join_rows<4>(task, stream);
+  else join_rows<8>(task, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -72,31 +72,32 @@ QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTile
 
 constexpr int kJoinWarps = 8, kJoinThreads = 32 * kJoinWarps;
 
-/// A block's segments, one of each warp.
-template <int kEach>
-struct Segments {
-  float contexts[kJoinWarps][32 * kEach];
-  Stats stats[kJoinWarps];
-};
+/// The scale of a head's values, which is none but for e4m3's.
+QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
+  if (task.pages.format != KvFormat::fp8_e4m3) return 1.0F;
+  const auto heads_of_kv = static_cast<unsigned>(task.num_heads) / static_cast<unsigned>(task.pages.at.num_kv_heads);
+  return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
+}
 
-/// The chunks [begin, begin + count) of a segment, in order, by a warp: all of them are loaded before the first is
-/// joined. A lane has elements lane, lane + 32 ….
+/// Joins the chunks [begin, begin + count) of a segment, in order, by a warp: all of them are loaded before the first
+/// is joined. A lane has elements lane, lane + 32 ….
 template <int kEach>
-QRL_DEVICE void join_segment(const AttentionTask& task, std::int64_t partial, int count, Segments<kEach>& shared) {
-  const auto width = static_cast<int>(task.pages.head_dim);
+QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
+  const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
+  const float* stats_at = task.partial_stats + 2 * partial;
+  const float* contexts_at = task.partial_contexts + partial * width + lane_idx();
   Stats of_chunks[kSegmentChunks];
-  float contexts[kSegmentChunks][kEach], joined[kEach] = {};
+  float contexts[kSegmentChunks][kEach];
 #pragma unroll
   for (int i = 0; i < kSegmentChunks; ++i) {
-    const std::int64_t at = partial + i * task.num_heads;
-    if (i < count) of_chunks[i] = {task.partial_stats[2 * at], task.partial_stats[2 * at + 1]};
+    if (i < count) of_chunks[i] = {stats_at[2 * i * stride], stats_at[2 * i * stride + 1]};
 #pragma unroll
-    for (int j = 0; j < kEach; ++j) {
-      const int e = lane_idx() + 32 * j;
-      contexts[i][j] = i < count && e < width ? task.partial_contexts[at * width + e] : 0.0F;
-    }
+    for (int j = 0; j < kEach; ++j)
+      contexts[i][j] = i < count && lane_idx() + 32 * j < width ? contexts_at[i * stride * width + 32 * j] : 0.0F;
   }
   Stats stats;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) joined[j] = 0;
 #pragma unroll
   for (int i = 0; i < kSegmentChunks; ++i) {
     if (i >= count) break;
@@ -104,16 +105,52 @@ QRL_DEVICE void join_segment(const AttentionTask& task, std::int64_t partial, in
 #pragma unroll
     for (int j = 0; j < kEach; ++j) joined[j] = fmaf(contexts[i][j], by.added, joined[j] * by.before);
   }
-#pragma unroll
-  for (int j = 0; j < kEach; ++j) shared.contexts[warp_idx()][lane_idx() + 32 * j] = joined[j];
-  if (lane_idx() == 0) shared.stats[warp_idx()] = stats;
+  return stats;
 }
 
-/// A block a split row and query head: a warp a segment of its chunks, then the segments in order. kEach: elements of a
-/// lane, so that 32 · kEach are a head's at least.
+/// A warp a split row and query head: its segments, in order. kEach: elements of a lane, so that 32 · kEach are a
+/// head's at least.
+template <int kEach>
+QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
+void join_heads_kernel(AttentionTask task) {
+  wait_for_kernel_before();
+  const std::int64_t head = block_y() * kJoinWarps + warp_idx();
+  if (block_x() >= task.work.counts->num_split || head >= task.num_heads) return;
+  const std::int64_t row = task.work.split_rows[block_x()];
+  const std::int64_t partial = task.work.partials_N[row] * task.num_heads + head;
+  const int num_chunks = task.where.positions[row] / kAttentionChunk + 1;
+  const float value_scale = value_scale_of(task, head);
+  Stats total;
+  float context[kEach];
+#pragma unroll 1  // rows of several segments are rare here
+  for (int begin = 0; begin < num_chunks; begin += kSegmentChunks) {
+    float of_segment[kEach];
+    const Stats stats = join_segment(task, partial + begin * task.num_heads, num_chunks - begin, of_segment);
+    const Factors by = begin == 0 ? Factors{} : join(total, stats);
+    if (begin == 0) total = stats;
+#pragma unroll
+    for (int j = 0; j < kEach; ++j)
+      context[j] = begin == 0 ? of_segment[j] : fmaf(of_segment[j], by.added, context[j] * by.before);
+  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int e = lane_idx() + 32 * j;
+    if (e < task.pages.head_dim) put_context(task, row, head, e, context[j] / total.sum * value_scale);
+  }
+  fill_up(task, row, head, lane_idx(), 32);
+}
+
+/// A block's segments, one of each warp.
+template <int kEach>
+struct Segments {
+  float contexts[kJoinWarps][32 * kEach];
+  Stats stats[kJoinWarps];
+};
+
+/// The same by a block a split row and query head: a warp a segment of its chunks, then the segments in order.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, 2)
-void join_kernel(AttentionTask task) {
+void join_segments_kernel(AttentionTask task) {
   wait_for_kernel_before();
   if (block_x() >= task.work.counts->num_split) return;
   auto& shared = *reinterpret_cast<Segments<kEach>*>(shared_memory());
@@ -121,20 +158,19 @@ void join_kernel(AttentionTask task) {
   const auto width = static_cast<int>(task.pages.head_dim);
   const std::int32_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
   const int num_segments = (num_chunks + kSegmentChunks - 1) / kSegmentChunks, e = thread_idx();
-  float value_scale = 1;
-  if (task.pages.format == KvFormat::fp8_e4m3) {
-    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
-    value_scale =
-        task.pages
-            .value_head_scales_K[static_cast<unsigned>(head) / (static_cast<unsigned>(task.num_heads) / num_kv_heads)];
-  }
+  const float value_scale = value_scale_of(task, head);
   Stats total;
   float value = 0;
   for (int first = 0; first < num_segments; first += kJoinWarps) {
     const int segment = first + warp_idx(), begin = segment * kSegmentChunks;
-    if (segment < num_segments)
-      join_segment<kEach>(task, (task.work.partials_N[row] + begin) * task.num_heads + head, num_chunks - begin,
-                          shared);
+    if (segment < num_segments) {
+      float joined[kEach];
+      const Stats stats =
+          join_segment(task, (task.work.partials_N[row] + begin) * task.num_heads + head, num_chunks - begin, joined);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) shared.contexts[warp_idx()][lane_idx() + 32 * j] = joined[j];
+      if (lane_idx() == 0) shared.stats[warp_idx()] = stats;
+    }
     sync_block();
     for (int i = 0; i < kJoinWarps && first + i < num_segments && e < width; ++i) {
       const Stats stats = shared.stats[i];
@@ -151,6 +187,14 @@ void join_kernel(AttentionTask task) {
   }
   if (e < width) put_context(task, row, head, e, value / total.sum * value_scale);
   fill_up(task, row, head, e, kJoinThreads);
+}
+
+template <int kEach>
+void join_rows(const AttentionTask& task, const Stream& stream) {
+  const std::int64_t rows = task.work.split_blocks;
+  if (task.work.joins_segments)
+    launch(join_segments_kernel<kEach>, {rows, task.num_heads}, kJoinThreads, sizeof(Segments<kEach>), stream, task);
+  else launch(join_heads_kernel<kEach>, {rows, ceil_div(task.num_heads, kJoinWarps)}, kJoinThreads, 0, stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

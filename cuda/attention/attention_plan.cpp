@@ -14,6 +14,8 @@ namespace {
 // tile has several times as much to write, so one wave will do.
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 4 * kWave, kEnoughForPrompts = kWave;
+// Warps that join rows, a head each, while every multiprocessor has sixteen.
+constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
   return rows.positions_N[static_cast<std::size_t>(row)] / kAttentionChunk + 1;
@@ -173,6 +175,9 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   std::stable_sort(plan_.tiles.begin(), large, is_longer);
   std::stable_sort(large, plan_.tiles.end(), is_longer);
   plan_.num_small = large - plan_.tiles.begin();
+  plan_.joins_segments =
+      std::ssize(plan_.split_rows) * shape_.num_heads < kEnoughToJoin &&
+      std::ranges::any_of(plan_.split_rows, [&](std::int32_t row) { return num_chunks(rows, row) > kSegmentChunks; });
   return plan_;
 }
 

@@ -66,6 +66,8 @@ struct AttentionPlan {
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
+  /// The split rows are so few and long that a warp joins a segment of a row's head. Else it joins all of them.
+  bool joins_segments = false;
 };
 
 /// The numbers of a plan that kernels read, besides its lists.

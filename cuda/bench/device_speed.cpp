@@ -109,6 +109,7 @@ struct Rows {
     AttentionPlanner planner({task.num_heads, task.num_kv_heads, task.head_dim}, max_partials);
     const AttentionPlan& plan = planner.plan({positions, first_pages, page_ids, task.page_size});
     counts = counts_of(plan);
+    joins_segments = plan.joins_segments;
     counts_there = sent(std::vector{counts}, stream);
     for (const std::vector<std::int32_t>* values : {&positions, &std::as_const(first_pages), &std::as_const(page_ids),
                                                     &plan.rows, &plan.partials_N, &plan.split_rows})
@@ -135,11 +136,13 @@ struct Rows {
             ints(5),
             counts.num_small,
             counts.num_large,
-            counts.num_split};
+            counts.num_split,
+            joins_segments};
   }
   const std::int32_t* ints(std::size_t i) const { return arrays[i].as<std::int32_t>(); }
 
   AttentionCounts counts;
+  bool joins_segments = false;
   std::vector<Memory> arrays;
   Memory counts_there, tiles;
   std::vector<std::size_t> peer_plans;

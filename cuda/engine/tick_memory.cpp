@@ -92,7 +92,7 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
   copy_to_device(device_.data(), host_[turn_].data(), static_cast<std::size_t>(at.num_bytes), stream);
 
   const AttentionCounts there = counts_of(plan);
-  TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split};
+  TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split, plan.joins_segments};
   if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
     const auto blocks_of = [](std::int64_t count, std::int64_t num_blocks) { return count == 0 ? 0 : num_blocks; };
@@ -107,7 +107,7 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
           {ints(at.positions), ints(at.first_pages), ints(at.page_ids)},
           {reinterpret_cast<const AttentionCounts*>(bytes + at.attention_counts),
            reinterpret_cast<const AttentionTile*>(bytes + at.tiles), ints(at.tile_rows), ints(at.partials),
-           ints(at.split_rows), shape.small_blocks, shape.large_blocks, shape.split_blocks},
+           ints(at.split_rows), shape.small_blocks, shape.large_blocks, shape.split_blocks, shape.joins_segments},
           ints(at.sample_rows),
           reinterpret_cast<const double*>(bytes + at.uniforms),
           reinterpret_cast<const SampleSettings*>(bytes + at.sample_settings),

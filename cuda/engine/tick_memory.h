@@ -17,6 +17,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct TickShape {
   std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
+  bool joins_segments = false;                                        ///< as AttentionWork's
   friend auto operator<=>(const TickShape&, const TickShape&) = default;
 };
 

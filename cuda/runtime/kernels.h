@@ -156,6 +156,7 @@ struct AttentionWork {
   const std::int32_t* split_rows;
   std::int64_t small_blocks, large_blocks;
   std::int64_t split_blocks;  ///< at least num_split
+  bool joins_segments;        ///< the plan's
 };
 
 /// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). The numbers that keys and values are

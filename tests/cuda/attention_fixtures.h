@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -164,9 +165,10 @@ struct Attended {
   AttentionPlan plan;
 };
 
-/// q: [rows, H·E]. tile_blocks 0: one a tile.
+/// q: [rows, H·E]. tile_blocks 0: one a tile. joins_segments: instead of the plan's.
 inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials,
-                       std::int64_t tile_blocks = 0, std::int64_t bf16_stride = 0) {
+                       std::int64_t tile_blocks = 0, std::int64_t bf16_stride = 0,
+                       std::optional<bool> joins_segments = {}) {
   const ops::HeadShape& heads = pool.heads;
   AttentionPlanner planner({heads.num_heads, heads.num_kv_heads, heads.head_dim}, max_partials);
   Attended done;
@@ -184,19 +186,20 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
   const AttentionCounts counts = counts_of(plan);
   const OnDevice<AttentionCounts> counts_there({counts});
   const target::Stream stream;
-  target::attention({q_there.data(),
-                     heads.num_heads,
-                     {positions.data(), first_pages.data(), page_ids.data()},
-                     pool.there(),
-                     {counts_there.data(), tiles.data(), tile_rows.data(), partials.data(), split_rows.data(),
-                      tile_blocks > 0 ? tile_blocks : counts.num_small,
-                      tile_blocks > 0 ? tile_blocks : counts.num_large, counts.num_split + tile_blocks},
-                     stats.data(),
-                     contexts.data(),
-                     context.data(),
-                     bf16_stride > 0 ? quantized.data() : nullptr,
-                     bf16_stride},
-                    stream);
+  target::attention(
+      {q_there.data(),
+       heads.num_heads,
+       {positions.data(), first_pages.data(), page_ids.data()},
+       pool.there(),
+       {counts_there.data(), tiles.data(), tile_rows.data(), partials.data(), split_rows.data(),
+        tile_blocks > 0 ? tile_blocks : counts.num_small, tile_blocks > 0 ? tile_blocks : counts.num_large,
+        counts.num_split + tile_blocks, joins_segments.value_or(plan.joins_segments)},
+       stats.data(),
+       contexts.data(),
+       context.data(),
+       bf16_stride > 0 ? quantized.data() : nullptr,
+       bf16_stride},
+      stream);
   stream.wait();
   done.context = context.read();
   done.quantized = quantized.read();

@@ -160,6 +160,16 @@ TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, man
   lonely.page_ids.push_back(1);
   CHECK(planner.plan(lonely.rows()).tiles.size() == 9);
 
+  // A warp joins a segment where rows have several and are few.
+  CHECK(planner.plan(lonely.rows()).joins_segments);
+  lonely.positions[0] = 2047;
+  CHECK_FALSE(planner.plan(lonely.rows()).joins_segments);
+  PlannedTick long_rows;
+  for (int i = 0; i < 66; ++i) {
+    long_rows.add(2048, 1);
+    CHECK(planner.plan(long_rows.rows()).joins_segments == (i < 65));
+  }
+
   PlannedTick many;
   for (int i = 0; i < 264; ++i) many.add(2047, 1);
   CHECK(planner.plan(many.rows()).split_rows.empty());

@@ -200,6 +200,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     // The arms differ: nothing shared or split in the first, all of that in the second.
     CHECK(whole.plan.split_rows.empty());
     CHECK(split.plan.split_rows.size() == rows.positions.size());
+    CHECK_FALSE(split.plan.joins_segments);
     const auto is_common = [](const AttentionTile& tile) { return tile.num_rows > 3 && tile.end_chunk <= 2; };
     CHECK(std::ranges::none_of(whole.plan.tiles, [](const AttentionTile& tile) { return tile.first_chunk > 0; }));
     CHECK(std::ranges::any_of(split.plan.tiles, is_common));
@@ -245,12 +246,15 @@ TEST_CASE("attention over many chunks joins segments with the same bits, split a
       const Attended whole = attend(pool, rows, q, 0), split = attend(pool, rows, q, kManyPartials);
       CHECK(whole.plan.split_rows.empty());
       CHECK(split.plan.split_rows.size() == rows.positions.size());
+      CHECK(split.plan.joins_segments);
       CHECK(first_beyond(whole.context, want, bound(format).absolute, bound(format).relative) == "");
       CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
+      CHECK(first_beyond(attend(pool, rows, q, kManyPartials, 0, 0, false).context, whole.context, 0, 0) == "");
     });
     const std::vector<float> whole = attend(pool, rows, q, 0).context;
     const std::vector<std::uint16_t> quantized = attend(pool, rows, q, 0, 0, kStride).quantized;
-    CHECK(quantized == attend(pool, rows, q, kManyPartials, 0, kStride).quantized);
+    for (const bool joins_segments : {false, true})
+      CHECK(quantized == attend(pool, rows, q, kManyPartials, 0, kStride, joins_segments).quantized);
     for (std::size_t i = 0; i < whole.size(); ++i) {
       const std::size_t at = i / row_floats(heads) * kStride + i % row_floats(heads);
       if (quantized[at] != bf16_of(whole[i])) FAIL("element " << i << " is another as bf16");
