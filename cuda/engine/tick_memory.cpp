@@ -1,6 +1,7 @@
 #include "cuda/engine/tick_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -95,10 +96,14 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
   TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split, plan.joins_segments};
   if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
-    const auto blocks_of = [](std::int64_t count, std::int64_t num_blocks) { return count == 0 ? 0 : num_blocks; };
-    shape.small_blocks = blocks_of(there.num_small, blocks);
-    shape.large_blocks = blocks_of(there.num_large, blocks);
-    shape.split_blocks = blocks_of(there.num_split, counts.rows);
+    // One a row at least, a power of two above that: few shapes, and few blocks without a tile.
+    const auto blocks_of = [&](std::int64_t count) {
+      const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
+      return count == 0 ? 0 : std::min(blocks, std::max(counts.rows, power));
+    };
+    shape.small_blocks = blocks_of(there.num_small);
+    shape.large_blocks = blocks_of(there.num_large);
+    shape.split_blocks = there.num_split == 0 ? 0 : counts.rows;
   }
   const auto* bytes = device_.as<const std::byte>();
   const auto ints = [bytes](std::int64_t offset) { return reinterpret_cast<const std::int32_t*>(bytes + offset); };

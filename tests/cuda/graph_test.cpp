@@ -265,12 +265,17 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
   CHECK(whole.shape.split_blocks == 0);
   CHECK(split.shape.split_blocks == 16);
   CHECK(addresses(whole) == addresses(split));
+  // Blocks of attention: one a row at least, then the power of two above the tiles, up to their room.
+  CHECK(whole.shape.small_blocks == 16);
+  CHECK(split.shape.small_blocks == 32);
+  CHECK(send(999, 10, 10).shape.small_blocks == 64);
+  CHECK(send(999, 12, 12).shape.small_blocks == 64);
   for (const auto& [position, rows] : {std::pair{255, 9}, {0, 12}}) {
     const target::TickArrays other = send(position, static_cast<std::size_t>(rows), static_cast<std::size_t>(rows));
     CHECK(other.shape == whole.shape);
     CHECK(addresses(other) == addresses(whole));
   }
-  for (const std::int32_t position : {256, 999}) CHECK(send(position, 10, 10).shape == split.shape);
+  for (const std::int32_t position : {256, 511}) CHECK(send(position, 10, 10).shape == split.shape);
   // What is launched kernel by kernel has what it has.
   const target::TickArrays some = send(300, 10, 4);
   CHECK((some.shape.rows == 10 && some.shape.samples == 4 && some.shape.small_blocks == 20));
