@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "cuda/runtime/layout.h"
 #include "model/block.h"
 #include "model/config.h"
 #include "quant/format.h"
@@ -25,17 +26,20 @@ inline std::int64_t padded(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// GEMMs of kDequantizedRows rows or more with matrices of int4 or fp8_block128 have operands dequantized to bf16. At
-/// most kDequantizedRowsAtOnce rows of quantized activations are bf16 at once, which bounds the memory for them.
-inline constexpr std::int64_t kDequantizedRows = 512, kDequantizedRowsAtOnce = 4096;
+/// Rows from which on GEMMs with matrices of a format have operands dequantized to bf16; 0: never. By measurement on an
+/// H100: int4's streamed kernel takes 326 us for a layer of 8B at 128 rows, dequantizing it some 140 besides the bf16
+/// GEMM's 165; block128's takes 257 at 128 rows and 565 at 256, dequantizing it some 190.
+inline std::int64_t dequantized_rows(quant::Format format) {
+  return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
+}
+/// Rows of quantized activations that are bf16 at once there, which bounds the memory for them.
+inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 /// Bytes of device memory that GEMMs of up to num_rows rows with a model's layers keep for those operands: the largest
 /// matrix, and for fp8_block128 rows of the widest.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
                                       bool row_only_sums) {
-  // A tick's rows are filled up to multiples of 64 there (layout.h, padded_rows).
-  const bool is_dequantized = (format == quant::Format::int4 || format == quant::Format::fp8_block128) &&
-                              num_rows > kDequantizedRows - 64 && !row_only_sums;
-  if (!is_dequantized) return 0;
+  const std::int64_t least = dequantized_rows(format);
+  if (least == 0 || padded_rows(num_rows) < least || row_only_sums) return 0;
   std::int64_t largest = 0, widest = 0;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
     largest = std::max(largest, padded(matrix.out(), 64) * padded(matrix.in, 128));

@@ -106,25 +106,25 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 }
 
 /// bf16: cuBLASLt, or what a table has for the shape (bf16_table.h). On Hopper, with one scale a channel and a token
-/// and a bf16 result: CUTLASS, but not for few rows, whose tiles of CUTLASS are fewer than the multiprocessors and
-/// cannot read the weights at the memory's speed. All else is streamed. Of e4m3 the two kernels' sums differ in the
-/// last bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows rows than among fewer.
+/// and a bf16 result: CUTLASS, but not for up to 16 rows, most of whose tiles would be empty. All else is streamed. Of
+/// e4m3 the two kernels' sums differ in the last bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows
+/// rows than among fewer.
 ///
 /// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
 /// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
 /// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
 /// rounded to the nearest bf16.
 ///
-/// int4 (with bf16 activations) and fp8_block128 of kDequantizedRows rows and more are dequantized to bf16 and then
-/// cuBLASLt's: the streamed kernel dequantizes the matrix once for every 64 rows, on mma.sync.
+/// int4 (with bf16 activations) and fp8_block128 of dequantized_rows(format) rows and more are dequantized to bf16 and
+/// then cuBLASLt's: the streamed kernel dequantizes the matrix once for every 64 rows, on mma.sync.
 enum class GemmKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
-inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 64;
+inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 16;
 inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
                               bool row_only_sums = false) {
   using quant::Format;
   if (format == Format::bf16 && !row_only_sums) return GemmKernel::cublaslt;
-  if ((format == Format::int4 || format == Format::fp8_block128) && num_rows >= kDequantizedRows && !row_only_sums)
-    return GemmKernel::dequantized;
+  const std::int64_t dequantized_from = dequantized_rows(format);
+  if (dequantized_from > 0 && num_rows >= dequantized_from && !row_only_sums) return GemmKernel::dequantized;
   if (!is_hopper || y_is_f32) return GemmKernel::streamed;
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return GemmKernel::cutlass_int8;
   if (row_only_sums) return GemmKernel::streamed;

@@ -89,7 +89,9 @@ class LibraryGemms final : public Gemms {
                   ? ", or by the table of cuda/gemm/bf16_table.h"
                   : ", without cuda/gemm/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
     }
-    bf16 += "; int4 and fp8 (block128) of " + std::to_string(kDequantizedRows) + " rows and more by it, dequantized";
+    bf16 += "; int4 of " + std::to_string(dequantized_rows(quant::Format::int4)) +
+            " rows and more, and fp8 (block128) of " + std::to_string(dequantized_rows(quant::Format::fp8_block128)) +
+            ", by it, dequantized";
     if (is_hopper_) {
       bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
               " rows by CUTLASS, int8 by CUTLASS or streamed";

@@ -22,7 +22,7 @@ class Gemms {
   /// the least time (gemm_sweep.h); sums may run in another order, and accumulate as a library does: int32; fp32; of
   /// fp8 `tensor` and `channel_token` on Hopper, where rows are more than kStreamedFp8Rows, the matrix unit's own,
   /// which keeps some 13 bits behind the point of its largest term for the 128 inputs that it adds up before fp32 takes
-  /// over; of int4 and fp8_block128 of kDequantizedRows rows and more, of operands rounded to bf16
+  /// over; of int4 and fp8_block128 of dequantized_rows(format) rows and more, of operands rounded to bf16
   /// (dequantized_gemms.h).
   virtual void multiply(const GemmTask& task, const Stream& stream) = 0;
   /// Makes the memory that GEMMs of num_rows rows (as padded_rows has them) with the matrix need. `multiply` makes

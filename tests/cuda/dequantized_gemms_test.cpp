@@ -17,7 +17,9 @@ TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded t
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device), bitwise = target::make_gemms(*device, true);
   for (const Format format : {Format::int4, Format::fp8_block128}) {
-    const Shape shape{kDequantizedRows, 300, 65}, fewer{kDequantizedRows - 64, 300, 65};
+    const std::int64_t least = dequantized_rows(format);
+    const Shape shape{least, 300, 65}, fewer{format == Format::int4 ? 80 : 128, 300, 65};
+    CHECK(padded_rows(fewer.rows + 1) == least);
     const GemmCase gemm(format, shape, normal_values(shape.rows * shape.in, 1, 61)),
         of_fewer(format, fewer, normal_values(fewer.rows * fewer.in, 1, 61));
     const auto by = [](target::Gemms& made, const GemmCase& of) {
@@ -30,8 +32,8 @@ TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded t
     CHECK(gemm.first_beyond_exact(y, kSumShare) != "");
     CHECK(of_fewer.first_beyond_exact(by(*gemms, of_fewer), kSumShare) == "");
     CHECK(gemm.first_beyond_exact(by(*bitwise, gemm), kSumShare) == "");
-    for (const std::int64_t rows : {kDequantizedRows - 1, kDequantizedRows}) {
-      CHECK((choose_gemm(format, rows, false, true) == GemmKernel::dequantized) == (rows == kDequantizedRows));
+    for (const std::int64_t rows : {least - 1, least}) {
+      CHECK((choose_gemm(format, rows, false, true) == GemmKernel::dequantized) == (rows == least));
       CHECK(choose_gemm(format, rows, false, true, true) == GemmKernel::streamed);
     }
     // Activations in several parts.
@@ -111,10 +113,10 @@ TEST_CASE("memory for dequantized operands is what an estimate says, and none wh
     }
     INFO(quant::name(format));
     CHECK((gemms.num_bytes() > 0) == dequantizes);
-    CHECK(dequantized_bytes(format, config, kDequantizedRows, false) == gemms.num_bytes());
-    CHECK(dequantized_bytes(format, config, kDequantizedRows - 63, false) == gemms.num_bytes());  // filled up to 512
-    CHECK(padded_rows(kDequantizedRows - 63) == kDequantizedRows);
-    CHECK(dequantized_bytes(format, config, kDequantizedRows - 64, false) == 0);
+    for (const std::int64_t rows : {512, 160, 129, 128, 96, 81, 80, 1}) {  // ticks are filled up to 160 and to 96
+      const bool is_many = rows > (format == Format::int4 ? 80 : 128);
+      CHECK(dequantized_bytes(format, config, rows, false) == (is_many ? gemms.num_bytes() : 0));
+    }
     CHECK(dequantized_bytes(format, config, 4096, true) == 0);
   }
 }

@@ -49,8 +49,8 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
   for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == GemmKernel::cublaslt);
   for (const Format format : kStreamed) {
     if (format == Format::bf16) continue;
-    CHECK(of(format, 100, false, false) == GemmKernel::streamed);
-    CHECK(of(format, 100, true, true) == GemmKernel::streamed);
+    CHECK(of(format, 80, false, false) == GemmKernel::streamed);
+    CHECK(of(format, 80, true, true) == GemmKernel::streamed);
     CHECK(of(format, 1, false, true) == GemmKernel::streamed);
   }
   CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == GemmKernel::streamed);
@@ -61,8 +61,13 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
     CHECK(of(format, kStreamedFp8Rows + 1, false, true) == GemmKernel::cutlass_fp8);
     CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == GemmKernel::streamed);  // as ticks are filled up
   }
-  CHECK(of(Format::fp8_block128, 300, false, true) == GemmKernel::streamed);
-  CHECK(of(Format::int4, 300, false, true) == GemmKernel::streamed);
+  for (const auto& [format, least] : {std::pair(Format::int4, 96), {Format::fp8_block128, 160}}) {
+    CHECK(dequantized_rows(format) == least);
+    CHECK(padded_rows(least) == least);  // as ticks are filled up
+    CHECK(of(format, least - 1, false, true) == GemmKernel::streamed);
+    CHECK(of(format, least, false, true) == GemmKernel::dequantized);
+  }
+  CHECK(of(Format::int4_int8, 4096, false, true) == GemmKernel::streamed);
   // With sums of a row alone nothing but exact ones are a library's.
   for (const Format format : kStreamed) {
     for (const std::int64_t rows : {1, 17, 1000}) {
