@@ -72,7 +72,7 @@ QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTile
 
 constexpr int kJoinWarps = 8, kJoinThreads = 32 * kJoinWarps;
 
-/// The scale of a head's values, which is none but for e4m3's.
+/// Returns the scale of a head's values, 1 except for e4m3's.
 QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   if (task.pages.format != KvFormat::fp8_e4m3) return 1.0F;
   const auto heads_of_kv = static_cast<unsigned>(task.num_heads) / static_cast<unsigned>(task.pages.at.num_kv_heads);

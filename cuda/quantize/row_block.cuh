@@ -10,13 +10,9 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr int kThreads = kRowThreads;
 inline constexpr int kWarps = kThreads / 32;
 
-/// Sum, or largest, over a block of kBlockWarps; `exchange` holds as many elements. Every thread gets it. Sums are
-/// fp32: of a warp by a butterfly, then over 32 warps by another, over fewer in order.
-template <int kBlockWarps = kWarps>
-QRL_DEVICE float block_sum(float value, float* exchange) {
-  value = warp_sum(value);
-  if (lane_idx() == 0) exchange[warp_idx()] = value;
-  sync_block();
+/// The sum of what the warps of a block left, for every thread, when all have.
+template <int kBlockWarps>
+QRL_DEVICE float sum_of_warps(const float* exchange) {
   float total = 0;
   if constexpr (kBlockWarps == 32) {
     total = warp_sum(exchange[lane_idx()]);
@@ -25,6 +21,30 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   }
   sync_block();
   return total;
+}
+
+/// Sum, or largest, over a block of kBlockWarps; `exchange` holds as many elements. Every thread gets it. Sums are
+/// fp32: of a warp by a butterfly, then over 32 warps by another, over fewer in order.
+template <int kBlockWarps = kWarps>
+QRL_DEVICE float block_sum(float value, float* exchange) {
+  value = warp_sum(value);
+  if (lane_idx() == 0) exchange[warp_idx()] = value;
+  sync_block();
+  return sum_of_warps<kBlockWarps>(exchange);
+}
+/// The sum over kCount blocks of kBlockWarps, whose numbers one such block has: values[i] are the i-th's. The bits are
+/// those of one block of as many threads as all of them.
+template <int kBlockWarps, int kCount>
+QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
+  float sums[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sums[i] = warp_sum(values[i]);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (lane_idx() == 0) exchange[i * kBlockWarps + warp_idx()] = sums[i];
+  }
+  sync_block();
+  return sum_of_warps<kBlockWarps * kCount>(exchange);
 }
 template <int kBlockWarps = kWarps>
 QRL_DEVICE std::uint32_t block_max(std::uint32_t value, float* exchange) {

@@ -1,6 +1,8 @@
 // Kernels that take a row at a time, a block or several each: embedding, norm, activation, quantizing; and the host's
-// panels to rows. With few rows they are limited by latency: a block that takes a whole row has as many threads as
-// there are (layout.h, row_threads), and a thread issues all its loads before it uses the first.
+// panels to rows. Few rows are limited by latency, many by instructions: a thread issues all its loads before it uses
+// the first, indices within a row have 32 bits, and several rows share a multiprocessor.
+#include <type_traits>
+
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/quantize/row_quads.cuh"
 #include "cuda/runtime/kernels.h"
@@ -10,40 +12,71 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
+/// What becomes of a row, known when a kernel is compiled: its element, and whether one scale spans the row or one each
+/// 128 numbers. All of these take rows in whole quads (row_quads.cuh); `any` takes every row, as it finds it.
+enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
+
+QRL_HD bool has_row_scale(const QuantizedRows& out) {
+  return out.element != quant::Element::bf16 && out.scale_group == out.width;
+}
+template <Rounding kRounding>
+QRL_DEVICE bool has_row_scale(const QuantizedRows& out) {
+  if constexpr (kRounding == Rounding::any) return has_row_scale(out);
+  return kRounding == Rounding::int8 || kRounding == Rounding::fp8;
+}
+template <Rounding kRounding>
+QRL_DEVICE quant::Element element_of(const QuantizedRows& out) {
+  if constexpr (kRounding == Rounding::any) return out.element;
+  return kRounding == Rounding::bf16   ? quant::Element::bf16
+         : kRounding == Rounding::int8 ? quant::Element::int8
+                                       : quant::Element::fp8_e4m3;
+}
+
 /// The scale of values whose largest magnitude has these bits: NaN when that is not finite, so that it shows.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
-QRL_DEVICE std::uint32_t quantized_bits(const QuantizedRows& out, float value, float scale) {
-  if (out.element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
-  // With a scale of zero or NaN the quantized values are zero.
+/// Quantizes a value under a scale that is not usual (Divisor). A scale of zero makes zeros, one of NaN makes NaN of
+/// e4m3 and zeros of int8.
+QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, float scale) {
+  if (element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
 }
 
-/// Four values rounded to bf16, of which the first `count` mean something; the others are zero.
-QRL_DEVICE void store_bf16(std::uint16_t* to, std::int64_t count, const Quad& values) {
-  std::uint16_t rounded[4];
+/// Quantizes four values, the first lowest.
+QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& values, const Divisor& scale) {
+  std::uint32_t word = 0;
+  if (!scale.is_usual()) {
 #pragma unroll
-  for (int e = 0; e < 4; ++e) rounded[e] = e < count ? bf16_of(values.at[e]) : std::uint16_t{0};
-  *reinterpret_cast<quads::TwoWords*>(to) = {{rounded[0] | static_cast<std::uint32_t>(rounded[1]) << 16,
-                                              rounded[2] | static_cast<std::uint32_t>(rounded[3]) << 16}};
+    for (int e = 0; e < 4; ++e) word |= quantized_bits(element, values.at[e], scale.by) << (8 * e);
+    return word;
+  }
+  float quotients[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) quotients[e] = scale.quotient(values.at[e]);
+  if (element == quant::Element::fp8_e4m3) return fp8x4_of(quotients);
+  // In the sum with 1.5 · 2^23 the last bits are the integer that is nearest, or even; none is beyond ±127.
+  std::uint32_t integers[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) integers[e] = bits_of(quotients[e] + 0x1.8p23F);
+  return pick_bytes(pick_bytes(integers[0], integers[1], 0x0040), pick_bytes(integers[2], integers[3], 0x0040), 0x5410);
 }
 
-/// Four quantized values from element `first` on; those beyond the width are zero, whatever the scale.
-QRL_DEVICE void store_quantized(const QuantizedRows& out, std::int64_t row, std::int64_t first, const Quad& values,
-                                float scale) {
-  const std::int64_t to = row * out.stride + first;
-  if (out.element == quant::Element::bf16)
-    return store_bf16(static_cast<std::uint16_t*>(out.quantized) + to, out.width - first, values);
-  std::uint32_t word = 0;
+/// Four values rounded to bf16, of which the first `count` mean something; the others are zero.
+QRL_DEVICE void store_bf16(std::uint16_t* to, int count, const Quad& values) {
+  quads::TwoWords words{{bf16x2_of(values.at[0], values.at[1]), bf16x2_of(values.at[2], values.at[3])}};
+  if (count < 4) {
+    std::uint32_t rounded[4];
 #pragma unroll
-  for (int e = 0; e < 4; ++e)
-    word |= (first + e < out.width ? quantized_bits(out, values.at[e], scale) : 0U) << (8 * e);
-  *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(out.quantized) + to) = word;
+    for (int e = 0; e < 4; ++e) rounded[e] = e < count ? bf16_of(values.at[e]) : 0U;
+    words = {{rounded[0] | rounded[1] << 16, rounded[2] | rounded[3] << 16}};
+  }
+  *reinterpret_cast<quads::TwoWords*>(to) = words;
 }
 
 QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
+#pragma unroll
   for (const float value : values.at) {
     const std::uint32_t size = magnitude_of(value);
     largest = size > largest ? size : largest;
@@ -53,64 +86,20 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
 
 /// Of a row's elements those that a block takes: all; or, where no scale spans more, some chunks of 128.
 struct Segment {
-  std::int64_t begin, end;  ///< multiples of 128; zeros up to the row's stride included
+  int begin, end;  ///< multiples of 128; zeros up to the row's stride included
 };
-constexpr std::int64_t kSegment = 4 * kThreads;
+constexpr int kSegment = 4 * kThreads;
 static_assert(kSegment % kInputChunk == 0);
 
-QRL_HD bool has_row_scale(const QuantizedRows& out) {
-  return out.element != quant::Element::bf16 && out.scale_group == out.width;
-}
+template <Rounding kRounding>
 QRL_DEVICE Segment own_segment(const QuantizedRows& out) {
-  if (has_row_scale(out)) return {0, out.stride};
-  const std::int64_t begin = block_y() * kSegment;
-  return {begin, begin + kSegment < out.stride ? begin + kSegment : out.stride};
+  const auto stride = static_cast<int>(out.stride);
+  if (has_row_scale<kRounding>(out)) return {0, stride};
+  const int begin = static_cast<int>(block_y()) * kSegment;
+  return {begin, begin + kSegment < stride ? begin + kSegment : stride};
 }
-/// Blocks a row, and floats of shared memory that each has its values in.
+/// Blocks a row.
 std::int64_t num_segments(const QuantizedRows& out) { return has_row_scale(out) ? 1 : ceil_div(out.stride, kSegment); }
-std::int64_t segment_size(const QuantizedRows& out) { return has_row_scale(out) ? out.stride : kSegment; }
-int block_threads(const QuantizedRows& out) { return has_row_scale(out) ? row_threads(out.width) : kThreads; }
-
-/// A block quantizes a segment of a row: its values in shared memory, from the segment's first on, all written and
-/// waited for, zero beyond the width. `wide`: QuantizeTask's.
-template <int kBlockThreads>
-QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, std::uint16_t* wide, std::int64_t row,
-                                const Segment& segment, float* exchange) {
-  const auto quad_at = [&](std::int64_t first) {
-    return *reinterpret_cast<const Quad*>(values + first - segment.begin);
-  };
-  const std::int64_t begin = segment.begin + 4 * thread_idx();
-  if (wide != nullptr) {
-    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
-      store_bf16(wide + row * out.stride + first, out.width - first, quad_at(first));
-  }
-  if (out.element == quant::Element::bf16) {
-    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
-      store_quantized(out, row, first, quad_at(first), 1);
-    return;
-  }
-  const float max_magnitude = out.element == quant::Element::int8 ? 127.0F : 448.0F;
-  if (has_row_scale(out)) {
-    std::uint32_t largest = 0;
-    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
-      largest = largest_of(quad_at(first), largest);
-    const float scale = scale_of(block_max<kBlockThreads / 32>(largest, exchange), max_magnitude);
-    if (thread_idx() == 0) out.scales[row] = scale;
-    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
-      store_quantized(out, row, first, quad_at(first), scale);
-    return;
-  }
-  // A warp takes a chunk of 128, a lane four of its elements.
-  const std::int64_t num_scales = out.num_scales();
-  for (std::int64_t chunk = segment.begin / kInputChunk + warp_idx(); chunk * kInputChunk < segment.end;
-       chunk += kBlockThreads / 32) {
-    const std::int64_t first = chunk * kInputChunk + 4 * lane_idx();
-    const Quad quad = quad_at(first);
-    const float scale = scale_of(warp_max(largest_of(quad, 0)), max_magnitude);
-    if (lane_idx() == 0 && chunk < num_scales) out.scales[row * num_scales + chunk] = scale;
-    store_quantized(out, row, first, quad, scale);
-  }
-}
 
 /// Shared memory: a float a warp to exchange, then values.
 constexpr int kExchange = kWideRowThreads / 32;
@@ -120,117 +109,197 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
   return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
+/// Quantizes a segment of a row by a block: each thread gives the quads that are its own, of a chunk of 128 a warp's
+/// all. Where one scale spans the row they wait in value_memory, which nobody else reads.
+template <int kBlockThreads, Rounding kRounding>
+class RowQuantizer {
+ public:
+  QRL_DEVICE RowQuantizer(const QuantizedRows& out, std::uint16_t* wide, std::int64_t row, const Segment& segment)
+      : out_(out),
+        wide_(wide == nullptr ? nullptr : wide + row * out.stride),
+        quantized_(static_cast<std::uint8_t*>(out.quantized) +
+                   row * out.stride * (element_of<kRounding>(out) == quant::Element::bf16 ? 2 : 1)),
+        scales_(out.scales + row * (has_row_scale<kRounding>(out) ? 1 : out.num_scales())),
+        segment_(segment),
+        width_(static_cast<int>(out.width)) {}
+
+  /// Numbers first … first + 3, which are zero beyond the width.
+  QRL_DEVICE void take(int first, const Quad& quad) {
+    const quant::Element element = element_of<kRounding>(out_);
+    if (wide_ != nullptr) store_bf16(wide_ + first, width_ - first, quad);
+    if (element == quant::Element::bf16)
+      return store_bf16(reinterpret_cast<std::uint16_t*>(quantized_) + first, width_ - first, quad);
+    if (has_row_scale<kRounding>(out_)) {
+      *waiting(first) = quad;
+      largest_ = largest_of(quad, largest_);
+      return;
+    }
+    const Divisor scale(scale_of(warp_max(largest_of(quad, 0)), max_magnitude()));
+    if (lane_idx() == 0 && first < width_) scales_[first / static_cast<int>(kInputChunk)] = scale.by;
+    store(first, quad, scale);
+  }
+  /// When all was taken.
+  QRL_DEVICE void finish() {
+    if (!has_row_scale<kRounding>(out_)) return;
+    const Divisor scale(scale_of(block_max<kBlockThreads / 32>(largest_, exchange_memory()), max_magnitude()));
+    if (thread_idx() == 0) *scales_ = scale.by;
+    for (int first = segment_.begin + 4 * thread_idx(); first < segment_.end; first += 4 * kBlockThreads)
+      store(first, *waiting(first), scale);
+  }
+
+ private:
+  QRL_DEVICE Quad* waiting(int first) const {
+    return reinterpret_cast<Quad*>(value_memory() + (first - segment_.begin));
+  }
+  QRL_DEVICE float max_magnitude() const {
+    return element_of<kRounding>(out_) == quant::Element::int8 ? 127.0F : 448.0F;
+  }
+  QRL_DEVICE void store(int first, const Quad& quad, const Divisor& scale) const {
+    std::uint32_t word = quantized_word(element_of<kRounding>(out_), quad, scale);
+    // Beyond the width zeros, whatever the scale.
+    const int there = width_ - first;
+    if (there < 4) word = there <= 0 ? 0U : word & (0xffffffffU >> (8 * (4 - there)));
+    *reinterpret_cast<std::uint32_t*>(quantized_ + first) = word;
+  }
+
+  const QuantizedRows& out_;
+  std::uint16_t* wide_;
+  std::uint8_t* quantized_;
+  float* scales_;
+  Segment segment_;
+  int width_;
+  std::uint32_t largest_ = 0;
+};
+
 /// A block a row's segment.
+template <bool kWhole>
 QRL_KERNEL void embed_kernel(EmbedTask task) {
   wait_for_kernel_before();
-  const std::int64_t row = block_x(), first = block_y() * kSegment + 4 * thread_idx();
+  const std::int64_t row = block_x();
+  const int first = static_cast<int>(block_y()) * kSegment + 4 * thread_idx(), width = static_cast<int>(task.width);
   std::int32_t token = task.tokens[row];
   if (token < 0) token = task.sampled[-1 - token];
   if (token < 0) token = 0;
-  const std::uint16_t* from = task.table_VD + static_cast<std::int64_t>(token) * task.width;
-  store_quad(task.x + row * task.width, first, task.width, load_quad(from, first, task.width));
+  const std::uint16_t* from = task.table_VD + token * task.width;
+  const Quad quad = quads::widen(quads::load<kWhole>(from, first, width), false);
+  quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-template <int kBlockThreads>
-QRL_KERNEL_OF(kBlockThreads, 1)
+/// Norms a row. The squares are summed in the order of kSumThreads threads, of which each thread here is several.
+template <int kSumThreads, Rounding kRounding>
+QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
   wait_for_kernel_before();
-  using Own = quads::Own<kBlockThreads, kBlockThreads == kThreads ? 4 : 2>;
-  const QuantizedRows& out = task.out;
-  const std::int64_t row = block_x(), width = out.width;
+  using Own = quads::Own<kThreads, kWideRowThreads / kThreads>;
+  constexpr bool kWhole = kRounding != Rounding::any;
+  constexpr int kSums = kSumThreads / kThreads;
+  static_assert(kSums == 1 || kSums == Own::kCount);
+  const std::int64_t row = block_x();
+  const int width = static_cast<int>(task.out.width), stride = static_cast<int>(task.out.stride);
   const std::int64_t source = task.row_ids == nullptr ? row : static_cast<std::int64_t>(task.row_ids[row]);
-  float* x = task.x + source * width;
+  float* x = task.x + source * task.out.width;
+  const quads::GemmRow added(task.added, source, 0);
   float* values = value_memory();
   const bool adds = task.added.values != nullptr, adds_bias = adds && task.added_bias != nullptr;
-  float squares = 0;
-  for (std::int64_t begin = Own::begin(); begin < out.stride; begin += Own::kStep) {
+  float squares[kSums] = {};
+  for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw entering[Own::kCount], branch[Own::kCount] = {}, bias[Own::kCount] = {};
-    Own::load(begin, entering, [&](std::int64_t first) { return quads::load(x, first, width); });
-    if (adds)
-      Own::load(begin, branch, [&](std::int64_t first) { return quads::load(task.added, source, 0, first, width); });
+    Own::load(begin, entering, [&](int first) { return quads::load<kWhole>(x, first, width); });
+    if (adds) Own::load(begin, branch, [&](int first) { return added.load<kWhole>(first, width); });
     if (adds_bias)
-      Own::load(begin, bias, [&](std::int64_t first) { return quads::load(task.added_bias, first, width); });
-    Own::each(begin, out.stride, [&](int i, std::int64_t first) {
+      Own::load(begin, bias, [&](int first) { return quads::load<kWhole>(task.added_bias, first, width); });
+    Own::each(begin, stride, [&](int i, int first) {
       Quad quad = quads::widen(entering[i], true);
       if (adds) {
-        const Quad added = quads::widen(branch[i], task.added.is_f32), added_bias = quads::widen(bias[i], true);
+        const Quad of_branch = quads::widen(branch[i], !kWhole && added.is_f32), of_bias = quads::widen(bias[i], true);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) quad.at[e] += adds_bias ? added.at[e] + added_bias.at[e] : added.at[e];
-        if (task.row_ids == nullptr) store_quad(x, first, width, quad);
+        for (int e = 0; e < 4; ++e) quad.at[e] += adds_bias ? of_branch.at[e] + of_bias.at[e] : of_branch.at[e];
+        if (task.row_ids == nullptr) quads::store<kWhole>(x, first, width, quad);
       }
       *reinterpret_cast<Quad*>(values + first) = quad;
+      float& sum = squares[kSums == 1 ? 0 : i];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) squares = fmaf(quad.at[e], quad.at[e], squares);
+      for (int e = 0; e < 4; ++e) sum = fmaf(quad.at[e], quad.at[e], sum);
     });
   }
-  const float mean = block_sum<kBlockThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
+  const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  for (std::int64_t begin = Own::begin(); begin < out.stride; begin += Own::kStep) {
+  // A row's scales and quantized values are one block's, whatever spans them: the norm has the row anyway.
+  RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
+  for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];
-    Own::load(begin, gains, [&](std::int64_t first) { return quads::load(task.gain, first, width); });
-    Own::each(begin, out.stride, [&](int i, std::int64_t first) {
-      Quad& quad = *reinterpret_cast<Quad*>(values + first);  // this thread's own
+    Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
+    Own::each(begin, stride, [&](int i, int first) {
+      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // this thread's own
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
+      to.take(first, quad);
     });
   }
-  sync_block();
-  // A row's scales and quantized values are one block's, whatever spans them: the norm has the row anyway.
-  quantize_values<kBlockThreads>(values, out, task.wide, row, {0, out.stride}, exchange_memory());
+  to.finish();
 }
 
 /// A block a row's segment, as of embed.
+template <bool kWhole>
 QRL_KERNEL void add_kernel(AddTask task) {
   wait_for_kernel_before();
-  const std::int64_t row = block_x(), first = block_y() * kSegment + 4 * thread_idx();
-  Quad sums = load_quad(task.x + row * task.width, first, task.width);
-  const Quad added = load_quad(task.added, row, 0, first, task.width);
-  for (int e = 0; e < 4; ++e) sums.at[e] += added.at[e];
-  store_quad(task.sums + row * task.width, first, task.width, sums);
+  const std::int64_t row = block_x();
+  const int first = static_cast<int>(block_y()) * kSegment + 4 * thread_idx(), width = static_cast<int>(task.width);
+  const quads::GemmRow added(task.added, row, 0);
+  const quads::Raw x = quads::load<kWhole>(task.x + row * task.width, first, width);
+  const Quad branch = quads::widen(added.load<kWhole>(first, width), !kWhole && added.is_f32);
+  Quad sums = quads::widen(x, true);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) sums.at[e] += branch.at[e];
+  quads::store<kWhole>(task.sums + row * task.width, first, width, sums);
 }
 
-template <int kBlockThreads>
-QRL_KERNEL_OF(kBlockThreads, 1)
+/// Quantizes a row, or a segment of one; a thread loads kOwn quads at once.
+template <int kOwn, Rounding kRounding>
+QRL_KERNEL_OF(kThreads, kOwn == 1 ? 8 : 4)
 void quantize_kernel(QuantizeTask task) {
   wait_for_kernel_before();
-  using Own = quads::Own<kBlockThreads, 4>;
-  const std::int64_t row = block_x(), width = task.out.width;
-  const Segment segment = own_segment(task.out);
-  float* values = value_memory();
-  for (std::int64_t begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
+  using Own = quads::Own<kThreads, kOwn>;
+  constexpr bool kWhole = kRounding != Rounding::any;
+  const std::int64_t row = block_x();
+  const auto width = static_cast<int>(task.out.width);
+  const float* from = task.x + row * task.out.width;
+  const Segment segment = own_segment<kRounding>(task.out);
+  RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, segment);
+  for (int begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw x[Own::kCount];
-    Own::load(begin, x, [&](std::int64_t first) { return quads::load(task.x + row * width, first, width); });
-    Own::each(begin, segment.end, [&](int i, std::int64_t first) {
-      *reinterpret_cast<Quad*>(values + first - segment.begin) = quads::widen(x[i], true);
-    });
+    Own::load(begin, x, [&](int first) { return quads::load<kWhole>(from, first, width); });
+    Own::each(begin, segment.end, [&](int i, int first) { to.take(first, quads::widen(x[i], true)); });
   }
-  sync_block();
-  quantize_values<kBlockThreads>(values, task.out, task.wide, row, segment, exchange_memory());
+  to.finish();
 }
 
-template <int kBlockThreads>
-QRL_KERNEL_OF(kBlockThreads, 1)
+/// Does the same for SwiGLU. A wide row has 512 threads, so that two rows share a multiprocessor.
+template <int kBlockThreads, int kOwn, Rounding kRounding>
+QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {
   wait_for_kernel_before();
-  using Own = quads::Own<kBlockThreads, 4>;
-  const std::int64_t row = block_x(), width = task.out.width;
-  const Segment segment = own_segment(task.out);
-  float* values = value_memory();
-  for (std::int64_t begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
+  using Own = quads::Own<kBlockThreads, kOwn>;
+  constexpr bool kWhole = kRounding != Rounding::any;
+  const std::int64_t row = block_x();
+  const auto width = static_cast<int>(task.out.width);
+  const quads::GemmRow gate_row(task.halves, row, 0), up_row(task.halves, row, task.out.width);
+  const Segment segment = own_segment<kRounding>(task.out);
+  RowQuantizer<kBlockThreads, kRounding> to(task.out, task.wide, row, segment);
+  for (int begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw gates[Own::kCount], ups[Own::kCount];
-    Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.halves, row, 0, first, width); });
-    Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.halves, row, width, first, width); });
-    Own::each(begin, segment.end, [&](int i, std::int64_t first) {
-      const Quad gate = quads::widen(gates[i], task.halves.is_f32);
-      Quad quad = quads::widen(ups[i], task.halves.is_f32);
+    Own::load(begin, gates, [&](int first) { return gate_row.load<kWhole>(first, width); });
+    Own::load(begin, ups, [&](int first) { return up_row.load<kWhole>(first, width); });
+    Own::each(begin, segment.end, [&](int i, int first) {
+      const Quad gate = quads::widen(gates[i], !kWhole && gate_row.is_f32);
+      Quad quad = quads::widen(ups[i], !kWhole && up_row.is_f32);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
-      *reinterpret_cast<Quad*>(values + first - segment.begin) = quad;
+      to.take(first, quad);
     });
   }
-  sync_block();
-  quantize_values<kBlockThreads>(values, task.out, task.wide, row, segment, exchange_memory());
+  to.finish();
 }
 
 /// A block a row of words; what no host word has is zero already.
@@ -243,28 +312,85 @@ QRL_KERNEL void repack_kernel(RepackTask task) {
   }
 }
 
+/// The rounding of rows that lie in whole quads; else `any`.
+Rounding rounding_of(const QuantizedRows& out, const std::uint16_t* wide, bool is_whole) {
+  if (!is_whole || out.width % 4 != 0 || (wide != nullptr && !quads::are_whole(wide, out.stride))) return Rounding::any;
+  switch (out.element) {
+    case quant::Element::bf16:
+      return Rounding::bf16;
+    case quant::Element::int8:
+      return has_row_scale(out) ? Rounding::int8 : Rounding::any;
+    default:
+      return has_row_scale(out) ? Rounding::fp8 : Rounding::fp8_chunks;
+  }
+}
+
+/// body(a Rounding as a type's ::value).
+template <class Body>
+void by_rounding(Rounding rounding, Body body) {
+  switch (rounding) {
+    case Rounding::any:
+      return body(std::integral_constant<Rounding, Rounding::any>());
+    case Rounding::bf16:
+      return body(std::integral_constant<Rounding, Rounding::bf16>());
+    case Rounding::int8:
+      return body(std::integral_constant<Rounding, Rounding::int8>());
+    case Rounding::fp8:
+      return body(std::integral_constant<Rounding, Rounding::fp8>());
+    case Rounding::fp8_chunks:
+      return body(std::integral_constant<Rounding, Rounding::fp8_chunks>());
+  }
+}
+/// Whether a kernel of this rounding takes a whole row; `any` may.
+constexpr bool takes_rows(Rounding rounding) {
+  return rounding == Rounding::any || rounding == Rounding::int8 || rounding == Rounding::fp8;
+}
+/// Numbers that wait in a block's shared memory.
+std::int64_t num_waiting(const QuantizedRows& out) { return has_row_scale(out) ? out.stride : 0; }
+
 }  // namespace
 
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(embed_kernel, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0, stream, task);
+  const bool is_whole = quads::are_whole(task.table_VD, task.width) && quads::are_whole(task.x, task.width);
+  launch(is_whole ? embed_kernel<true> : embed_kernel<false>, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0,
+         stream, task);
 }
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream) {
-  const int threads = row_threads(task.out.width);
-  launch(threads == kThreads ? norm_quantize_kernel<kThreads> : norm_quantize_kernel<kWideRowThreads>, {num_rows},
-         threads, shared_bytes_of(task.out.stride), stream, task);
+  const bool is_whole = quads::are_whole(task.x, task.out.width) && quads::are_whole(task.added) &&
+                        quads::are_whole(task.added_bias, 4) && quads::are_whole(task.gain, 4);
+  by_rounding(rounding_of(task.out, task.wide, is_whole), [&](auto rounding) {
+    launch(row_threads(task.out.width) == kThreads ? norm_quantize_kernel<kThreads, rounding.value>
+                                                   : norm_quantize_kernel<kWideRowThreads, rounding.value>,
+           {num_rows}, kThreads, shared_bytes_of(task.out.stride), stream, task);
+  });
 }
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(add_kernel, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0, stream, task);
+  const bool is_whole =
+      quads::are_whole(task.x, task.width) && quads::are_whole(task.added) && quads::are_whole(task.sums, task.width);
+  launch(is_whole ? add_kernel<true> : add_kernel<false>, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0,
+         stream, task);
 }
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream) {
-  const int threads = block_threads(task.out);
-  launch(threads == kThreads ? quantize_kernel<kThreads> : quantize_kernel<kWideRowThreads>,
-         {num_rows, num_segments(task.out)}, threads, shared_bytes_of(segment_size(task.out)), stream, task);
+  const Rounding how = rounding_of(task.out, task.wide, quads::are_whole(task.x, task.out.width));
+  by_rounding(how, [&](auto rounding) {
+    launch(quantize_kernel < takes_rows(rounding.value) ? 4 : 1, rounding.value >, {num_rows, num_segments(task.out)},
+           kThreads, shared_bytes_of(num_waiting(task.out)), stream, task);
+  });
 }
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream) {
-  const int threads = block_threads(task.out);
-  launch(threads == kThreads ? swiglu_quantize_kernel<kThreads> : swiglu_quantize_kernel<kWideRowThreads>,
-         {num_rows, num_segments(task.out)}, threads, shared_bytes_of(segment_size(task.out)), stream, task);
+  const Grid grid{num_rows, num_segments(task.out)};
+  const std::size_t shared_bytes = shared_bytes_of(num_waiting(task.out));
+  const bool is_wide = has_row_scale(task.out) && row_threads(task.out.width) != kThreads;
+  by_rounding(rounding_of(task.out, task.wide, quads::are_whole(task.halves)), [&](auto rounding) {
+    constexpr Rounding kRounding = rounding.value;
+    if constexpr (takes_rows(kRounding)) {
+      if (is_wide)
+        return launch(swiglu_quantize_kernel<2 * kThreads, 3, kRounding>, grid, 2 * kThreads, shared_bytes, stream,
+                      task);
+    }
+    launch(swiglu_quantize_kernel < kThreads, takes_rows(kRounding) ? 4 : 1, kRounding >, grid, kThreads, shared_bytes,
+           stream, task);
+  });
 }
 void repack(const RepackTask& task, const Stream& stream) {
   launch(repack_kernel, {task.at.out}, kThreads, 0, stream, task);

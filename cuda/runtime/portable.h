@@ -82,6 +82,22 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
+/// A number to divide many by. Its quotients have the bits of IEEE's division where a format's rounding sees them.
+/// Each value is at most 2⁹ times it. A quotient below 2⁻¹¹ may be off in its last bits.
+struct Divisor {
+  float by, inverse;
+  QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
+  /// Whether quotients are right: not with 0, NaN, an infinity or less than 2⁻⁶⁰.
+  QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
+  /// Corrects the product with the inverse twice. The first result is a neighbor of the exact one, its remainder exact;
+  /// the second is then rounded rightly, as the inverse is (Markstein's theorem).
+  QRL_HD float quotient(float value) const {
+    float result = value * inverse;
+    result = fmaf(fmaf(-result, by, value), inverse, result);
+    return fmaf(fmaf(-result, by, value), inverse, result);
+  }
+};
+
 /// round-half-even(value / scale), clamped to ±limit. scale above 0.
 QRL_HD inline std::int8_t quantize_to_int(float value, float scale, float limit) {
   const float ratio = value / scale;

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/portable.h"
 #include "cuda/runtime/runtime.h"
 #include "cuda/runtime/shared_memory_limit.h"
 
@@ -150,6 +151,23 @@ QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
   asm("{.reg .b16 first, second; mov.b32 {first, second}, %2; cvt.f32.f16 %0, first; cvt.f32.f16 %1, second;}"
       : "=f"(low), "=f"(high)
       : "r"(pair));
+}
+
+/// Rounds four floats to e4m3, the first lowest. The bits are fp8_of's, except for the sign of a NaN.
+QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint32_t result;
+  asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "
+      "mov.b32 %0, {low, high};}"
+      : "=r"(result)
+      : "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]));
+  return result;
+#else
+  std::uint32_t result = 0;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) result |= static_cast<std::uint32_t>(fp8_of(values[e])) << (8 * e);
+  return result;
+#endif
 }
 
 /// The block's shared memory, aligned for the matrix units (32 bytes); not initialized.

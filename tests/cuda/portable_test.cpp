@@ -35,6 +35,28 @@ TEST_CASE("e4m3 and bf16 are the codecs' at every bf16 number, between them, and
   }
 }
 
+TEST_CASE("a quotient by a divisor's inverse has the division's bits wherever a format's rounding sees them") {
+  base::RandomStream random(23, base::RandomPurpose::test, 0);
+  const auto mantissa = [&] {  // any, or one of few bits, or all of them but few
+    const auto any = static_cast<std::uint32_t>(random.below(1 << 23));
+    const auto kind = random.below(4);
+    return kind == 0 ? any & 0x700003U : kind == 1 ? any | 0x0ffffcU : any;
+  };
+  for (int i = 0; i < 400'000; ++i) {
+    // A scale from 2^-60 to 2^119, and a value up to 448 times it.
+    const auto exponent = static_cast<std::uint32_t>(67 + random.below(179));
+    const float by = float_of(exponent << 23 | mantissa());
+    const auto below = static_cast<std::uint32_t>(random.below(20));
+    const float value = std::min(float_of((exponent + 8 - below) << 23 | mantissa()), 448.0F * by);
+    const Divisor divisor(by);
+    REQUIRE(divisor.is_usual());
+    if (divisor.quotient(value) != value / by || divisor.quotient(-value) != -value / by)
+      FAIL(value << " / " << by << " is not " << divisor.quotient(value));
+  }
+  for (const float by : {0.0F, 0x1p-61F, 0x1p-149F, std::nanf(""), std::numeric_limits<float>::infinity()})
+    CHECK_FALSE(Divisor(by).is_usual());
+}
+
 TEST_CASE("fp16 is what its bits say: every number, and what lies between two, at and beside the tie") {
   const auto said = [](int code) {  // of a size, bits 0 … 0x7bff
     const int exponent = code >> 10, fraction = code & 0x3ff;

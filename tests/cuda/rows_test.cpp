@@ -1,6 +1,7 @@
 // The kernels that take a row at a time, against the CPU's ops on the same values.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "device.h"
 #include "ops/linear.h"
@@ -81,6 +82,49 @@ TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the n
   }
 }
 
+TEST_CASE("a norm's sum has the order of a thread for every fourth of 256 or 1,024 numbers, whoever computes it") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  constexpr float kEps = 1e-6F;
+  const auto warp_sum = [](const float* of) {
+    float lanes[32];
+    std::copy_n(of, 32, lanes);
+    for (int mask = 16; mask > 0; mask /= 2) {
+      for (int lane = 0; lane < mask; ++lane) lanes[lane] += lanes[lane + mask];
+    }
+    return lanes[0];
+  };
+  for (const std::int64_t width : {257, 1000, 2100, 4096, 4099, 8200}) {
+    const std::vector<float> x = normal_values(kRows * width, 2, 31), gain = normal_values(width, 1, 32);
+    std::vector<float> scales;  // all of their bits follow from the sum's
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      const float* of_row = x.data() + row * width;
+      std::vector<float> sums(static_cast<std::size_t>(row_threads(width))), of_warps;
+      for (std::int64_t i = 0; i < width; ++i) {
+        float& sum = sums[static_cast<std::size_t>(i / 4) % sums.size()];
+        sum = std::fmaf(of_row[i], of_row[i], sum);
+      }
+      for (std::size_t first = 0; first < sums.size(); first += 32) of_warps.push_back(warp_sum(sums.data() + first));
+      const float total =
+          of_warps.size() == 32 ? warp_sum(of_warps.data()) : std::accumulate(of_warps.begin(), of_warps.end(), 0.0F);
+      const float inverse = 1.0F / std::sqrt(total / static_cast<float>(width) + kEps);
+      float most = 0;
+      for (std::int64_t i = 0; i < width; ++i)
+        most = std::max(most, std::fabs(of_row[i] * inverse * gain[static_cast<std::size_t>(i)]));
+      scales.push_back(most / 448.0F);
+    }
+    const OnDevice<float> x_there(x), gain_there(gain);
+    const QuantizedOnDevice got(quant::Format::fp8_channel, kRows, width);
+    target::norm_quantize({x_there.data(), {nullptr, 0, false}, nullptr, gain_there.data(), nullptr, kEps, got.rows},
+                          kRows, stream);
+    stream.wait();
+    std::vector<float> got_scales = got.scales.read();
+    got_scales.resize(kRows);
+    INFO("width " << width);
+    CHECK(got_scales == scales);
+  }
+}
+
 TEST_CASE("norm adds, norms and quantizes, with row_ids it chooses rows and leaves x alone") {
   if (!find_device()) return;
   const target::Stream stream;
@@ -152,6 +196,20 @@ TEST_CASE("swiglu takes gate and up from one row") {
       target::swiglu_quantize({{there.data(), stride, false}, got.rows}, kRows, stream);
       stream.wait();
       CHECK(first_beyond(got.dequantized(), dequantized_on_cpu(want), 1e-30, 0x1p-8) == "");
+      // Quantized: the same numbers, except for those at a tie, which may be a neighbor.
+      for (const quant::Format format :
+           {quant::Format::int8, quant::Format::fp8_channel, quant::Format::fp8_block128}) {
+        const std::vector<float> exact = dequantized_on_cpu(want);
+        float most = 0;
+        for (const float value : exact) most = std::max(most, std::fabs(value));
+        const bool is_int8 = format == quant::Format::int8;
+        const QuantizedOnDevice quantized(format, kRows, width);
+        target::swiglu_quantize({{there.data(), stride, false}, quantized.rows}, kRows, stream);
+        stream.wait();
+        INFO(quant::name(format) << ", width " << width);
+        CHECK(first_beyond(quantized.dequantized(), exact, most * (is_int8 ? 0.51 / 127 : 0x1p-18),
+                           is_int8 ? 0 : 0x1.01p-4) == "");
+      }
     });
   }
 }

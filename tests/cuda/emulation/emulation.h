@@ -86,6 +86,11 @@ inline void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
   low = float_of_f16(static_cast<std::uint16_t>(pair));
   high = float_of_f16(static_cast<std::uint16_t>(pair >> 16));
 }
+inline std::uint32_t fp8x4_of(const float (&values)[4]) {
+  std::uint32_t word = 0;
+  for (int e = 0; e < 4; ++e) word |= static_cast<std::uint32_t>(fp8_of(values[e])) << (8 * e);
+  return word;
+}
 
 struct Grid {
   std::int64_t x = 1, y = 1;
