@@ -10,25 +10,26 @@ using quant::KvFormat;
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-constexpr int kMaxPairs = 4;  // a lane's, of a head of up to 256
 
 struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
 /// A warp stores a head's values, each lane its pairs (i, i + half), in the pages' format.
+template <KvFormat kFormat, int kPairs>
 struct HeadStore {
   const KvPages& pages;
   std::uint8_t* quantized;  // keys or values
   float* slot_scales;       // int8's
   float head_scale;         // fp8_e4m3's
-  QRL_DEVICE void operator()(std::int64_t slot, std::int64_t half, const float* first, const float* second) const {
+  QRL_DEVICE void operator()(std::int64_t slot, int half, const float (&first)[kPairs],
+                             const float (&second)[kPairs]) const {
     std::uint8_t* to = quantized + pages.at.byte_at(slot);
     float scale = head_scale;
-    if (pages.format == KvFormat::int8) {
-      std::uint32_t largest = 0;
-      for (int p = 0; p < kMaxPairs; ++p) {
-        if (lane_idx() + 32 * p >= half) break;
+    if constexpr (kFormat == KvFormat::int8) {
+      std::uint32_t largest = 0;  // of pairs that are not there zeros
+#pragma unroll
+      for (int p = 0; p < kPairs; ++p) {
         const std::uint32_t a = magnitude_of(first[p]), b = magnitude_of(second[p]);
         largest = a > largest ? a : largest;
         largest = b > largest ? b : largest;
@@ -37,81 +38,126 @@ struct HeadStore {
       scale = largest < kInfinityBits ? float_of(largest) / 127.0F : float_of(kNanBits);
       if (lane_idx() == 0) slot_scales[slot] = scale;
     }
-    for (int p = 0; p < kMaxPairs; ++p) {
-      const std::int64_t i = lane_idx() + 32 * p;
-      if (i >= half) break;
-      put(to, i, first[p], scale);
-      put(to, i + half, second[p], scale);
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const int i = lane_idx() + 32 * p;
+      if (i < half) put(to, i, i + half, first[p], second[p], scale);
     }
   }
-  QRL_DEVICE void put(std::uint8_t* to, std::int64_t e, float value, float scale) const {
-    if (pages.format == KvFormat::bf16) reinterpret_cast<std::uint16_t*>(to)[e] = bf16_of(value);
-    else if (pages.format == KvFormat::fp8_e4m3) to[e] = fp8_of(value / scale);
-    else reinterpret_cast<std::int8_t*>(to)[e] = scale > 0 ? quantize_to_int(value, scale, 127.0F) : std::int8_t{0};
+  QRL_DEVICE static void put(std::uint8_t* to, int i, int j, float first, float second, float scale) {
+    if constexpr (kFormat == KvFormat::bf16) {
+      const std::uint32_t pair = bf16x2_of(first, second);
+      reinterpret_cast<std::uint16_t*>(to)[i] = static_cast<std::uint16_t>(pair);
+      reinterpret_cast<std::uint16_t*>(to)[j] = static_cast<std::uint16_t>(pair >> 16);
+    } else if constexpr (kFormat == KvFormat::fp8_e4m3) {
+      const std::uint32_t word = fp8x4_of({first / scale, second / scale, 0, 0});
+      to[i] = static_cast<std::uint8_t>(word);
+      to[j] = static_cast<std::uint8_t>(word >> 8);
+    } else {
+      const auto quantize = [&](float value) {
+        return scale > 0 ? quantize_to_int(value, scale, 127.0F) : std::int8_t{0};
+      };
+      reinterpret_cast<std::int8_t*>(to)[i] = quantize(first);
+      reinterpret_cast<std::int8_t*>(to)[j] = quantize(second);
+    }
   }
 };
 
-/// A block a row and as many heads as it has warps.
-QRL_KERNEL void rope_kernel(RopeTask task) {
+/// Heads that a warp of rope_kernel takes: their loads are under way together, as two waves of blocks would not be.
+constexpr int kWarpHeads = 2;
+
+/// A block a row and kWarpHeads heads of each of its warps. kPairs: of a lane, of a head. All loads that wait for no
+/// other come first.
+template <KvFormat kFormat, int kPairs>
+QRL_KERNEL_OF(kThreads, kPairs <= 2 ? 10 : 8)
+void rope_kernel(RopeTask task) {
   wait_for_kernel_before();
-  const std::int64_t row = block_x(), width = task.pages.head_dim, half = width / 2;
-  const std::int64_t num_kv_heads = task.pages.at.num_kv_heads;
-  const std::int64_t position = task.where.positions[row];
+  const std::int64_t row = block_x();
+  const int width = static_cast<int>(task.pages.head_dim), half = width / 2;
+  const int num_heads = static_cast<int>(task.num_heads), num_kv_heads = static_cast<int>(task.pages.at.num_kv_heads);
+  const int all_heads = num_heads + 2 * num_kv_heads;
+  const std::int32_t position = task.where.positions[row], first_page = task.where.first_pages[row];
+  const int first_head = (static_cast<int>(block_y()) * kWarps + warp_idx()) * kWarpHeads;
+  float first[kWarpHeads][kPairs], second[kWarpHeads][kPairs];
+#pragma unroll
+  for (int h = 0; h < kWarpHeads; ++h) {
+    const int from = (first_head + h) * width;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const int i = lane_idx() + 32 * p;
+      const bool is_there = i < half && first_head + h < all_heads;
+      first[h][p] = is_there ? task.heads.at(row, from + i) : 0.0F;
+      second[h][p] = is_there ? task.heads.at(row, from + half + i) : 0.0F;
+      if (task.bias == nullptr || !is_there) continue;
+      first[h][p] += task.bias[from + i];
+      second[h][p] += task.bias[from + half + i];
+    }
+  }
   if (position < 0) return;
-  const float* cosines = task.rope_table + position * width;
-  const std::int64_t head = block_y() * kWarps + warp_idx();
-  if (head >= task.num_heads + 2 * num_kv_heads) return;
-  const bool is_query = head < task.num_heads, is_value = head >= task.num_heads + num_kv_heads;
-  float first[kMaxPairs], second[kMaxPairs];
-  float squares = 0;
+  const float* cosines = task.rope_table + static_cast<std::int64_t>(position) * width;
+  float cosine[kPairs], sine[kPairs];
 #pragma unroll
-  for (int p = 0; p < kMaxPairs; ++p) {
-    const std::int64_t i = lane_idx() + 32 * p;
-    first[p] = second[p] = 0;
-    if (i >= half) continue;
-    first[p] = task.heads.at(row, head * width + i);
-    second[p] = task.heads.at(row, head * width + half + i);
-    if (task.bias != nullptr) {
-      first[p] += task.bias[head * width + i];
-      second[p] += task.bias[head * width + half + i];
-    }
-    squares = fmaf(first[p], first[p], squares);
-    squares = fmaf(second[p], second[p], squares);
+  for (int p = 0; p < kPairs; ++p) {
+    const int i = lane_idx() + 32 * p;
+    cosine[p] = i < half ? cosines[i] : 0.0F;
+    sine[p] = i < half ? cosines[half + i] : 0.0F;
   }
-  const float* gain = is_value ? nullptr : is_query ? task.q_norm_E : task.k_norm_E;
-  float inverse = 1;
-  if (gain != nullptr) inverse = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(width) + task.eps);
 #pragma unroll
-  for (int p = 0; p < kMaxPairs; ++p) {
-    const std::int64_t i = lane_idx() + 32 * p;
-    if (i >= half || is_value) continue;
-    float a = first[p], b = second[p];
+  for (int h = 0; h < kWarpHeads; ++h) {
+    const int head = first_head + h;
+    if (head >= all_heads) return;
+    const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
+    const float* gain = is_value ? nullptr : is_query ? task.q_norm_E : task.k_norm_E;
+    float inverse = 1;
     if (gain != nullptr) {
-      a = a * inverse * gain[i];
-      b = b * inverse * gain[half + i];
-    }
-    const float cosine = cosines[i], sine = cosines[half + i];
-    first[p] = fmaf(a, cosine, -(b * sine));
-    second[p] = fmaf(b, cosine, a * sine);
-  }
-  if (is_query) {
-    float* to = task.q + (row * task.num_heads + head) * width;
+      float squares = 0;
 #pragma unroll
-    for (int p = 0; p < kMaxPairs; ++p) {
-      const std::int64_t i = lane_idx() + 32 * p;
-      if (i >= half) continue;
-      to[i] = first[p];
-      to[half + i] = second[p];
+      for (int p = 0; p < kPairs; ++p) {
+        squares = fmaf(first[h][p], first[h][p], squares);
+        squares = fmaf(second[h][p], second[h][p], squares);
+      }
+      inverse = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(width) + task.eps);
     }
-    return;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const int i = lane_idx() + 32 * p;
+      if (i >= half || is_value) continue;
+      float a = first[h][p], b = second[h][p];
+      if (gain != nullptr) {
+        a = a * inverse * gain[i];
+        b = b * inverse * gain[half + i];
+      }
+      first[h][p] = fmaf(a, cosine[p], -(b * sine[p]));
+      second[h][p] = fmaf(b, cosine[p], a * sine[p]);
+    }
+    if (is_query) {
+      float* to = task.q + (row * task.num_heads + head) * width;
+#pragma unroll
+      for (int p = 0; p < kPairs; ++p) {
+        const int i = lane_idx() + 32 * p;
+        if (i >= half) continue;
+        to[i] = first[h][p];
+        to[half + i] = second[h][p];
+      }
+      continue;
+    }
+    const int kv_head = head - num_heads - (is_value ? num_kv_heads : 0);
+    const std::int64_t slot = task.pages.slot_of(task.where.page_ids + first_page, position, kv_head);
+    const float* head_scales = is_value ? task.pages.value_head_scales_K : task.pages.key_head_scales_K;
+    const HeadStore<kFormat, kPairs> store{task.pages, is_value ? task.pages.values : task.pages.keys,
+                                           is_value ? task.pages.value_slot_scales : task.pages.key_slot_scales,
+                                           kFormat == KvFormat::fp8_e4m3 ? head_scales[kv_head] : 1.0F};
+    store(slot, half, first[h], second[h]);
   }
-  const std::int64_t kv_head = head - task.num_heads - (is_value ? num_kv_heads : 0);
-  const std::int64_t slot = task.pages.slot_of(task.where.page_ids + task.where.first_pages[row], position, kv_head);
-  const float* head_scales = is_value ? task.pages.value_head_scales_K : task.pages.key_head_scales_K;
-  const HeadStore store{task.pages, is_value ? task.pages.values : task.pages.keys,
-                        is_value ? task.pages.value_slot_scales : task.pages.key_slot_scales,
-                        task.pages.format == KvFormat::fp8_e4m3 ? head_scales[kv_head] : 1.0F};
-  store(slot, half, first, second);
+}
+
+template <KvFormat kFormat>
+void rope_and_store_as(const RopeTask& task, std::int64_t num_rows, const Stream& stream) {
+  const std::int64_t num_heads = task.num_heads + 2 * task.pages.at.num_kv_heads, width = task.pages.head_dim;
+  launch(width <= 64    ? rope_kernel<kFormat, 1>
+         : width <= 128 ? rope_kernel<kFormat, 2>
+                        : rope_kernel<kFormat, 4>,
+         {num_rows, ceil_div(num_heads, kWarps * kWarpHeads)}, kThreads, 0, stream, task);
 }
 
 /// A block a copy and kv head.
@@ -135,8 +181,14 @@ QRL_KERNEL void copy_kernel(CopyTask task) {
 }  // namespace
 
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream) {
-  const std::int64_t num_heads = task.num_heads + 2 * task.pages.at.num_kv_heads;
-  launch(rope_kernel, {num_rows, ceil_div(num_heads, kWarps)}, kThreads, 0, stream, task);
+  switch (task.pages.format) {
+    case KvFormat::bf16:
+      return rope_and_store_as<KvFormat::bf16>(task, num_rows, stream);
+    case KvFormat::int8:
+      return rope_and_store_as<KvFormat::int8>(task, num_rows, stream);
+    default:
+      return rope_and_store_as<KvFormat::fp8_e4m3>(task, num_rows, stream);
+  }
 }
 
 void copy_slots(const CopyTask& task, std::int64_t num_copies, const Stream& stream) {
