@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 namespace {
 
 /// Rows and logits that are computed at once. Sampling keeps little of a tile, and 16 MiB stay in L2.
-constexpr std::int64_t kSampleRows = 256;
+constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
 /// Columns of a tile where the number of rows must not decide them: the split of a GEMM follows from its outputs.
 constexpr std::int64_t kTileTokens = 8192;
