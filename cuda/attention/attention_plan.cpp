@@ -8,12 +8,14 @@ namespace qrl::cuda {
 namespace {
 
 // Blocks that keep a device busy whatever their lengths. An H100 has 132 multiprocessors, each with room for some four
-// blocks: 528 are one wave. Rows of decoding sequences are cut into chunks up to four waves, so that the last wave is a
-// small part (a batch of 64 with 8 kv heads at 2,048 positions: 4,096 blocks rather than 512); that costs the writing
-// and reading of a chunk's result, 2 KB of 4 query heads of 128 beside 64 KB of keys and values in e4m3. A prompt's
-// tile has several times as much to write, so one wave will do.
+// blocks: 528 are one wave. Rows of decoding sequences are cut into chunks up to nearly four waves, so that the last
+// wave is a small part (a batch of 64 with 8 kv heads at 2,048 positions: 4,096 blocks rather than 512); that costs the
+// writing and reading of a chunk's result, 2 KB of 4 query heads of 128 beside 64 KB of keys and values in e4m3. 256
+// rows with 8 kv heads are not cut: of two chunks each they would take 121 us and be joined, of one block a row 114 by
+// the measurement of 512 rows. A prompt's tile has several times as much to write, so one wave will do.
 constexpr std::int64_t kWave = 4 * 132;
-constexpr std::int64_t kEnoughForRows = 4 * kWave, kEnoughForPrompts = kWave;
+constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
+static_assert(kEnoughForRows > 3 * kWave);
 // Warps that join rows, a head each, while every multiprocessor has sixteen.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
