@@ -1,7 +1,7 @@
 # Runs the compiler named after "--", keeps what it says on stderr (ptxas's figures) in FIGURES, and shows it when it
 # fails. A kernel with a stack frame fails, too, and OBJECT goes: a register array that is indexed at run time lies in
-# local memory then, without a spill that ptxas would warn of. STACK_FRAMES=allowed: shown by scripts/gpu/kernels alone.
-# usage: cmake -DFIGURES=FILE -DOBJECT=FILE -DSTACK_FRAMES=refused|allowed -P compile.cmake -- COMMAND ...
+# local memory then, without a spill that ptxas would warn of.
+# usage: cmake -DFIGURES=FILE -DOBJECT=FILE -P compile.cmake -- COMMAND ...
 set(command "")
 set(seen OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -17,7 +17,7 @@ file(WRITE "${FIGURES}" "${said}")
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${said}")
 endif()
-if(STACK_FRAMES STREQUAL "refused" AND said MATCHES "[1-9][0-9]* bytes stack frame")
+if(said MATCHES "[1-9][0-9]* bytes stack frame")
   file(REMOVE "${OBJECT}")
   message(FATAL_ERROR "${said}\nexpected kernels without a stack frame, got ${CMAKE_MATCH_0}: "
     "index register arrays by constants (#pragma unroll), or use fewer registers")

@@ -1,4 +1,4 @@
-// attention: a GPU's decoding attention of one layer, beside the speed of its memory and FlashInfer's kernels.
+// attention: a GPU's decoding attention of one layer, beside the speed of its memory.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -51,8 +51,6 @@ void bench_attention(const BenchAttentionArguments& arguments) {
     const std::string name = "batch" + std::to_string(batch);
     result[name + "_us"] = speed.attention_s * 1e6;
     result[name + "_gb_per_s"] = static_cast<double>(speed.num_bytes) / speed.attention_s * 1e-9;
-    if (speed.flashinfer_decode_s > 0) result[name + "_flashinfer_decode_us"] = speed.flashinfer_decode_s * 1e6;
-    if (speed.flashinfer_prefill_s > 0) result[name + "_flashinfer_prefill_us"] = speed.flashinfer_prefill_s * 1e6;
     result[name + "_share_of_read"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.read_bytes_per_s;
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
@@ -65,10 +63,7 @@ void bench_attention(const BenchAttentionArguments& arguments) {
 void add_bench_attention(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchAttentionArguments>();
   CLI::App* command = program.add_subcommand(
-      "attention",
-      "a layer's attention while the GPU decodes, beside its memory's speed (share_of_read) and,\n"
-      "on Hopper, FlashInfer's kernels (flashinfer_decode: BatchDecodeWithPagedKVCache,\n"
-      "flashinfer_prefill: BatchPrefillWithPagedKVCache; heads of 128, bf16 and fp8_e4m3)");
+      "attention", "a layer's attention while the GPU decodes, beside its memory's speed (share_of_read)");
   command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
   command->add_option("--format", arguments->format, "of the keys and values")
       ->check(one_of(gpu_kv_format_names()))

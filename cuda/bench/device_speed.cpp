@@ -12,7 +12,6 @@
 #include "cuda/bench/bench_kernels.h"
 #include "cuda/bench/bench_operands.h"
 #include "cuda/bench/bench_plan.h"
-#include "cuda/bench/flashinfer/flashinfer.h"
 #include "cuda/gemm/gemms.h"
 #include "cuda/runtime/kernels.h"
 
@@ -74,25 +73,9 @@ void repeat(const Memory& pool, std::int64_t num_bytes, const Stream& stream) {
   stream.wait();
 }
 
-/// FlashInfer's kernels, in the order of FlashinferKernel.
-struct Peer {
-  FlashinferKernel which;
-  std::unique_ptr<Flashinfer> kernel;
-};
-using Peers = std::vector<Peer>;
-Peers make_peers(const AttentionShape& shape, const AttentionSpeedTask& task, const DeviceFacts& device) {
-  Peers peers;
-  for (const FlashinferKernel which : {FlashinferKernel::decode, FlashinferKernel::prefill}) {
-    if (has_flashinfer(which, shape, task.format, device))
-      peers.push_back({which, make_flashinfer(which, shape, task.format, task.num_sequences)});
-  }
-  return peers;
-}
-
 /// Rows of a tick whose pages lie in no order, and their plan on the device.
 struct Rows {
-  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, const Peers& peers,
-       const Stream& stream) {
+  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, const Stream& stream) {
     const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),
                        shared_pages = task.shared_positions / task.page_size;
     std::vector<std::int32_t> pool(static_cast<std::size_t>(num_pages(task)));
@@ -115,13 +98,6 @@ struct Rows {
                                                     &plan.rows, &plan.partials_N, &plan.split_rows})
       arrays.push_back(sent(*values, stream));
     tiles = sent(plan.tiles, stream);
-    if (peers.empty()) return;
-    std::vector<std::int32_t> first_rows(first_pages.size() + 1);
-    std::iota(first_rows.begin(), first_rows.end(), 0);
-    const std::vector<std::int32_t> num_positions(first_pages.size(), static_cast<std::int32_t>(task.num_positions));
-    for (const Peer& peer : peers)
-      peer_plans.push_back(
-          peer.kernel->plan({first_rows, num_positions, page_ids, task.page_size, shared_pages}, stream));
   }
   static std::int64_t num_pages(const AttentionSpeedTask& task) {
     const std::int64_t shared_pages = task.shared_positions / task.page_size;
@@ -145,7 +121,6 @@ struct Rows {
   bool joins_segments = false;
   std::vector<Memory> arrays;
   Memory counts_there, tiles;
-  std::vector<std::size_t> peer_plans;
 };
 
 }  // namespace
@@ -182,10 +157,8 @@ GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
 
 AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   require_valid(task);
-  const DeviceFacts device = use_device(task.device_number);
+  (void)use_device(task.device_number);
   const Stream stream;
-  const AttentionShape shape{task.num_heads, task.num_kv_heads, task.head_dim};
-  const Peers peers = make_peers(shape, task, device);
   const KvLayout at = kv_layout(task.format, task.num_kv_heads, task.page_size, task.head_dim);
   const std::int64_t num_pages = Rows::num_pages(task), page_bytes = at.slots(1) * at.slot_bytes();
   const std::int64_t num_sets = std::max<std::int64_t>(1, task.pool_bytes / 2 / (num_pages * page_bytes));
@@ -205,7 +178,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const Memory q = normal_floats(task.num_sequences * row_size, 1, kQuerySeed, stream);
   const Memory context = float_memory(task.num_sequences * row_size);
   std::vector<Rows> sets;
-  for (std::int64_t i = 0; i < num_sets; ++i) sets.emplace_back(task, i * num_pages, max_partials, peers, stream);
+  for (std::int64_t i = 0; i < num_sets; ++i) sets.emplace_back(task, i * num_pages, max_partials, stream);
   auto* keys = pool.as<std::uint8_t>();
   const KvPages pages{task.format,
                       at,
@@ -224,16 +197,6 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
                context.as<float>()},
               stream);
   });
-  const std::int64_t num_values = peers.empty() ? 0 : task.num_sequences * row_size;
-  const Memory q_bf16(static_cast<std::size_t>(2 * num_values)), context_bf16(static_cast<std::size_t>(2 * num_values));
-  fill_normal({quant::Element::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
-  for (std::size_t p = 0; p < peers.size(); ++p) {
-    const double seconds = best_s(std::max<std::int64_t>(num_sets, kFewestDeviceCalls), stream, [&](std::int64_t i) {
-      peers[p].kernel->run(sets[static_cast<std::size_t>(i % num_sets)].peer_plans[p], q_bf16.as<std::uint16_t>(),
-                           pages, context_bf16.as<std::uint16_t>(), stream);
-    });
-    (peers[p].which == FlashinferKernel::decode ? speed.flashinfer_decode_s : speed.flashinfer_prefill_s) = seconds;
-  }
   speed.num_bytes = attention_bytes(task);
   return speed;
 }

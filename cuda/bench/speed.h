@@ -69,12 +69,10 @@ struct AttentionSpeedTask {
 struct AttentionSpeed {
   double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as GemmSpeeds'
   double attention_s = 0;
-  /// FlashInfer's kernels on the same pages, given bf16 queries; 0: it has none such (flashinfer.h).
-  double flashinfer_decode_s = 0, flashinfer_prefill_s = 0;
   std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
 };
-/// Times it as measure_gemms does, on normal random values quantized to the format, planned as the engine plans it,
-/// and FlashInfer's kernels beside it with their own plans. Errors as make_engine's.
+/// Times it as measure_gemms does, on normal random values quantized to the format, planned as the engine plans it.
+/// Errors as make_engine's.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 /// Whole ticks that decode, of a model with random weights that are made on the device.

@@ -36,7 +36,7 @@ inline int take_device(int number, int count) { return number % count; }
 /// Whether this program has kernels for a device. sm_80's run on all of 8.x and sm_90a's on 9.0. For newer devices the
 /// driver compiles compute_90's PTX when the kernels are loaded.
 inline bool has_kernels_for(int major) { return major >= 8; }
-/// Whether code for sm_90a, CUTLASS's and FlashInfer's, runs on the device: on 9.0 alone.
+/// Whether code for sm_90a, CUTLASS's, runs on the device: on 9.0 alone.
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
 /// Makes the visible device take_device(number, their count) current in this thread. Input errors: no driver, a driver

@@ -89,7 +89,7 @@ def build(name, folder, commit, with_bench):
             return subprocess.run(command, cwd=folder, env=env, stdout=file, stderr=subprocess.STDOUT).returncode == 0
 
     log.unlink(missing_ok=True)
-    options = ["-DQRL_TESTS=OFF", "-DQRL_CUDA=off", "-DQRL_MPI=auto", "-DQRL_FLASHINFER=off"]
+    options = ["-DQRL_TESTS=OFF", "-DQRL_CUDA=off", "-DQRL_MPI=auto"]
     done = make("cmake", "--preset", "release", *options)
     targets = ["qrl-train"]
     if done and with_bench:

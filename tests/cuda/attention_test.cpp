@@ -5,7 +5,6 @@
 
 #include "attention_fixtures.h"
 #include "cuda/bench/device_speed.h"
-#include "cuda/bench/flashinfer/flashinfer.h"
 
 namespace {
 
@@ -355,65 +354,3 @@ TEST_CASE("attention is measured: the bytes that it must move, and some time") {
     CHECK(alone.num_bytes - shared.num_bytes == 256 * of_position);
   }
 }
-
-#if !defined(QRL_CUDA_EMULATED)  // not ours to emulate
-TEST_CASE("FlashInfer's kernels over the same pages give the CPU's: chunks of prompts, decoding rows, a cascade") {
-  const auto device = find_device();
-  if (!device) return;
-  if (device->major != 9) return qrl::test::skip("FlashInfer's kernels are compiled for Hopper alone");
-  constexpr std::int64_t kPageSize = 16, kSharedPages = 20;
-  const ops::HeadShape heads{8, 2, 128};
-  const AttentionShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim};
-  // Each sequence's pages begin with the same ones; positions of its last row, and how many rows it has.
-  struct Sequence {
-    std::int32_t last_position, num_rows;
-  };
-  const std::vector<Sequence> sequences = {{320, 1}, {335, 1}, {336, 40}, {700, 1}, {1023, 3}};
-  using target::FlashinferKernel;
-  if (!target::has_flashinfer(FlashinferKernel::decode, shape, KvFormat::bf16, *device))
-    return qrl::test::skip("built without FlashInfer (scripts/setup --peers fetches it)");
-  for (const auto& [kernel, format] : {std::pair(FlashinferKernel::prefill, KvFormat::bf16),
-                                       {FlashinferKernel::prefill, KvFormat::fp8_e4m3},
-                                       {FlashinferKernel::decode, KvFormat::bf16},
-                                       {FlashinferKernel::decode, KvFormat::fp8_e4m3}}) {
-    const bool is_decode = kernel == FlashinferKernel::decode;
-    REQUIRE(target::has_flashinfer(kernel, shape, format, *device));
-    const Pool pool(format, heads, kPageSize, shuffled(kSharedPages + 200));
-    Rows rows;
-    std::vector<std::int32_t> first_row_S = {0}, num_positions_S;
-    std::int64_t next_page = kSharedPages;
-    for (const Sequence& sequence : sequences) {
-      const std::int32_t num_own_rows = is_decode ? 1 : sequence.num_rows;
-      std::vector<std::int64_t> pages = consecutive(0, kSharedPages);
-      const std::int64_t own = sequence.last_position / kPageSize + 1 - kSharedPages;
-      for (std::int64_t i = 0; i < own; ++i) pages.push_back(next_page++);
-      rows.add(pool, pages, sequence.last_position + 1 - num_own_rows, num_own_rows);
-      first_row_S.push_back(static_cast<std::int32_t>(rows.positions.size()));
-      num_positions_S.push_back(sequence.last_position + 1);
-    }
-    const auto num_rows = static_cast<std::int64_t>(rows.positions.size());
-    const std::vector<float> q = normal_values(num_rows * heads.num_heads * heads.head_dim, 1, 31);
-    std::vector<std::uint16_t> q_quantized;
-    std::vector<float> q_rounded;
-    for (const float value : q) {
-      q_quantized.push_back(bf16_of(value));
-      q_rounded.push_back(float_of_bf16(q_quantized.back()));
-    }
-    const std::vector<float> want = on_cpu(pool, rows, q_rounded);
-    const OnDevice<std::uint16_t> q_there(q_quantized), context(q.size());
-    const target::Stream stream;
-    const auto flashinfer = target::make_flashinfer(kernel, shape, format, num_rows);
-    for (const std::int64_t num_shared : {std::int64_t{0}, kSharedPages - 3}) {
-      const std::size_t plan =
-          flashinfer->plan({first_row_S, num_positions_S, rows.page_ids, kPageSize, num_shared}, stream);
-      flashinfer->run(plan, q_there.data(), pool.there(), context.data(), stream);
-      stream.wait();
-      std::vector<float> got;
-      for (const std::uint16_t code : context.read()) got.push_back(float_of_bf16(code));
-      INFO((is_decode ? "decode, " : "prefill, ") << quant::name(format) << ", " << num_shared << " pages in common");
-      // Contexts and what is joined of them are bf16 besides.
-      CHECK(first_beyond(got, want, bound(format).absolute, bound(format).relative + 0x1p-7) == "");
-    }
-  }
-}
-#endif

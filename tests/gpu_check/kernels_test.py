@@ -27,12 +27,11 @@ class Report(unittest.TestCase):
             run = subprocess.run([ROOT / "scripts/gpu/kernels", "--objects", folder, "--tools", folder], capture_output=True, text=True)
         return run.returncode, [line for line in run.stdout.splitlines() if "registers" in line]
 
-    def test_frames_and_spills_fail_but_for_flashinfers(self):
+    def test_frames_and_spills_fail(self):
         for frame, spills in ((8, 0), (0, 4)):
             code, (line,) = self.lines({"rows": figures(frame, spills)})
             self.assertEqual((code, line[:5]), (1, "FAILS"), line)
             self.assertIn(f"{frame} bytes stack frame", line)
-            self.assertEqual(self.lines({"flashinfer_fp8": figures(frame, spills)})[1][0][:5], "ok   ")
         self.assertEqual(self.lines({"rows": figures(0, 0)})[1][0][:5], "ok   ")
 
     def test_a_report_without_figures_fails(self):
@@ -41,22 +40,21 @@ class Report(unittest.TestCase):
 
 
 class Build(unittest.TestCase):
-    def compile(self, frame, frames):
+    def compile(self, frame):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             compiler = folder / "compiler"
             compiler.write_text(f"#!/bin/sh\necho object > '{folder}/o'\ncat >&2 <<END\n{figures(frame, 0)}END\n")
             compiler.chmod(0o755)
-            run = subprocess.run([CMAKE, f"-DFIGURES={folder}/figures", f"-DOBJECT={folder}/o", f"-DSTACK_FRAMES={frames}", "-P",
+            run = subprocess.run([CMAKE, f"-DFIGURES={folder}/figures", f"-DOBJECT={folder}/o", "-P",
                                   ROOT / "cuda/compile.cmake", "--", compiler], capture_output=True, text=True)
             return run.returncode, (folder / "o").exists(), run.stderr
 
-    def test_a_stack_frame_fails_the_build_where_it_is_refused(self):
-        code, object_left, said = self.compile(16, "refused")
+    def test_a_stack_frame_fails_the_build(self):
+        code, object_left, said = self.compile(16)
         self.assertEqual((code, object_left), (1, False))
         self.assertIn("got 16 bytes stack frame", said)
-        for frame, frames in ((0, "refused"), (16, "allowed")):
-            self.assertEqual(self.compile(frame, frames)[:2], (0, True))
+        self.assertEqual(self.compile(0)[:2], (0, True))
 
 
 def sass(body, name="_Z15streamed_kernelINS2_8OperandsILNS_5quant7ElementE1ELS6_4ELb1EEELi0EEEv"):

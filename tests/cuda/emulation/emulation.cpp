@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cuda/bench/flashinfer/flashinfer.h"
 #include "cuda/gemm/gemm_sweep.h"
 #include "cuda/gemm/gemms.h"
 #include "cuda/quantize/dequantized_gemms.h"
@@ -548,12 +547,6 @@ void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   if (num_bytes == 0) return;
   require_place(to, num_bytes, Memory::Place::device, "fill");
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
-}
-
-// FlashInfer's kernels are not ours to emulate: on the host there are none.
-bool has_flashinfer(FlashinferKernel, const AttentionShape&, quant::KvFormat, const DeviceFacts&) { return false; }
-std::unique_ptr<Flashinfer> make_flashinfer(FlashinferKernel, const AttentionShape&, quant::KvFormat, std::int64_t) {
-  base::fail_internal("FlashInfer", "a GPU", "the emulation");
 }
 
 std::unique_ptr<Gemms> make_gemms(const DeviceFacts&, bool row_only_sums) {
