@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/bf16.h"
-#include "base/clock.h"
-#include "base/rng.h"
+#include "cuda/bench/bench_kernels.h"
+#include "cuda/bench/best_of_rounds.h"
 #include "cuda/bench/device_speed.h"
 #include "cuda/gemm/bf16_table.h"
 #include "cuda/gemm/cublaslt.h"
@@ -17,22 +16,10 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr int kRounds = 5, kFewestCalls = 20;
-
-/// Normal values, bf16: a megabyte of them, over and over.
+/// Normal values in bf16.
 Memory normal_memory(std::int64_t num_bytes, const Stream& stream) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 20;
-  const std::int64_t first = std::min(num_bytes, kMost);
-  std::vector<std::uint16_t> values(static_cast<std::size_t>(first / 2));
-  base::RandomStream random(1, base::RandomPurpose::data_shuffle, 0);
-  for (std::uint16_t& value : values) value = base::to_bf16(random.normal()).bits;
   Memory memory(static_cast<std::size_t>(num_bytes));
-  copy_to_device(memory.data(), values.data(), static_cast<std::size_t>(first), stream);
-  for (std::int64_t there = first; there < num_bytes; there *= 2) {
-    copy_on_device(memory.as<std::uint8_t>() + there, memory.data(),
-                   static_cast<std::size_t>(std::min(there, num_bytes - there)), stream);
-  }
-  stream.wait();
+  fill_normal({quant::Element::bf16, 1, 1, num_bytes / 2, memory.data()}, stream);
   return memory;
 }
 
@@ -56,19 +43,10 @@ struct Operands {
             y_is_f32};
   }
 
-  /// Seconds a GEMM, of many one after another, as a tick launches them in its stream: the best of some rounds.
+  /// Returns the seconds of a GEMM, of many one after another.
   template <class Multiply>
-  double best_s(std::int64_t num_rows, const Stream& stream, Multiply multiply) const {
-    const std::int64_t count = std::max<std::int64_t>(num_copies, kFewestCalls);
-    double best = 0;
-    for (int round = -1; round < kRounds; ++round) {  // one to warm up
-      const double start_s = base::now_s();
-      for (std::int64_t i = 0; i < count; ++i) multiply(task(num_rows, i));
-      stream.wait();
-      const double taken_s = (base::now_s() - start_s) / static_cast<double>(count);
-      if (round == 0 || (round > 0 && taken_s < best)) best = taken_s;
-    }
-    return best;
+  double gemm_s(std::int64_t num_rows, const Stream& stream, Multiply multiply) const {
+    return best_s(std::max(num_copies, kFewestCalls), stream, [&](std::int64_t i) { multiply(task(num_rows, i)); });
   }
 
   MatrixLayout at;
@@ -103,12 +81,12 @@ Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task) {
       for (const GemmChoice& way :
            gemm_choices(quant::Format::bf16, at, num_rows, matrix.y_is_f32, {true, true}, limits)) {
         const double taken_s =
-            operands.best_s(num_rows, stream, [&](const GemmTask& gemm) { streamed.multiply(gemm, way.plan, stream); });
+            operands.gemm_s(num_rows, stream, [&](const GemmTask& gemm) { streamed.multiply(gemm, way.plan, stream); });
         if (of.streamed_s == 0 || taken_s < of.streamed_s) of.streamed_s = taken_s;
       }
       for (int n = 0; n < library.num_algorithms(operands.task(num_rows, 0)); ++n) {
         of.cublaslt_s.push_back(
-            operands.best_s(num_rows, stream, [&](const GemmTask& gemm) { library.multiply(gemm, n, stream); }));
+            operands.gemm_s(num_rows, stream, [&](const GemmTask& gemm) { library.multiply(gemm, n, stream); }));
       }
       const int way = fastest_way(of.streamed_s, of.cublaslt_s);
       if (way != 0) table.push_back({at.rows, at.width, num_rows, matrix.y_is_f32, way});

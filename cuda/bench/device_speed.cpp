@@ -5,13 +5,13 @@
 #include <string>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "cuda/attention/attention_plan.h"
 #include "cuda/bench/bench_kernels.h"
 #include "cuda/bench/bench_operands.h"
 #include "cuda/bench/bench_plan.h"
+#include "cuda/bench/best_of_rounds.h"
 #include "cuda/gemm/gemms.h"
 #include "cuda/runtime/kernels.h"
 
@@ -19,24 +19,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr int kDeviceRounds = 5, kFewestDeviceCalls = 20;
-
 // Any that differ.
 constexpr std::uint64_t kKvSeed = 3, kQuerySeed = 4;
-
-/// Seconds of one of `count` calls of call(i), in the best round.
-template <class Call>
-double best_s(std::int64_t count, const Stream& stream, Call call) {
-  double best = 0;
-  for (int round = -1; round < kDeviceRounds; ++round) {  // one to warm up
-    const double start_s = base::now_s();
-    for (std::int64_t i = 0; i < count; ++i) call(i);
-    stream.wait();
-    const double taken_s = (base::now_s() - start_s) / static_cast<double>(count);
-    if (round == 0 || (round > 0 && taken_s < best)) best = taken_s;
-  }
-  return best;
-}
 
 /// Bytes a second, read and written, when the pool's first half is copied to what follows.
 double copy_speed(const Memory& pool, std::int64_t half, const Stream& stream) {
@@ -144,7 +128,7 @@ GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
   measure_memory(pool, half, stream, speeds);
   for (const std::int64_t num_rows : task.num_rows) {
     speeds.gemm_s.push_back(
-        best_s(std::max<std::int64_t>(num_matrices, kFewestDeviceCalls), stream, [&](std::int64_t i) {
+        best_s(std::max(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
           const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
                                at.num_scales > 0 ? w_scales.as<float>() : nullptr};
           gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
@@ -191,7 +175,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
                       head_scales.as<float>()};
   AttentionSpeed speed;
   measure_memory(pool, half, stream, speed);
-  speed.attention_s = best_s(std::max<std::int64_t>(num_sets, kFewestDeviceCalls), stream, [&](std::int64_t i) {
+  speed.attention_s = best_s(std::max(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
     const Rows& rows = sets[static_cast<std::size_t>(i % num_sets)];
     attention({q.as<float>(), task.num_heads, rows.where(), pages, rows.work(), stats.as<float>(), contexts.as<float>(),
                context.as<float>()},

@@ -27,9 +27,8 @@ struct GemmSpeeds {
   std::vector<double> gemm_s;           ///< one for each number of rows
   std::vector<std::int64_t> num_bytes;  ///< that the GEMM must read or write
 };
-/// Times the GEMMs that the engine would launch, on normal random values quantized to the format, one after another in
-/// a stream, with bf16 results: the best of five rounds by the host's clock. Where a GEMM takes less than some 3 us
-/// this is the time of its launch. Errors as make_engine's.
+/// Times the GEMMs that the engine would launch, with bf16 results, on normal random values quantized to the format.
+/// They run one after another as a CUDA graph: the best of five rounds by the host's clock. Errors as make_engine's.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
 /// Matrices whose bf16 GEMMs of up to 16 rows are timed with every kernel that may compute them.
@@ -53,8 +52,8 @@ struct Bf16Candidates {
   std::string library;  ///< cuBLASLt's version
   std::string table;    ///< the lines of cuda/gemm/bf16_table.h that have the fastest of each shape
 };
-/// Times them one after another in a stream, on normal values: the best of five rounds by the host's clock. Errors as
-/// make_engine's.
+/// Times them one after another as a CUDA graph, on normal values: the best of five rounds by the host's clock. Errors
+/// as make_engine's.
 Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task);
 
 /// A tick's attention in one layer: a row each of sequences that see num_positions, in pages that lie in no order.

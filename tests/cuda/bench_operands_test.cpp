@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/bench/bench_kernels.h"
+#include "cuda/bench/best_of_rounds.h"
 #include "cuda/quantize/quantize_weights.h"
 #include "device.h"
 
@@ -114,6 +115,20 @@ TEST_CASE("the kernel of the read ceiling reads every word once, whatever the si
     INFO(count << " words");
     CHECK(got == want);
   }
+}
+
+TEST_CASE("a benchmark's calls are launched by a graph: the host makes each twice, whatever the rounds") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  const OnDevice<std::uint32_t> values(std::vector<std::uint32_t>(4, 7));
+  int num_made = 0;
+  const double seconds = target::best_s(3, stream, [&](std::int64_t i) {
+    ++num_made;
+    target::fill_zero(values.data() + i, sizeof(std::uint32_t), stream);
+  });
+  CHECK(num_made == 2 * 3);
+  CHECK(seconds > 0);
+  CHECK(values.read() == std::vector<std::uint32_t>{0, 0, 0, 7});
 }
 
 TEST_CASE("a benchmark's weights and rows are quantized normal values in every format") {
