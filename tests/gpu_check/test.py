@@ -1,143 +1,303 @@
 #!/usr/bin/env python3
-"""scripts/gpu/check and first_contact with programs that stand in: its table, its JSON, its exit codes; each failure must be seen."""
+"""scripts/gpu/check and scripts/gpu/profile without a GPU: each of their command lines, what they make of the programs' answers, and
+what a packed archive holds. usage: test.py BUILD"""
+import contextlib
+import io
 import json
 import os
 import pathlib
+import runpy
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import unittest
+from unittest import mock
+from xml.sax import saxutils
 
-HERE = pathlib.Path(__file__).resolve().parent
-CHECK = HERE.parent.parent / "scripts" / "gpu" / "check"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GPU = ROOT / "scripts" / "gpu"
+sys.path.insert(0, str(GPU))
+sys.dont_write_bytecode = True
+import correct  # noqa: E402
+import figures  # noqa: E402
+import programs  # noqa: E402
+import trace_table  # noqa: E402
 
-
-def check(folder, *arguments, fails="", script=CHECK):
-    # No python3 with transformers is asked for its speed: of the peers only their messages without them are looked at.
-    env = {**os.environ, "QRL_STAND_IN_FAILS": fails, "PATH": f"{folder}/path:{os.environ['PATH']}"}
-    out = folder / "check.json"
-    out.unlink(missing_ok=True)
-    done = subprocess.run([sys.executable, script, "--bin", folder, "--out", out, *arguments], capture_output=True, text=True,
-                          env=env, timeout=120)
-    return done.returncode, done.stdout + done.stderr, json.loads(out.read_text()) if out.exists() else []
-
-
-def expect(holds, what, output=""):
-    if not holds:
-        sys.exit(f"{what}\n{output}")
-
-
-def main():
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for program in ("qrl-train", "qrl-bench", "test_cuda_device", "test_learner", "gpu_probe"):
-            shutil.copy(CHECK.parent / "stand_in", folder / program)
-        (folder / "path").mkdir()
-        (folder / "kernels.json").write_text("{}")
-        peer = folder / "path" / "python3"
-        peer.write_text('#!/bin/sh\ncase "$*" in\n*gpu/peers*) echo \'{"torch": "2", "transformers": "5", "attention": "sdpa", '
-                        '"torch_matmul_tflops": 700, "context512_batch1_tokens_per_s": 25, "context512_batch64_tokens_per_s": null, '
-                        '"context512_batch64_tokens_per_s_error": "no memory"}\' ;;\n*"import torch"*) echo 2.10.0+cu128 /a/torch ;;\n*) exec ' + sys.executable + ' "$@" ;;\nesac\n')
-        peer.chmod(0o755)
-
-        code, output, rows = check(folder)
-        expect(code == 0 and rows, "all of it holds, with exit code 0", output)
-        shown = output[output.index("| check | | |"):]
-        expect(len(shown) < 13000, f"a short table, not of {len(shown)} characters")
-        table = {row["check"]: row for row in rows}
-        for check_name, said in (("ticks int4, 8B, sequences of 512", "16: 4000 tok/s, 70% of"),
-                                 ("ticks bf16, 8B, sequences of 2,048", "512: no room"),
-                                 ("int4 over bf16", "2.50 times at 16 x 512"), ("fp8 over bf16", "1.75 times at 512 x 512"),
-                                 ("int8 over fp8", "1.00 times at 64 x 512"), ("ticks int8, 8B: limits", "publish 30 ms"),
-                                 ("attention bf16, a layer of 8B, 512 positions", "65% of reading, 0.90 times flashinfer_decode's speed"),
-                                 ("transformers, 8B, 1 x 512", "bf16 4.0 times; int8 7.0 times"),
-                                 ("transformers, 8B, 64 x 512", "no memory"), ("decode bf16, batch 64: graphs", "the tokens of"),
-                                 ("bitwise on the device, int8 weights, bf16 KV", "0 of 16384 log-probs differ by a bit; step +10%"),
-                                 ("operations against the CPU", "1 of 1 cases")):
-            expect(said in table.get(check_name, {"what": ""})["what"], f"{check_name}: {said}", output)
-        code, output, rows = check(folder, "--quick")
-        expect(code == 0 and len(rows) == 5, "--quick is the libraries, the operations, the learner's and two resumed runs", output)
-        code, output, rows = check(folder, fails="crash")
-        cases = rows[1]["cases"] if rows else []
-        expect(code == 1 and [case["holds"] for case in cases] == [True, False] and "exit code -11" in cases[1]["why"] and
-               len(rows) > 30, "a case that ends the program costs no other, and no other check", output)
-        code, output, rows = check(folder, fails="form")
-        expect(code == 1 and "scripts/gpu itself: KeyError" in output and any(row["check"] == "peers" for row in rows),
-               "an answer of another form costs no other check", output)
-        code, output, rows = check(folder, "--only", "bench-decode,resume")
-        expect(code == 0 and [row["check"].split()[0] for row in rows] == ["libraries"] + ["decode"] * 8 + ["save,"] * 2, "--only", output)
-        code, output, rows = check(folder, "--budget", "9")
-        expect(code == 1 and len(rows) == 13 and all("left out" in row["what"] for row in rows[1:]), "--budget", output)
-        code, output, rows = check(folder, "--only", "operations", fails="case")
-        expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[1]["cases"][0]["why"], "what a case says", output)
-        expect("QRL_CUDA_OVERLAP" not in output, "what holds in neither way is not said to", output)
-        code, output, rows = check(folder, "--only", "operations", fails="overlap")
-        expect(code == 1 and "holds with QRL_CUDA_OVERLAP=0" in output and "1 == 2" in rows[1]["cases"][0]["why"],
-               "a case that holds where kernels do not overlap", output)
-        for fails, said in (("driver", "wanted, found one for CUDA 12.4"), ("torch", "cannot open shared object file")):
-            code, output, rows = check(folder, "--only", "operations", fails=fails)
-            expect(code == 1 and rows[0]["check"] == "libraries" and said in rows[0]["what"],
-                   f"a {fails} of another version is named first", output)
-        # Where scripts/setup has put no LibTorch python3's torch is taken, and named when it is another one.
-        elsewhere = folder / "elsewhere" / "scripts" / "gpu" / "check"
-        shutil.copytree(CHECK.parent, elsewhere.parent)
-        shutil.copytree(HERE.parent.parent / "third_party", folder / "elsewhere" / "third_party")
-        code, output, rows = check(folder, "--only", "operations", fails="torch", script=elsewhere)
-        expect("torch: 2.11.0 for CUDA 13 wanted, found 2.10.0+cu128 at /a/torch" in rows[0]["what"], "python3's torch is named", output)
-        for fails, part, row in (("case", "operations", "FAILS  operations against the CPU"),
-                                 ("bits", "bitwise", "FAILS  bitwise on the device, int8 weights, int8 KV"),
-                                 ("weights", "resume", "FAILS  save, resume (rollout.device)"),
-                                 ("weights", "adapters", "FAILS  adapters, save, resume"),
-                                 ("gap", "adapters", "FAILS  adapters, rollout.bitwise"),
-                                 ("tokens", "bench-decode", "FAILS  decode int8, batch 64: graphs"),
-                                 ("ticks", "bench-ticks", "FAILS  ticks int4, 8B")):
-            code, output, _ = check(folder, "--only", part, fails=fails)
-            expect(code == 1 and row in output, f"{fails} is seen", output)
-
-        check_first_contact(folder)
+programs.BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+if programs.program("test_cuda_device") is None:
+    programs.PROGRAMS["test_cuda_device"] = "tests/test_cuda"  # built without CUDA: the same cases, emulated
+CHECK = runpy.run_path(str(GPU / "check"))
+MODEL = ROOT / "recipes" / "models" / "quickstart"
+CASES = ["first case", 'second [of two], "quoted"', *(f"case {letter}" for letter in "abcdefghijkl")]
+ANSWERS = {
+    "step": {"step_s": 1.7, "gen_s": 0.9, "gen_tokens_per_s": 17e3, "learner_s": 0.7, "publish_s": 0.02, "gap_probe_s": 0.05, "k3_kl": 0.0,
+             "bitwise_tokens_differing": 0, "bitwise_tokens_compared": 16384},
+    "learner": {"learner_s": 0.4, "learner_tokens_per_s": 4e4, "learner_share_of_limit": 0.5, "ceiling_gpu_matmul_tflops": 740, "forward_s": 0.1},
+    "ticks": {"read_gb_per_s": 3100, "ceiling_gpu_matmul_tflops": 740, "rewrite_s": 0.03} | {
+        f"context512_batch{batch}_{key}": value for batch in figures.BATCHES for key, value in (("us", 7000.0), ("tokens_per_s", 145.0), ("share_of_limit", 0.7))},
+    "products": {f"layer_rows{rows}_{key}": 1.5 for rows in figures.ROWS for key in ("us", "tflops", "share_of_read")},
+    "attention": {"batch1_us": 1.5, "batch1_share_of_read": 0.5}, "decode": {"decode_1_us": 8000.0}, "train": {"train_s": 0.5}, "gemm": {"bf16_16_us": 1.0},
+    "profile": {"steps": 6, "span_us": 10.0, "idle_us": 1.0, "kernels": 3.0, "rows": [{"kernel": "a_kernel", "exposed_us": 1.0, "calls": 2}]}}
 
 
-def first_contact(folder, out, *arguments, fails=""):
-    env = {**os.environ, "QRL_STAND_IN_FAILS": fails, "PATH": f"{folder}/path:{os.environ['PATH']}"}
-    done = subprocess.run([sys.executable, CHECK.parent / "first_contact", "--bin", folder, "--out", out, *arguments],
-                          capture_output=True, text=True, env=env, timeout=120)
-    file = out / "first_contact.json"
-    parts = json.loads(file.read_text())["parts"] if done.returncode < 2 else {}
-    return done.returncode, done.stdout + done.stderr, parts
+def without_gpu(words):
+    """Gives a command line to its program in the form that needs no GPU. Returns what that said; it must take it."""
+    name = pathlib.Path(words[0]).name
+    if "-r" in words:
+        words = words[:words.index("-r")]
+    dry = {"qrl-train": ["--dry-run", "--allow-absent"]}.get(name, ["--list-test-names-only" if name.startswith("test_") else "--dry-run"])
+    done = subprocess.run(words + [word for word in dry if word not in words], capture_output=True, text=True, env=programs.environment()[0])
+    taken = {"profile": (3, 4)}.get(name, (0, 1) if name.startswith("test_") else (0,))  # profile: no CUPTI, or no kernel was run
+    assert done.returncode in taken and done.stdout + done.stderr, f"{words}: exit code {done.returncode}: {(done.stdout + done.stderr)[-600:]}"
+    return done.stdout
 
 
-def check_first_contact(folder):
-    for tool in ("nvidia-smi", "ncu", "compute-sanitizer"):
-        shutil.copy(CHECK.parent / "stand_in", folder / "path" / tool)
-    code, output, parts = first_contact(folder, folder / "whole")
-    expect(code == 0 and len(parts) == 18 and all(part["state"] == "done" for part in parts.values()), "all five steps", output)
-    expect("-> kernels may begin before the one before has ended" in output, "a figure's decision stands below it", output)
-    expect("1: 70%, estimated 50% MISS" in output and "off by more than a fifth" in output, "a miss of the estimate is marked", output)
-    files = sorted(file.name for file in (folder / "whole").iterdir())
-    expect(files == ["first_contact.json", *(f"step{n}.log" for n in range(1, 6))], f"one JSON and a log a step: {files}")
-    expect("$ nvidia-smi" in (folder / "whole" / "step1.log").read_text(), "a log holds the command lines")
-    code, output, _ = first_contact(folder, folder / "probe", "--step", "1", fails="probe")
-    expect(code == 1 and "FAILS  probe: chain" in output and "-> QRL_CUDA_OVERLAP=0 for all" in output, "a failing probe", output)
+class Card(programs.Runner):
+    """A runner whose programs answer as on a GPU; with `really` the programs have taken each command line before. `fails`: what goes wrong."""
 
-    # Stopped within a part, and going on: what is done is not done again, the part that was cut off counts as failed.
-    out = folder / "stopped"
-    first_contact(folder, out, "--step", "1")
-    file = out / "first_contact.json"
-    record = json.loads(file.read_text())
-    record["parts"]["learner"]["state"] = "under way"
-    file.write_text(json.dumps(record))
-    code, output, parts = first_contact(folder, out, "--step", "1")
-    expect(code == 1 and "operations: done in an earlier call" in output and parts["learner"]["state"] == "cut off" and
-           "did not end: the program was stopped in it" in output, "a call that goes on", output)
-    code, output, parts = first_contact(folder, out, "--step", "1", "--again", "learner")
-    expect(code == 0 and parts["learner"]["state"] == "done", "--again", output)
-    code, output, parts = first_contact(folder, folder / "late", "--step", "2", "--limit", "9")
-    expect(code == 1 and all(part["state"] == "left out" for part in parts.values()), "a step without time", output)
-    code, output, _ = first_contact(folder, out, "--again", "nothing")
-    expect(code == 2 and "expected some of device, libraries" in output, "--again of an unknown part", output)
-    file.write_text("{")
-    code, output, _ = first_contact(folder, out)
-    expect(code == 2 and "move it away to begin anew" in output, "a damaged first_contact.json", output)
+    def __init__(self, fails="", really=False):
+        super().__init__(600)
+        self.fails, self.really, self.ran = fails, really, []
+
+    def run(self, command, limit_s, variables=None, is_tool=False):
+        words = [str(word) for word in command]
+        self.ran.append((words, is_tool))
+        if words[0] == "compute-sanitizer":
+            if self.fails == "follow" and is_tool:
+                return 0, "no process was found", 0.1
+            assert is_tool == ("LD_LIBRARY_PATH" in " ".join(words)), words
+            words = [word for word in words[words.index("all") + 1:] if "=" not in word and pathlib.Path(word).name != "env"]
+        name, asked = pathlib.Path(words[0]).name, [case for case in CASES if "--list" in words[-1] or correct.escaped(case) in words[1]]
+        if self.really and words[1:] != ["check", "gpu"]:
+            said = without_gpu(words)
+            asked = [line.strip() for line in said.splitlines() if line.strip()]
+        if name.startswith("test_"):
+            return self.cases(words, variables, asked)
+        if name == "qrl-train":
+            return self.train(words)
+        key = name if name in ANSWERS else next(word for word in words if word in ANSWERS)
+        if key == self.fails:
+            return 1, "some line\nerror: no memory\n", 0.1
+        answer = {"estimated_gpu_bytes": 40 * 2**30} if "--dry-run" in words else {"other": 1} if self.fails == f"form of {key}" else ANSWERS[key]
+        return 0, "some line\n" + json.dumps(answer | ({"bitwise_tokens_differing": 3} if self.fails == "bits" else {})) + "\n", 0.1
+
+    def cases(self, words, variables, asked):
+        if "--list" in words[-1]:
+            return (127, "cannot open shared object file", 0.1) if self.fails == "loader" else (1, "\n".join(asked) + "\n", 0.1)
+        bad = CASES[0] in asked and (self.fails == "case" or (self.fails == "overlap" and not variables) or (self.fails == "together" and len(asked) > 1))
+        if self.fails == "crash" and CASES[0] in asked:
+            return -11, "Segmentation fault", 0.1
+        if "-o" in words:
+            failure = '<failure message="1 == 2">at a.cpp:3</failure>'
+            lines = "".join(f"<testcase name={saxutils.quoteattr(case)}>{failure if bad and case == CASES[0] else ''}</testcase>" for case in asked)
+            pathlib.Path(words[words.index("-o") + 1]).write_text(f"<testsuites><testsuite>{lines}</testsuite></testsuites>")
+        return (4, "SKIPPED: no GPU", 0.1) if self.fails == "skip" else (int(bad), "========= ERROR SUMMARY: 0 errors", 0.1)
+
+    def train(self, words):
+        if words[1:] == ["check", "gpu"]:
+            return (2, "driver: 13.0 wanted, found 12.4", 0.1) if self.fails == "driver" else (0, "driver: 13.0 wanted, found 13.0\n", 0.1)
+        given = dict(setting.split("=", 1) for setting in words[3::2])
+        folder, steps = pathlib.Path(given["trainer.default_local_dir"]), int(given["trainer.total_training_steps"])
+        if self.fails == "train":
+            return 2, "some line\nerror: no memory\nhelp", 0.1
+        stored = folder / "checkpoints" / f"step_{steps}" / ("adapter_model" if "lora.rank" in given else "model")
+        stored.parent.mkdir(parents=True)
+        stored.with_suffix(".safetensors").write_text(folder.name if self.fails == "weights" else "weights")
+        gap = 0.25 if self.fails == "gap" else 0.0 if "rollout.bitwise" in given else 4e-4
+        score = 0.9 if self.fails == "curve" and given.get("trainer.device") == "cuda" else 0.3
+        rows = [{"step": i, "critic/score/mean": score, "mismatch/k3_kl": None if i == 1 or self.fails == "flat" else gap} for i in range(1, steps + 1)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [{"step": 0, "val/mean": 1}, *rows]))
+        return 0, "", 0.1
 
 
-main()
+class Rows(unittest.TestCase):
+    """check's parts over a Card; the record lies in a folder of its own."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.enterContext(mock.patch.object(programs, "cold_start", lambda: MODEL))
+        self.enterContext(mock.patch.object(shutil, "which", lambda name: name))
+        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
+
+    def record(self, device="an H100"):
+        return CHECK["Record"](self.folder, {"commit": "abc", "device": device})
+
+    def check(self, part, fails="", really=False, anew=True, budget_s=600):
+        """The card and the record of one call; anew: without what earlier ones found."""
+        if anew:
+            (self.folder / "check.json").unlink(missing_ok=True)
+        card, record = Card(fails, really), self.record()
+        card.until += budget_s - 600
+        with mock.patch.object(programs, "Runner", lambda budget_s, log: card), tempfile.TemporaryDirectory() as work:
+            CHECK[f"check_{part}"](record, None, 0, *([pathlib.Path(work)] if part == "correct" else []))
+        return card, record
+
+    def failing(self, record):
+        return {name for name, row in record.rows.items() if row["holds"] is False}
+
+    def test_every_command_line_of_correct_is_taken_by_its_program(self):
+        card, record = self.check("correct", really=True)
+        self.assertEqual(self.failing(record), set())
+        self.assertEqual(sum(words[0] == "compute-sanitizer" for words, _ in card.ran), 3)
+        for pattern in {pattern for _, _, patterns in correct.SANITIZED for pattern in patterns.split(",")}:
+            self.assertTrue(without_gpu([str(programs.program("test_cuda_device")), pattern]).strip(), f"{pattern}: no such case")
+        self.assertIn("quickstart, 20 steps, both devices", record.rows)
+        self.assertIn("k3 [None, 0.0, 0.0, 0.0]", record.rows["cut and resumed, adapters, bitwise int8"]["what"])
+
+    def test_every_command_line_of_figures_is_taken_by_its_program(self):
+        _, record = self.check("figures", really=True)
+        self.assertEqual((self.failing(record), list(record.rows)), (set(), list(figures.figures())))
+        self.assertIn("256: 145 tok/s, 70%", record.rows["ticks 8B, int4 int8, 512 positions"]["what"])
+        self.assertIn("decode_1_us 8000 (ours 1.14 times its speed)", record.rows["torch, decoding 8B bf16 in a CUDA graph"]["what"])
+
+    def test_what_is_wrong_is_seen_and_costs_no_other_row(self):
+        for fails, named, said in (("weights", "cut and resumed, rollout.device", "weights DIFFER"), ("bits", "bitwise, int8 weights, bf16 KV", "3 of 16384"),
+                                   ("gap", "cut and resumed, adapters, bitwise int8", "0 wanted"), ("driver", "libraries", "found 12.4"),
+                                   ("flat", "cut and resumed, adapters, bitwise int8", "[None, None, None, None]"), ("train", "quickstart, 20 steps, cpu", "error: no memory"),
+                                   ("curve", "quickstart, 20 steps, both devices", "differ by 0.600")):
+            _, record = self.check("correct", fails)
+            self.assertIn(named, self.failing(record), fails)
+            self.assertIn(said, record.rows[named]["what"])
+            self.assertTrue(any(row["holds"] for row in record.rows.values()), fails)
+        for fails, named, said in (("learner", "learner", "error: no memory"), ("form of products", "GEMMs", "another form")):
+            _, record = self.check("figures", fails)
+            self.assertEqual(self.failing(record), {name for name in figures.figures() if name.startswith(named)})
+            self.assertTrue(all(said in record.rows[name]["what"] for name in self.failing(record)))
+
+    def test_a_failing_case_runs_again_alone_apart_and_under_memcheck(self):
+        for fails, said in (("case", "QRL_CUDA_OVERLAP=0 it fails | memcheck"), ("overlap", "QRL_CUDA_OVERLAP=0 it holds"), ("crash", "exit code -11"),
+                            ("skip", "SKIPPED: no GPU"), ("together", "holds alone; beside others: 1 == 2 at a.cpp:3")):
+            _, record = self.check("correct", fails)
+            cases = [case for row in record.rows.values() if row["holds"] is False for case in row.get("cases", [])]
+            self.assertTrue(any(said in case.get("why", "") for case in cases), (fails, cases))
+        _, record = self.check("correct", "loader")
+        self.assertLessEqual({"device cases, 1 of 6", "learner: cases"}, self.failing(record))
+        cases = [{"case": CASES[0], "holds": False, "why": "memory"}, {"case": CASES[1], "holds": True}]  # beside other programs alone
+        self.assertTrue(correct.examine(Card(), programs.program("test_learner"), {"cases": cases})["holds"])
+        self.assertIn("holds when no other program runs", cases[0]["why"])
+
+    def test_a_sanitizer_that_does_not_follow_env_gets_the_program_itself(self):
+        for fails, ran in (("", [True]), ("follow", [True, False])):
+            card = Card(fails)
+            self.assertTrue(correct.sanitizer_job(*correct.SANITIZED[2][::2])(card)["holds"])
+            self.assertEqual([is_tool for _, is_tool in card.ran], ran)
+
+    def test_peak_memory_stands_beside_the_estimate(self):
+        tool = self.folder / "nvidia-smi"
+        tool.write_text("#!/bin/sh\necho 600\necho 41560\necho 20000\nsleep 60\n")
+        tool.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
+            row = figures.measure(Card(), figures.learner("86m"), {})
+        self.assertIn("GPU memory 40.0 GiB at most, --dry-run estimates 40.0", row["what"])
+
+    def test_a_later_call_repeats_what_failed_or_was_left_out(self):
+        self.check("figures", "learner")
+        card, record = self.check("figures", anew=False)
+        self.assertEqual(({words[1] for words, _ in card.ran}, self.failing(record)), ({"learner"}, set()))
+        for part in ("figures", "correct"):
+            _, record = self.check(part, budget_s=1)
+            self.assertTrue(all(row["left_out"] for row in record.rows.values()))
+            card, record = self.check(part, anew=False)
+            self.assertFalse([name for name, row in record.rows.items() if row.get("left_out")])
+
+    def test_a_record_of_another_gpu_or_no_record_is_refused(self):
+        self.record().put("correct", "libraries", {"holds": True, "what": "found"})
+        for spoil in (lambda: self.record("an H200"), lambda: self.record().file.write_text("{") and self.record()):
+            with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
+                spoil()
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn("check.json: expected", said.getvalue())
+
+
+class Programs(unittest.TestCase):
+    def test_without_a_gpu_one_line_is_said_and_the_exit_code_is_4(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "nvidia-smi").write_text("#!/bin/sh\necho No devices were found\nexit 6\n")
+            (folder / "nvidia-smi").chmod(0o755)
+            for path, said in ((f"{folder}:{os.environ['PATH']}", "No devices were found"), ("", "nvidia-smi")):
+                done = subprocess.run([sys.executable, GPU / "check", "--out", folder / "out"], capture_output=True, text=True, env={**os.environ, "PATH": path})
+                self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (4, "", 1), done.stderr)
+                self.assertIn(said, done.stderr)
+                self.assertFalse((folder / "out").exists())
+        for arguments in (["--part", "none"], ["--pack", "x.tar.xz", "--part", "correct"], ["word"]):
+            self.assertEqual(subprocess.run([sys.executable, GPU / "check", *arguments], capture_output=True).returncode, 2)
+
+    def test_time_output_and_environment_of_a_command(self):
+        runner = programs.Runner(60)
+        code, said, seconds = runner.run(["sh", "-c", "echo begun; sleep 30 & wait"], 1)
+        self.assertEqual((code, said), (124, "begun\n\nnot done in 1 s"))
+        self.assertLess(seconds, 5)
+        self.assertEqual(runner.run(["/nowhere/tool"], 1)[0], 127)
+        show = ["sh", "-c", "echo $LD_LIBRARY_PATH"]
+        with mock.patch.object(programs, "environment", lambda: ({**os.environ, "LD_LIBRARY_PATH": "/ours"}, "")):
+            said = [runner.run(show, 5)[1], runner.run(show, 5, is_tool=True)[1], runner.run(programs.behind_tool(show), 5, is_tool=True)[1]]
+        self.assertEqual([line.strip() for line in said], ["/ours", os.environ.get("LD_LIBRARY_PATH", ""), "/ours"])
+
+    def test_a_packed_archive_runs_from_its_own_folder(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name) / "qrl-gpu"
+            with mock.patch.object(programs, "make_cold_start", lambda: MODEL), mock.patch.object(programs, "build_trace", lambda target: target.write_text("") and ""):
+                programs.gather(folder)
+            self.assertEqual({path.name for path in (folder / "bin").iterdir()}, set(programs.PROGRAMS))
+            self.assertFalse([path.name for path in (folder / "lib").iterdir() if path.name.startswith(("libtorch", "libc.so", "libcuda"))])
+            self.assertTrue((folder / "cold_start" / "config.json").exists())
+            done = subprocess.run([sys.executable, folder / "scripts" / "gpu" / "check"], capture_output=True, text=True, cwd=name, env={**os.environ, "PATH": ""})
+            self.assertEqual((done.returncode, done.stdout), (4, ""), done.stderr)
+            show = "import sys; sys.path.insert(0, 'qrl-gpu/scripts/gpu'); import programs; print(programs.program('qrl-train'), programs.commit())"
+            done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, cwd=name, check=True)
+            self.assertEqual(done.stdout.split(), [str(folder / "bin" / "qrl-train"), programs.commit()])
+            libraries = f"{folder / 'lib'}:{ROOT / '.deps' / 'libtorch' / 'torch' / 'lib'}"
+            done = subprocess.run([folder / "bin" / "qrl-bench", "--help"], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": libraries})
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Profile(unittest.TestCase):
+    def setUp(self):
+        self.file = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "trace"
+        # Three steps of 100 us: a kernel of 10 us, one of 20 with another of 5 below it, 30 us idle, a copy of 5.
+        names, records = [b"_ZN3qrl12embed_kernelEv", b"_ZN3qrl13other_kernelILi3EEEv", b"copy"], []
+        for at in (1_000_000, 1_100_000, 1_200_000):
+            records += [(at + 65_000, at + 70_000, 2, 4, 0, 0, 0, 0, 0, 1), (at, at + 10_000, 0, 8, 1, 1, 128, 0, 20, 1),
+                        (at + 15_000, at + 35_000, 1, 2, 1, 1, 256, 64, 40, 1), (at + 30_000, at + 35_000, 1, 2, 1, 1, 256, 64, 40, 1)]
+        self.file.write_bytes(b"QRLTRC1\n" + struct.pack("<QI", len(records), len(names)) + b"".join(name + b"\0" for name in names) +
+                              b"".join(trace_table.RECORD.pack(*record) for record in records))
+
+    def profile(self, *arguments):
+        done = subprocess.run([sys.executable, GPU / "profile", *arguments], capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_table_of_a_made_up_trace(self):
+        code, said, _ = self.profile("--json", "--step", "embed_kernel", "--read", self.file)
+        table = json.loads(said)
+        self.assertEqual([code, *(table[key] for key in ("steps", "span_us", "busy_us", "idle_us", "kernels"))], [0, 2, 100, 35, 65, 4])
+        self.assertEqual((table["gaps_us"], table["idle_before_us"]), ({"2 to 10 us": 5, "10 to 100 us": 30}, {"copy": 30, "other_kernel 3": 5}))
+        self.assertEqual([[row[key] for key in ("kernel", "total_us", "exposed_us", "calls", "least_us", "most_us", "grid")] for row in table["rows"]],
+                         [["other_kernel 3", 25, 20, 2, 5, 20, "2x1x1"], ["embed_kernel", 10, 10, 1, 10, 10, "8x1x1"], ["copy", 5, 5, 1, 5, 5, "0x0x0"]])
+        said = self.profile("--read", self.file)[1]
+        self.assertIn("all: 270 us, 105 busy, 165 idle, 12 kernels", said)
+        self.assertIn("| 30.0 | 30.0 | 3 | 10.0 | 10.0 | 10.0 | 8x1x1 x 128 | 20 | embed_kernel |", said)
+
+    def test_what_is_no_trace_or_has_no_step_is_refused(self):
+        self.assertEqual(self.profile("--step", "nothing", "--read", self.file)[0], 2)
+        self.file.write_bytes(self.file.read_bytes()[:-1])
+        self.assertIn("it was cut off", self.profile("--read", self.file)[2])
+        self.file.write_text("QRL")
+        self.assertEqual((self.profile("--read", self.file)[0], self.profile()[0]), (2, 2))
+
+    def test_the_injection_is_built_loads_and_writes_a_trace(self):
+        library, cupti = self.file.with_name(programs.TRACE), runpy.run_path(str(GPU / "profile"))["cupti"]()
+        if why := programs.build_trace(library) or ("" if cupti else "no libcupti.so.13 here"):
+            self.skipTest(why)
+        begin = f"import ctypes; assert ctypes.CDLL('{library}').InitializeInjection() == 1"
+        subprocess.run([sys.executable, "-c", begin], check=True, capture_output=True,
+                       env={**os.environ, "QRL_TRACE_OUT": str(self.file), "QRL_TRACE_CUPTI": str(cupti)})
+        self.assertEqual(trace_table.read(self.file), ([], []))
+        for command, code in ((["true"], 4), (["false"], 1), (["/nowhere/command"], 1)):
+            self.assertEqual(self.profile(*command)[0], code)
+
+
+if __name__ == "__main__":
+    unittest.main()
