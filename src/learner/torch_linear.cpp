@@ -41,10 +41,13 @@ Tensor rounded_activations(const Tensor& x, quant::Format format) {
   return (ratio * scale).view({x.size(0), -1}).narrow(1, 0, width);
 }
 
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format) {
+Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format, bool is_read) {
   const torch::ScalarType type = weight.value.scalar_type();
   const Tensor read_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
-  const Tensor y = format ? exact_matmul(read_x, weight.value.t()) : torch::mm(read_x, weight.value.t());
+  Tensor y;
+  if (!is_read)
+    y = torch::empty({x.size(0), weight.value.size(0)}, read_x.options().dtype(format ? torch::kFloat32 : type));
+  else y = format ? exact_matmul(read_x, weight.value.t()) : torch::mm(read_x, weight.value.t());
   const Tensor kept_x = weight.gradient.defined() ? read_x : Tensor();
   return differentiable({x}, {y}, [kept_x, weight, type, is_rounded = format.has_value()](const TensorList& d) {
     const Tensor d_y = d[0].to(type);

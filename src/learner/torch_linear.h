@@ -9,10 +9,12 @@
 
 namespace qrl::learner {
 
-/// x · Wᵀ, its gradients in x's dtype for x and in fp32, not rounded before it is added, for W where that is trained.
-/// With a format x is fp32 and met by the weight as rounded_activations, in the weight's dtype; the result is fp32, and
-/// gradients pass through the rounding.
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {});
+/// Computes x · Wᵀ. The gradient of x has x's dtype. That of W, where W is trained, is fp32 and not rounded before it
+/// is added. With a format x is fp32 and rounded_activations in the weight's dtype enter the product; the result is
+/// fp32, and gradients pass through the rounding. Where the result is not read, only gradients count and it has no
+/// values.
+Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
+                     bool is_read = true);
 
 /// quant::round_activations of each row, in fp32, except for ties: fp32 [N, in] as quantized values of the format would
 /// keep it.

@@ -209,14 +209,14 @@ Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
   return {added.sum_ND, added.normed_ND, {}};
 }
 
-Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool /*is_read*/) const {
-  const Tensor y = base_linear(linear, x);
+Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool is_read) const {
+  const Tensor y = base_linear(linear, x, is_read);
   return linear.adapter.empty() ? y : with_device_adapter(y, x.value, linear, numerics().compute);
 }
 
-Tensor TorchOps::base_linear(const Linear& linear, const Recomputable& x) const {
-  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight);
-  if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format);
+Tensor TorchOps::base_linear(const Linear& linear, const Recomputable& x, bool is_read) const {
+  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight, {}, is_read);
+  if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format, is_read);
   return device_quantized_linear(
       x.value, linear.weight,
       {device_.weights, linear.name, linear.quantized, numerics().compute, numerics().backward});

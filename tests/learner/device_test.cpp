@@ -1,7 +1,12 @@
 // The learner out of LibTorch's operations, as a GPU runs it, beside the one of src/ops: the same scores, gradients,
 // updates, checkpoints and snapshots. On the CPU in every run; on a GPU where there is one.
+#include <ATen/record_function.h>
+
+#include <ATen/record_function.h>
+
 #include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include "learner/choices.h"
 #include "learner/learner.h"
@@ -495,6 +500,31 @@ TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's
   const std::size_t all = kept_bytes(false), checkpointed = kept_bytes(true);
   CHECK(checkpointed > 0);
   CHECK(checkpointed < 0.7 * static_cast<double>(all));
+}
+
+TEST_CASE("a layer that is recomputed for its gradients computes no product that only its output would read") {
+  model::ModelConfig config = families()[0].config;
+  config.num_hidden_layers = 5;
+  const auto num_products = [&](bool checkpointing) {
+    LearnerOptions options = test::options();
+    options.torch_ops = true;
+    options.activation_checkpointing = checkpointing;
+    const auto world = dist::make_solo();
+    Learner learner(config, test::tiny_weights(config), options, *world);
+    const MicroBatch batch = test::pack(device_sequences());
+    static int count = 0;
+    count = 0;
+    const at::CallbackHandle counting = at::addGlobalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& called) -> std::unique_ptr<at::ObserverContext> {
+          count += std::string_view(called.name()) == "aten::mm" ? 1 : 0;
+          return nullptr;
+        }).scopes({at::RecordScope::FUNCTION}));
+    learner.accumulate(batch, test::count({batch}), device_grpo(), {1.0F});
+    at::removeCallback(counting);
+    return count;
+  };
+  constexpr int kWithoutDown = 3;  // qkv, o, gate and up
+  CHECK(num_products(true) - num_products(false) == kWithoutDown * config.num_hidden_layers);
 }
 
 TEST_CASE("products of bf16 operands are not rounded to bf16 on their way into a gradient") {
