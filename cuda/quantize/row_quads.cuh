@@ -35,26 +35,32 @@ struct alignas(16) Raw {
 /// width is whole quads. Else one access takes those that lie so.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
-  if constexpr (kWhole) return first < width ? *reinterpret_cast<const Raw*>(row + first) : Raw{};
-  if (first + 4 <= width && reinterpret_cast<std::uintptr_t>(row + first) % sizeof(Raw) == 0)
-    return *reinterpret_cast<const Raw*>(row + first);
-  Raw raw;
+  if constexpr (kWhole) {
+    return first < width ? *reinterpret_cast<const Raw*>(row + first) : Raw{};
+  } else {
+    if (first + 4 <= width && reinterpret_cast<std::uintptr_t>(row + first) % sizeof(Raw) == 0)
+      return *reinterpret_cast<const Raw*>(row + first);
+    Raw raw;
 #pragma unroll
-  for (int e = 0; e < 4; ++e) raw.word[e] = first + e < width ? bits_of(row[first + e]) : 0U;
-  return raw;
+    for (int e = 0; e < 4; ++e) raw.word[e] = first + e < width ? bits_of(row[first + e]) : 0U;
+    return raw;
+  }
 }
 template <bool kWhole>
 QRL_DEVICE Raw load(const std::uint16_t* row, int first, int width) {
-  const bool is_whole = first + 4 <= width && reinterpret_cast<std::uintptr_t>(row + first) % sizeof(TwoWords) == 0;
-  if (kWhole ? first < width : is_whole) {
+  const auto whole = [&] {
     const auto words = *reinterpret_cast<const TwoWords*>(row + first);
-    return {{words.word[0], words.word[1], 0, 0}};
-  }
-  if constexpr (kWhole) return Raw{};
-  std::uint32_t numbers[4];
+    return Raw{{words.word[0], words.word[1], 0, 0}};
+  };
+  if constexpr (kWhole) {
+    return first < width ? whole() : Raw{};
+  } else {
+    if (first + 4 <= width && reinterpret_cast<std::uintptr_t>(row + first) % sizeof(TwoWords) == 0) return whole();
+    std::uint32_t numbers[4];
 #pragma unroll
-  for (int e = 0; e < 4; ++e) numbers[e] = first + e < width ? row[first + e] : 0U;
-  return {{numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16, 0, 0}};
+    for (int e = 0; e < 4; ++e) numbers[e] = first + e < width ? row[first + e] : 0U;
+    return {{numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16, 0, 0}};
+  }
 }
 
 /// A row of a GEMM's result, from a number on. kWhole: bf16 (are_whole).
@@ -80,15 +86,17 @@ QRL_DEVICE Quad widen(const Raw& raw, bool is_f32) {
 /// Those before `width`.
 template <bool kWhole>
 QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
-  if (kWhole ? first < width
-             : first + 4 <= width && reinterpret_cast<std::uintptr_t>(row + first) % sizeof(Quad) == 0) {
-    *reinterpret_cast<Quad*>(row + first) = quad;
-    return;
-  }
-  if constexpr (kWhole) return;
+  if constexpr (kWhole) {
+    if (first < width) *reinterpret_cast<Quad*>(row + first) = quad;
+  } else {
+    if (first + 4 <= width && reinterpret_cast<std::uintptr_t>(row + first) % sizeof(Quad) == 0) {
+      *reinterpret_cast<Quad*>(row + first) = quad;
+      return;
+    }
 #pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    if (first + e < width) row[first + e] = quad.at[e];
+    for (int e = 0; e < 4; ++e) {
+      if (first + e < width) row[first + e] = quad.at[e];
+    }
   }
 }
 
