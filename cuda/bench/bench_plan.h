@@ -18,7 +18,7 @@ struct LayerMatrix {
 /// The matrices of one layer, in the order of the forward pass.
 std::vector<LayerMatrix> layer_matrices(const model::ModelConfig& config);
 
-enum class MatmulKernel : std::uint8_t { streamed, cutlass, cublaslt, dequantized };
+enum class MatmulKernel : std::uint8_t { streamed, cutlass, cublaslt, block_scaled, dequantized };
 
 /// The matmul as the engine makes it on a Hopper GPU of 132 multiprocessors (an H100 or H200): the rule's choice, which
 /// timing may replace by another of the same bits.

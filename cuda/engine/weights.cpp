@@ -99,6 +99,8 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
           QRL_INVARIANT((of(from).bias != nullptr) == matrix.has_bias, "upload, " + std::string(matrix.name),
                         matrix.has_bias ? "a bias" : "no bias", matrix.has_bias ? "none" : "one");
           upload_matrix(of(from), matrix.out(), matrix.in, of(to), stream);
+          of(to).view.at.has_whole_blocks = std::all_of(matrix.modules.begin(), matrix.modules.end(),
+                                                        [](const auto& each) { return each.rows % kInputChunk == 0; });
         });
   }
   upload_matrix(host.lm_head, config.vocab_size, config.hidden_size, lm_head_, stream);

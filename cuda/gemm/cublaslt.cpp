@@ -77,37 +77,67 @@ struct CublasLt::State {
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
     std::array<cublasLtMatmulHeuristicResult_t, kCublasLtAlgorithms> algorithms{};
     int num_algorithms = 0;
+    cublasStatus_t refusal = CUBLAS_STATUS_SUCCESS;
   };
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
-  std::map<Shape, Plan> plans;
+  std::map<Shape, Plan> plans, block_scaled_plans;
 
   const Plan& plan(const GemmTask& task);
+  const Plan& plan(const BlockScaledTask& task);
+  void describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const;
   void choose(Plan& plan) const;
+  void launch(const Plan& plan, int algorithm, const GemmTask& task, const Stream& stream) const;
+  template <class Value>
+  void set(const Plan& plan, cublasLtMatmulDescAttributes_t attribute, const Value& value) const {
+    check(library.cublasLtMatmulDescSetAttribute(plan.product, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute");
+  }
+  static Shape shape_of(const GemmTask& task) {
+    return {task.num_rows, task.w.at.rows, task.w.at.width, task.x.stride, task.y_stride, task.y_is_f32};
+  }
 };
 
 /// The library's matrices are column-major: yᵀ [out, rows] = W (stored [out, in] by rows, so transposed) · xᵀ.
-const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
+void CublasLt::State::describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const {
   const MatrixLayout& at = task.w.at;
-  const auto [found, is_new] =
-      plans.try_emplace({task.num_rows, at.rows, at.width, task.x.stride, task.y_stride, task.y_is_f32});
-  Plan& plan = found->second;
-  if (!is_new) return plan;
   const auto u64 = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   check(library.cublasLtMatmulDescCreate(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  const cublasOperation_t transposed = CUBLAS_OP_T, plain = CUBLAS_OP_N;
-  check(
-      library.cublasLtMatmulDescSetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
-      "cublasLtMatmulDescSetAttribute");
-  check(library.cublasLtMatmulDescSetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, &plain, sizeof plain),
-        "cublasLtMatmulDescSetAttribute");
-  check(library.cublasLtMatrixLayoutCreate(&plan.w, CUDA_R_16BF, u64(at.width), u64(at.rows), at.width),
+  set(plan, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(plan, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  check(library.cublasLtMatrixLayoutCreate(&plan.w, elements, u64(at.width), u64(at.rows), at.width),
         "cublasLtMatrixLayoutCreate");
-  check(library.cublasLtMatrixLayoutCreate(&plan.x, CUDA_R_16BF, u64(at.width), u64(task.num_rows), task.x.stride),
+  check(library.cublasLtMatrixLayoutCreate(&plan.x, elements, u64(at.width), u64(task.num_rows), task.x.stride),
         "cublasLtMatrixLayoutCreate");
   check(library.cublasLtMatrixLayoutCreate(&plan.y, task.y_is_f32 ? CUDA_R_32F : CUDA_R_16BF, u64(at.rows),
                                            u64(task.num_rows), task.y_stride),
         "cublasLtMatrixLayoutCreate");
+}
+
+const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
+  const auto [found, is_new] = plans.try_emplace(shape_of(task));
+  Plan& plan = found->second;
+  if (!is_new) return plan;
+  describe(plan, task, CUDA_R_16BF);
   choose(plan);
+  check(plan.refusal, "cublasLtMatmulAlgoGetHeuristic");
+  return plan;
+}
+
+/// A plan that may be refused. The addresses of its scales are those of the last task.
+const CublasLt::State::Plan& CublasLt::State::plan(const BlockScaledTask& task) {
+  const auto [found, is_new] = block_scaled_plans.try_emplace(shape_of(task.gemm));
+  Plan& plan = found->second;
+  if (is_new) describe(plan, task.gemm, CUDA_R_8F_E4M3);
+  set(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, task.w_scales);
+  set(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, task.x_scales);
+  if (!is_new) return plan;
+  const auto set_mode = [&](cublasLtMatmulDescAttributes_t attribute, cublasLtMatmulMatrixScale_t mode) {
+    const cublasStatus_t status = library.cublasLtMatmulDescSetAttribute(plan.product, attribute, &mode, sizeof mode);
+    if (plan.refusal == CUBLAS_STATUS_SUCCESS) plan.refusal = status;  // a library that is older than the mode
+  };
+  set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
+  set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+  if (plan.refusal == CUBLAS_STATUS_SUCCESS) choose(plan);
   return plan;
 }
 
@@ -127,8 +157,17 @@ void CublasLt::State::choose(Plan& plan) const {
       library.cublasLtMatmulAlgoGetHeuristic(handle, plan.product, plan.w, plan.x, plan.y, plan.y, preference,
                                              kCublasLtAlgorithms, plan.algorithms.data(), &plan.num_algorithms);
   check(library.cublasLtMatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy");
-  check(status, "cublasLtMatmulAlgoGetHeuristic");
-  QRL_INVARIANT(plan.num_algorithms > 0, "cublasLtMatmulAlgoGetHeuristic", "an algorithm", "none");
+  plan.refusal = status == CUBLAS_STATUS_SUCCESS && plan.num_algorithms == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+}
+
+void CublasLt::State::launch(const Plan& plan, int algorithm, const GemmTask& task, const Stream& stream) const {
+  const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
+  check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
+  const float one = 1, zero = 0;
+  check(library.cublasLtMatmul(handle, plan.product, &one, task.w.quantized, plan.w, task.x.quantized, plan.x, &zero,
+                               task.y, plan.y, task.y, plan.y, &proposed.algo, workspace.data(), kWorkspaceBytes,
+                               static_cast<cudaStream_t>(stream.handle())),
+        "cublasLtMatmul");
 }
 
 CublasLt::CublasLt() : state_(std::make_unique<State>()) {
@@ -136,12 +175,21 @@ CublasLt::CublasLt() : state_(std::make_unique<State>()) {
 }
 
 CublasLt::~CublasLt() {
-  for (const auto& [shape, plan] : state_->plans) {
-    (void)state_->library.cublasLtMatmulDescDestroy(plan.product);
-    for (const cublasLtMatrixLayout_t layout : {plan.w, plan.x, plan.y})
-      (void)state_->library.cublasLtMatrixLayoutDestroy(layout);
+  for (const auto* plans : {&state_->plans, &state_->block_scaled_plans}) {
+    for (const auto& [shape, plan] : *plans) {
+      (void)state_->library.cublasLtMatmulDescDestroy(plan.product);
+      for (const cublasLtMatrixLayout_t layout : {plan.w, plan.x, plan.y})
+        (void)state_->library.cublasLtMatrixLayoutDestroy(layout);
+    }
   }
   if (state_->handle != nullptr) (void)state_->library.cublasLtDestroy(state_->handle);
+}
+
+std::string CublasLt::refusal_of(const BlockScaledTask& task) {
+  const State::Plan& plan = state_->plan(task);
+  if (plan.refusal != CUBLAS_STATUS_SUCCESS) return state_->library.cublasLtGetStatusString(plan.refusal);
+  const cublasStatus_t of_first = plan.algorithms[0].state;
+  return of_first == CUBLAS_STATUS_SUCCESS ? "" : state_->library.cublasLtGetStatusString(of_first);
 }
 
 void CublasLt::multiply(const GemmTask& task, int algorithm, const Stream& stream) {
@@ -151,14 +199,11 @@ void CublasLt::multiply(const GemmTask& task, int algorithm, const Stream& strea
   QRL_INVARIANT(algorithm < plan.num_algorithms, "cuda/gemm/bf16_table.h",
                 "an algorithm of the " + std::to_string(plan.num_algorithms) + " that cuBLASLt " + version() + " has",
                 "number " + std::to_string(algorithm));
-  const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
-  state_->check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
-  const float one = 1, zero = 0;
-  state_->check(state_->library.cublasLtMatmul(state_->handle, plan.product, &one, task.w.quantized, plan.w,
-                                               task.x.quantized, plan.x, &zero, task.y, plan.y, task.y, plan.y,
-                                               &proposed.algo, state_->workspace.data(), kWorkspaceBytes,
-                                               static_cast<cudaStream_t>(stream.handle())),
-                "cublasLtMatmul");
+  state_->launch(plan, algorithm, task, stream);
+}
+
+void CublasLt::multiply(const BlockScaledTask& task, const Stream& stream) {
+  state_->launch(state_->plan(task), 0, task.gemm, stream);
 }
 
 int CublasLt::num_algorithms(const GemmTask& task) { return state_->plan(task).num_algorithms; }

@@ -1,10 +1,11 @@
 // Owns cuBLASLt: found at run time, so that a program runs where there is none, and its plans a shape. Knows nothing of
-// formats other than bf16.
+// formats other than bf16 and fp8_block128.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "cuda/gemm/block_scales.h"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
@@ -23,6 +24,11 @@ class CublasLt {
 
   /// By the algorithm that it proposes for the shape, 0: the one that it holds fastest.
   void multiply(const GemmTask& task, int algorithm, const Stream& stream);
+  /// Makes a GEMM of fp8_block128 with a bf16 result. Sums within 128 inputs are the matrix unit's, with some 13 bits
+  /// behind the point; sums of those are fp32.
+  void multiply(const BlockScaledTask& task, const Stream& stream);
+  /// Returns why the library refuses such a GEMM on this device; empty: it takes it.
+  std::string refusal_of(const BlockScaledTask& task);
   /// That it proposes for the shape, up to kCublasLtAlgorithms.
   int num_algorithms(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"

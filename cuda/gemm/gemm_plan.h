@@ -117,12 +117,17 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 ///
 /// int4 (with bf16 activations) and fp8_block128 of dequantized_rows(format) rows and more are dequantized to bf16 and
 /// then cuBLASLt's: the streamed kernel dequantizes the matrix once for every 64 rows, on mma.sync.
-enum class GemmKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
+///
+/// With block_scales cuBLASLt multiplies fp8_block128 as it is (block_scales.h), of more than kStreamedFp8Rows rows and
+/// with a bf16 result.
+enum class GemmKernel : std::uint8_t { cublaslt, block_scaled, cutlass_int8, cutlass_fp8, streamed, dequantized };
 inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 16;
 inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
-                              bool row_only_sums = false) {
+                              bool row_only_sums = false, bool block_scales = false) {
   using quant::Format;
   if (format == Format::bf16 && !row_only_sums) return GemmKernel::cublaslt;
+  if (format == Format::fp8_block128 && block_scales && num_rows > kStreamedFp8Rows && !y_is_f32 && !row_only_sums)
+    return GemmKernel::block_scaled;
   const std::int64_t dequantized_from = dequantized_rows(format);
   if (dequantized_from > 0 && num_rows >= dequantized_from && !row_only_sums) return GemmKernel::dequantized;
   if (!is_hopper || y_is_f32) return GemmKernel::streamed;
@@ -145,6 +150,7 @@ inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_r
 struct GemmRules {
   bool is_hopper = false, row_only_sums = false;
   std::span<const Bf16Row> bf16_table{};  ///< that holds for the device and its library
+  bool block_scales = false;              ///< the library multiplies e4m3 with scales of 128 inputs
 };
 
 /// One way to make a GEMM.
@@ -164,7 +170,8 @@ inline constexpr std::int64_t kSweptRows = 128;
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);
-  GemmKernel rule = choose_gemm(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+  GemmKernel rule = choose_gemm(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums,
+                                rules.block_scales && at.has_whole_blocks);
   if (rule == GemmKernel::cublaslt) {
     const Bf16Row* row = find_bf16(rules.bf16_table, at.rows, at.width, num_rows, y_is_f32);
     if (row != nullptr && row->way == kStreamedWay) rule = GemmKernel::streamed;

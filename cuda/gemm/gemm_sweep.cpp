@@ -9,7 +9,8 @@ const GemmChoice& GemmSweep::choose(const GemmTask& task, const std::function<vo
   // As a tick that becomes a graph is filled up, so that all of a graph's sizes were met before.
   const std::int64_t num_rows = padded_rows(task.num_rows);
   const auto [found, is_new] =
-      picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, num_rows, task.y_is_f32, task.adds_to_y});
+      picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, task.w.at.has_whole_blocks, num_rows,
+                              task.y_is_f32, task.adds_to_y});
   if (!is_new) return found->second;
   if (task.adds_to_y) {
     found->second = {GemmKernel::streamed, plan_stream(task.w.format, task.w.at, num_rows, limits_)};

@@ -28,7 +28,7 @@ class GemmSweep {
                            const Stream& stream);
 
  private:
-  using Key = std::tuple<quant::Format, std::int64_t, std::int64_t, std::int64_t, bool, bool>;
+  using Key = std::tuple<quant::Format, std::int64_t, std::int64_t, bool, std::int64_t, bool, bool>;
   GemmRules rules_;
   DeviceLimits limits_;
   LaunchTimer timer_;

@@ -2,6 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
+#include "base/log.h"
+#include "cuda/gemm/block_scales.h"
 #include "cuda/gemm/cublaslt.h"
 #include "cuda/gemm/cutlass_gemms.h"
 #include "cuda/gemm/gemm_sweep.h"
@@ -60,11 +64,13 @@ class LibraryGemms final : public Gemms {
   LibraryGemms(const DeviceFacts& device, bool row_only_sums)
       : is_hopper_(runs_hopper_code(device)),
         row_only_sums_(row_only_sums),
+        takes_block_scales_(is_hopper_ && !row_only_sums_ && may_take_block_scales()),
+        limits_{static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
         sweep_(gemm_rules(device, row_only_sums,
-                          uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>()),
-               {static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
-               [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
+                          uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>(),
+                          takes_block_scales_),
+               limits_, [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
     place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
@@ -75,11 +81,16 @@ class LibraryGemms final : public Gemms {
   }
 
   void reserve(const DeviceMatrix& w, std::int64_t num_rows) override {
-    if (choose_gemm(w.format, num_rows, false, is_hopper_, row_only_sums_) == GemmKernel::dequantized)
-      dequantized_.reserve(w);
+    const GemmKernel kernel = choose_gemm(w.format, num_rows, false, is_hopper_, row_only_sums_,
+                                          takes_block_scales_ && w.at.has_whole_blocks);
+    if (kernel == GemmKernel::dequantized) dequantized_.reserve(w);
+    if (kernel == GemmKernel::block_scaled) block_scaled_.reserve(w);
   }
 
-  void set_recorded(bool is_recorded) override { dequantized_.set_fixed(is_recorded); }
+  void set_recorded(bool is_recorded) override {
+    dequantized_.set_fixed(is_recorded);
+    block_scaled_.set_fixed(is_recorded);
+  }
 
   std::string describe() const override {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
@@ -92,6 +103,10 @@ class LibraryGemms final : public Gemms {
     bf16 += "; int4 of " + std::to_string(dequantized_rows(quant::Format::int4)) +
             " rows and more, and fp8 (block128) of " + std::to_string(dequantized_rows(quant::Format::fp8_block128)) +
             ", by it, dequantized";
+    if (takes_block_scales_) {
+      bf16 += "; fp8 (block128) of more than " + std::to_string(kStreamedFp8Rows) +
+              " rows by its block scales where tensors have whole blocks";
+    }
     if (is_hopper_) {
       bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
               " rows by CUTLASS, int8 by CUTLASS or streamed";
@@ -105,6 +120,8 @@ class LibraryGemms final : public Gemms {
     switch (choice.kernel) {
       case GemmKernel::cublaslt:
         return cublaslt_.multiply(task, choice.algorithm, stream);
+      case GemmKernel::block_scaled:
+        return make_block_scaled(task, stream);
       case GemmKernel::cutlass_int8:
         return cutlass_int8(task, place_, stream);
       case GemmKernel::cutlass_fp8:
@@ -117,10 +134,47 @@ class LibraryGemms final : public Gemms {
     }
   }
 
-  bool is_hopper_, row_only_sums_;
+  void stream_rows(const GemmTask& task, const Stream& stream) const {
+    streamed_.multiply(task, plan_stream(task.w.format, task.w.at, task.num_rows, limits_), stream);
+  }
+  void make_block_scaled(const GemmTask& task, const Stream& stream) {
+    const auto by_library = [&](const BlockScaledTask& scaled) {
+      const std::string refusal = cublaslt_.refusal_of(scaled);
+      if (refusal.empty()) return cublaslt_.multiply(scaled, stream);
+      log_refusal(refusal, scaled.gemm.num_rows, scaled.gemm.w.at);
+      stream_rows(scaled.gemm, stream);
+    };
+    block_scaled_.multiply(
+        task, by_library, [&](const GemmTask& rest) { stream_rows(rest, stream); }, stream);
+  }
+  /// Once a process: it is the same for all layers.
+  void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at) {
+    if (std::exchange(has_logged_refusal_, true)) return;
+    base::log_info("cuBLASLt " + cublaslt_.version() + " refuses block scales (" + why + ") for " +
+                   std::to_string(num_rows) + " rows of [" + std::to_string(at.rows) + ", " + std::to_string(at.width) +
+                   "]: such layers are streamed or dequantized");
+  }
+  /// Whether the library takes an ordinary GEMM of that kind.
+  bool may_take_block_scales() {
+    constexpr std::int64_t kRows = 64, kWidth = 4096;
+    const MatrixLayout at = matrix_layout(quant::Format::fp8_block128, kWidth, kWidth);
+    const Memory scales(static_cast<std::size_t>(kRows * kWidth));
+    const QuantizedRows x{quant::Element::fp8_e4m3, nullptr, nullptr, kWidth, kWidth, kInputChunk};
+    const std::string refusal =
+        cublaslt_.refusal_of({{x, kRows, {quant::Format::fp8_block128, at, nullptr, nullptr}, nullptr, kWidth, false},
+                              scales.as<float>(),
+                              scales.as<float>()});
+    if (!refusal.empty()) log_refusal(refusal, kRows, at);
+    return refusal.empty();
+  }
+
+  bool is_hopper_, row_only_sums_, has_logged_refusal_ = false;
   StreamedGemms streamed_;
   CublasLt cublaslt_;
+  bool takes_block_scales_;
   DequantizedGemms dequantized_;
+  BlockScaledGemms block_scaled_;
+  DeviceLimits limits_;
   Memory workspace_;
   CutlassPlace place_;
   ColdTimer timer_;

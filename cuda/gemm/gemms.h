@@ -20,7 +20,7 @@ class Gemms {
 
   /// Computes a GemmTask by one of the kernels that gemm_plan.h's gemm_choices names, whichever took
   /// the least time (gemm_sweep.h); sums may run in another order, and accumulate as a library does: int32; fp32; of
-  /// fp8 `tensor` and `channel_token` on Hopper, where rows are more than kStreamedFp8Rows, the matrix unit's own,
+  /// fp8 on Hopper, where rows are more than kStreamedFp8Rows, the matrix unit's own,
   /// which keeps some 13 bits behind the point of its largest term for the 128 inputs that it adds up before fp32 takes
   /// over; of int4 and fp8_block128 of dequantized_rows(format) rows and more, of operands rounded to bf16
   /// (dequantized_gemms.h).
@@ -34,8 +34,9 @@ class Gemms {
 };
 
 /// CUTLASS's kernels are compiled for sm_90a alone: what is newer than Hopper streams, and takes cuBLASLt.
-inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, std::span<const Bf16Row> table = {}) {
-  return {runs_hopper_code(device), row_only_sums, table};
+inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, std::span<const Bf16Row> table = {},
+                            bool block_scales = false) {
+  return {runs_hopper_code(device), row_only_sums, table, block_scales};
 }
 
 /// What streamed_gemm needs besides its operands.

@@ -36,6 +36,7 @@ struct MatrixLayout {
   std::int64_t num_scales = 0;       ///< of a row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs in one of the host's 32-bit words
   std::int64_t num_words = 0;        ///< of one host row
+  bool has_whole_blocks = true;      ///< every 128 outputs are one tensor's; false where fused tensors are not so
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {

@@ -52,7 +52,9 @@ inline std::optional<target::DeviceFacts> find_device() {
 /// The bound on the error of a GEMM of so many rows against fp32 sums, before it is rounded: `usual`, or that of
 /// Hopper's matrix unit with fp8, where the terms are about as large as their sum.
 inline double gemm_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
-  const bool of_unit = choose_gemm(format, num_rows, false, find_device()->major == 9) == GemmKernel::cutlass_fp8;
+  const bool is_hopper = find_device()->major == 9;
+  const GemmKernel kernel = choose_gemm(format, num_rows, false, is_hopper, false, is_hopper);
+  const bool of_unit = kernel == GemmKernel::cutlass_fp8 || kernel == GemmKernel::block_scaled;
   double squares = 0;
   for (const float value : want) squares += static_cast<double>(value) * value;
   return of_unit ? 0x1p-10 * std::sqrt(squares / static_cast<double>(want.size())) : usual;

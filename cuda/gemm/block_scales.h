@@ -1,0 +1,54 @@
+// Owns the scales of fp8_block128 GEMMs in the order that cuBLASLt reads them, and which rows it takes. Knows nothing
+// of the library.
+#pragma once
+
+#include <functional>
+
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// A GEMM of fp8_block128, x.scales and w.scales in the library's order beside it.
+struct BlockScaledTask {
+  GemmTask gemm;          ///< num_rows a multiple of kBlockScaledMultiple
+  const float* x_scales;  ///< [width / 128, num_rows]
+  const float* w_scales;  ///< [rows / 128, width / 128 padded to 4]
+};
+/// cuBLASLt reads the scales of 128 inputs in steps of 16 bytes.
+inline constexpr std::int64_t kBlockScaledMultiple = 4;
+
+/// Writes both kinds of scales in that order. Padding is 0.
+struct ArrangeScalesTask {
+  QuantizedRows x;
+  std::int64_t num_rows;
+  DeviceMatrix w;
+  float *x_scales, *w_scales;
+};
+void arrange_scales(const ArrangeScalesTask& task, const Stream& stream);
+
+/// One stream's at a time.
+class BlockScaledGemms {
+ public:
+  using ByLibrary = std::function<void(const BlockScaledTask&)>;
+  using ByRest = std::function<void(const GemmTask&)>;
+
+  explicit BlockScaledGemms(std::int64_t rows_at_once = 4096) : rows_at_once_(rows_at_once) {}
+
+  /// Allocates the memory that GEMMs with such a matrix need, unless it exists.
+  void reserve(const DeviceMatrix& w);
+  /// Forbids memory in use to move from now on, since recorded ticks name its address; false allows it again.
+  void set_fixed(bool is_fixed) { is_fixed_ = is_fixed; }
+
+  /// Makes the task's GEMM: rows_at_once rows in turn by the library, the last num_rows % 4 by `rest`.
+  void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
+
+ private:
+  void grow(Memory& memory, std::int64_t count) const;
+
+  std::int64_t rows_at_once_;
+  bool is_fixed_ = false;
+  Memory x_scales_, w_scales_;
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,107 @@
+// GEMMs of fp8_block128 with their scales in cuBLASLt's order, with the plain GEMM in the library's place.
+#include "cuda/gemm/block_scales.h"
+
+#include <tuple>
+
+#include "gemm_fixtures.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda;
+using namespace qrl::cuda::test;
+
+std::vector<float> read_floats(const float* from, std::int64_t count, const target::Stream& stream) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  target::copy_to_host(values.data(), from, values.size() * sizeof(float), stream);
+  stream.wait();
+  return values;
+}
+
+/// The task by the plain GEMM, its scales put back from the library's order.
+void multiply_as_library(const target::BlockScaledTask& task, const target::Stream& stream) {
+  const target::GemmTask& gemm = task.gemm;
+  CHECK(gemm.num_rows % target::kBlockScaledMultiple == 0);
+  const std::int64_t rows = gemm.num_rows, chunks = gemm.w.at.width / 128, padded_chunks = (chunks + 3) / 4 * 4;
+  const std::vector<float> of_x = read_floats(task.x_scales, rows * chunks, stream),
+                           of_w = read_floats(task.w_scales, (gemm.w.at.rows + 127) / 128 * padded_chunks, stream);
+  std::vector<float> x_scales, w_scales;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+      x_scales.push_back(of_x[static_cast<std::size_t>(chunk * rows + row)]);
+  }
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    for (std::int64_t output = 0; output < gemm.w.at.rows; ++output)
+      w_scales.push_back(of_w[static_cast<std::size_t>(output / 128 * padded_chunks + chunk)]);
+  }
+  const OnDevice<float> x_there(x_scales), w_there(w_scales);
+  target::GemmTask plain = gemm;
+  plain.x.scales = x_there.data();
+  plain.w.scales = w_there.data();
+  target::plain_gemm(plain, stream);
+  stream.wait();
+}
+
+}  // namespace
+
+TEST_CASE("block scales in the library's order give the same GEMM, in parts, and a rest of rows beside it") {
+  if (!find_device()) return;
+  // Outputs and inputs that end within a block; five chunks, so that those of W are padded.
+  for (const Shape& shape : {Shape{70, 600, 200}, {69, 384, 128}, {3, 130, 60}}) {
+    const GemmCase gemm(Format::fp8_block128, shape, normal_values(shape.rows * shape.in, 1, 71));
+    const std::vector<float> plain = gemm.plain();
+    for (const std::int64_t rows_at_once : {std::int64_t{16}, std::int64_t{4096}}) {
+      target::BlockScaledGemms made(rows_at_once);
+      std::int64_t num_by_library = 0, num_rest = 0;
+      const auto by_library = [&](const target::BlockScaledTask& task) {
+        num_by_library += task.gemm.num_rows;
+        CHECK(task.gemm.num_rows <= rows_at_once);
+        multiply_as_library(task, gemm.stream);
+      };
+      const auto rest = [&](const target::GemmTask& task) {
+        num_rest += task.num_rows;
+        target::plain_gemm(task, gemm.stream);
+      };
+      INFO(shape.rows << " rows, " << rows_at_once << " at once");
+      CHECK(gemm.run([&](const target::GemmTask& task) { made.multiply(task, by_library, rest, gemm.stream); }) ==
+            plain);
+      CHECK(num_by_library == shape.rows / 4 * 4);
+      CHECK(num_rest == shape.rows % 4);
+    }
+  }
+}
+
+TEST_CASE("memory of block scales does not move while recorded ticks name it") {
+  if (!find_device()) return;
+  const auto matrix = [](std::int64_t out, std::int64_t in) {
+    return target::DeviceMatrix{Format::fp8_block128, matrix_layout(Format::fp8_block128, out, in), nullptr, nullptr};
+  };
+  target::BlockScaledGemms gemms(16);
+  gemms.reserve(matrix(256, 512));
+  gemms.set_fixed(true);
+  gemms.reserve(matrix(200, 500));
+  CHECK_THROWS_WITH(gemms.reserve(matrix(256, 1024)), Catch::Matchers::Contains("reserved at upload"));
+  gemms.set_fixed(false);
+  gemms.reserve(matrix(256, 1024));
+}
+
+TEST_CASE("block scales are the library's for bf16 results of more than 16 rows, where tensors have whole blocks") {
+  const DeviceLimits h100{227 << 10, 132};
+  MatrixLayout whole = matrix_layout(Format::fp8_block128, 512, 256), ragged = whole;
+  ragged.has_whole_blocks = false;
+  const auto kernel = [&](Format format, const MatrixLayout& at, std::int64_t rows, bool y_is_f32,
+                          const GemmRules& rules) {
+    return gemm_choices(format, at, rows, y_is_f32, rules, h100)[0].kernel;
+  };
+  const GemmRules rules{true, false, {}, true}, bitwise{true, true, {}, true}, without{true, false, {}, false};
+  for (const std::int64_t rows : {17, 64, 512, 4096}) {
+    CHECK(kernel(Format::fp8_block128, whole, rows, false, rules) == GemmKernel::block_scaled);
+    for (const auto& [at, y_is_f32, of] :
+         {std::tuple(ragged, false, rules), {whole, true, rules}, {whole, false, without}})
+      CHECK(kernel(Format::fp8_block128, at, rows, y_is_f32, of) ==
+            (rows >= dequantized_rows(Format::fp8_block128) ? GemmKernel::dequantized : GemmKernel::streamed));
+    CHECK(kernel(Format::fp8_block128, whole, rows, false, bitwise) == GemmKernel::streamed);
+    CHECK(kernel(Format::fp8_channel, whole, rows, false, rules) == GemmKernel::cutlass_fp8);
+  }
+  CHECK(kernel(Format::fp8_block128, whole, 16, false, rules) == GemmKernel::streamed);
+}
