@@ -71,6 +71,28 @@ TEST_CASE("block scales in the library's order give the same GEMM, in parts, and
   }
 }
 
+TEST_CASE("GEMMs of fp8_block128 with bf16 results are the plain GEMM's, by whichever kernel the device has") {
+  const std::optional<target::DeviceFacts> device = find_device();
+  if (!device) return;
+  const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device);
+  // Rows for the streamed kernel, then for the library: whole, and with a rest of one to three.
+  for (const std::int64_t rows : {5, 17, 40, 71}) {
+    const GemmCase gemm(Format::fp8_block128, {rows, 600, 256}, normal_values(rows * 600, 1, 73));
+    const std::vector<float> want = gemm.plain();
+    const OnDevice<std::uint16_t> y(
+        std::vector<std::uint16_t>(static_cast<std::size_t>(rows * gemm.w.view.at.rows), 0x7fc0));
+    gemms->multiply({gemm.quantized.rows, rows, gemm.w.view, y.data(), gemm.w.view.at.rows, false}, gemm.stream);
+    gemm.stream.wait();
+    std::vector<float> got;
+    for (const std::uint16_t bits : y.read()) got.push_back(float_of_bf16(bits));
+    float most = 0;
+    for (const float value : want) most = std::max(most, std::fabs(value));
+    INFO(rows << " rows; " << gemms->describe());
+    const double error = gemm_error(Format::fp8_block128, rows, want, 1e-6 * static_cast<double>(most));
+    CHECK(first_beyond(got, want, error, 1.0 / 256) == "");
+  }
+}
+
 TEST_CASE("memory of block scales does not move while recorded ticks name it") {
   if (!find_device()) return;
   const auto matrix = [](std::int64_t out, std::int64_t in) {
