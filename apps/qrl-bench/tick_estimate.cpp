@@ -6,22 +6,31 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cuda/runtime/layout.h"
 
 namespace qrl::app {
 
 namespace {
 
-constexpr double kMultiprocessors = 132, kClock = 1.98e9, kLanesPerCycle = 128;  // four warps of 32 issue in a cycle
-constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;         // the latter: what one draws at most
-/// Shares of a limit that a kernel reaches: of reading (streamed, a library's, attention), of issue slots beside a
-/// barrier a step, of wgmma's speed by mma.sync and by a library.
-constexpr double kStreamedReads = 0.92, kLibraryReads = 0.85, kAttentionReads = 0.7;
-constexpr double kIssues = 0.7, kMmaSync = 0.6, kLibraryMatrix = 0.8;
-/// A library's kernel begins when the one before has ended, and so does the one behind it.
-constexpr double kSeam_s = 1.2e-6;
-constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128;
-/// Of a layer: two norms, rotation, attention, its join, SwiGLU; quantized activations are quantized behind attention.
-constexpr double kSmallKernels = 6;
+constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // four warps of 32 issue in a cycle
+constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: what one draws at most
+/// Shares of reading that kernels reach, and what a kernel takes besides: its first and last microseconds.
+struct Reach {
+  double reads, fixed_s;
+};
+constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{0.94, 5e-6}, kCutlass{0.92, 6e-6},
+    kBlockScaled{0.75, 7e-6};
+/// Shares of the matrix units by mma.sync and by libraries: bf16, int8, e4m3 with sums promoted to fp32, block scales.
+constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kBlockScaledUnits = 0.85;
+/// A kernel of its own that dequantizes a matrix, or arranges scales.
+constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
+/// Seconds of attention besides its reading, of a tile of lm_head, and of sampling.
+constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
+/// Bytes of rows that lie in L2 for the larger part, and logits, by reading.
+constexpr double kRowReads = 1.45, kLogitReads = 3.2;
+/// Query heads that are joined at once, and rows x kv heads from which on no row is split.
+constexpr double kJoined = 3168, kWhole = 2048;
+constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
 double up(std::int64_t count, std::int64_t divisor) { return static_cast<double>((count + divisor - 1) / divisor); }
 
@@ -29,6 +38,22 @@ struct MatmulEstimate {
   double seconds = 0;
   std::string bound;
 };
+
+/// Share of the issue slots that the streamed kernel reaches: its warps wait for x, which lies in L2, the longer the
+/// more rows it has. Scales of 128 inputs are instructions that wait less. Many tiles of rows fill the multiprocessors
+/// better.
+double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
+  const quant::FormatSpec& what = quant::spec(format);
+  const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
+  if (tile_rows <= 8) return 0.45;
+  if (tile_rows <= 16) return x_is_bf16 ? 0.41 : x_has_chunks ? 0.36 : 0.25;
+  if (tile_rows <= 32) return 0.33;
+  return row_tiles >= 8 ? 0.30 : x_has_chunks ? 0.28 : x_is_bf16 ? 0.222 : 0.205;
+}
+
+double attention_reads(quant::KvFormat format) {
+  return format == quant::KvFormat::bf16 ? 0.885 : format == quant::KvFormat::int8 ? 0.70 : 0.77;
+}
 
 /// The largest of the bounds.
 MatmulEstimate largest(std::initializer_list<std::pair<const char*, double>> bounds) {
@@ -45,20 +70,24 @@ MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& 
   QRL_REQUIRE(loop != loops.end(), "qrl-bench ticks: --kernels",
               "the inner loop of a tile of " + std::to_string(plan.tile_rows) + " rows", "none",
               "make the file with this build's scripts/gpu/kernels --json");
-  const bool is_int8 = quant::spec(format).activations == quant::Element::int8;
+  const quant::FormatSpec& what = quant::spec(format);
+  const bool is_int8 = what.activations == quant::Element::int8, x_is_bf16 = what.activations == quant::Element::bf16;
+  const Reach& reach = what.weights == quant::Element::int4 && x_is_bf16 ? kStreamedInt4 : kStreamed;
   const double weights = static_cast<double>(matrix.out) * static_cast<double>(matrix.in);
   const double row_tiles = up(rows, plan.tile_rows), output_tiles = up(matrix.out, plan.tile_outputs);
   const auto weight_bytes = static_cast<double>(cuda::matrix_bytes(format, matrix.out, matrix.in));
-  const double x_bytes =
-      static_cast<double>(rows * matrix.in) * (quant::spec(format).activations == quant::Element::bf16 ? 2 : 1);
+  const double x_bytes = static_cast<double>(rows * matrix.in) * (x_is_bf16 ? 2 : 1);
   const double read =
-      std::min(gpu.read_bytes_per_s * kStreamedReads, static_cast<double>(plan.num_blocks) * kMultiprocessorBytesPerS);
+      std::min(gpu.read_bytes_per_s * reach.reads, static_cast<double>(plan.num_blocks) * kMultiprocessorBytesPerS);
   const double issued = weights * row_tiles * loop->second;
   const double operations = 2 * weights * row_tiles * static_cast<double>(plan.tile_rows);
-  return largest({{"memory", static_cast<double>(plan.num_bytes) / read},
-                  {"issue slots", issued / (kMultiprocessors * kLanesPerCycle * kClock * kIssues)},
-                  {"L2", (weight_bytes * row_tiles + x_bytes * output_tiles) / kL2BytesPerS},
-                  {"matrix units", operations / (gpu.matmul_flops * (is_int8 ? 2 : 1) * kMmaSync)}});
+  MatmulEstimate estimate = largest({{"memory", static_cast<double>(plan.num_bytes) / read},
+                                     {"issue slots", issued / (kMultiprocessors * kLanesPerCycle * kClock *
+                                                               issue_share(format, plan.tile_rows, row_tiles))},
+                                     {"L2", (weight_bytes * row_tiles + x_bytes * output_tiles) / kL2BytesPerS},
+                                     {"matrix units", operations / (gpu.matmul_flops * (is_int8 ? 2 : 1) * kMmaSync)}});
+  estimate.seconds += reach.fixed_s;
+  return estimate;
 }
 
 MatmulEstimate estimate_matmul(quant::Format format, const cuda::LayerMatrix& matrix, std::int64_t rows,
@@ -68,29 +97,82 @@ MatmulEstimate estimate_matmul(quant::Format format, const cuda::LayerMatrix& ma
   const double row_tiles = up(rows, kCutlassRows);
   const double operations = 2 * static_cast<double>(matrix.out) * static_cast<double>(matrix.in) * row_tiles *
                             static_cast<double>(kCutlassRows);
-  double bytes = static_cast<double>(plan.num_bytes), read = gpu.read_bytes_per_s * kLibraryReads, units = 1,
-         before_s = 0;
+  const bool is_int8 = quant::spec(format).activations == quant::Element::int8;
+  Reach reach = kCublasLt;
+  double bytes = static_cast<double>(plan.num_bytes), units = kBf16Units, before_s = 0,
+         most_bytes_per_s = gpu.read_bytes_per_s;
   if (plan.kernel == cuda::MatmulKernel::cutlass) {
-    units = 2;  // 8 bits
-    read = std::min(read, row_tiles * up(matrix.out, kCutlassOutputs) * kMultiprocessorBytesPerS);
-  } else if (plan.kernel ==
-             cuda::MatmulKernel::dequantized) {  // read and written as bf16 first, by a kernel of its own
+    reach = kCutlass;
+    units = 2 * (is_int8 ? kInt8Units : kFp8Units);
+    most_bytes_per_s = row_tiles * up(matrix.out, kCutlassOutputs) * kMultiprocessorBytesPerS;
+  } else if (plan.kernel == cuda::MatmulKernel::block_scaled) {
+    reach = kBlockScaled;
+    units = 2 * kBlockScaledUnits;
+    before_s = kOwnKernel_s;
+  } else if (plan.kernel == cuda::MatmulKernel::dequantized) {  // read and written as bf16 first
     const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out, matrix.in)),
                bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out, matrix.in));
-    before_s = (quantized + bf16) / read + kSeam_s;
+    before_s = (quantized + bf16) / (gpu.read_bytes_per_s * kDequantizeReads) + kOwnKernel_s;
+    if (quant::spec(format).activations != quant::Element::bf16)
+      before_s +=
+          static_cast<double>(3 * rows * matrix.in) / (gpu.read_bytes_per_s * kDequantizeRowsReads) + kOwnKernel_s;
     bytes += bf16 - quantized;
   }
-  MatmulEstimate estimate =
-      largest({{"memory", bytes / read}, {"matrix units", operations / (gpu.matmul_flops * units * kLibraryMatrix)}});
-  estimate.seconds += before_s + kSeam_s;
+  MatmulEstimate estimate = largest({{"memory", bytes / std::min(gpu.read_bytes_per_s * reach.reads, most_bytes_per_s)},
+                                     {"matrix units", operations / (gpu.matmul_flops * units)}});
+  estimate.seconds += before_s + reach.fixed_s;
   return estimate;
+}
+
+/// A layer's attention, and the join of its rows where they are split.
+double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std::int64_t batch, std::int64_t context,
+                          const GpuFigures& gpu) {
+  const model::ModelConfig& config = task.options.model;
+  const double heads = static_cast<double>(batch * config.num_attention_heads), chunks = up(context, kChunk);
+  const double seconds = kAttention_s + kv_bytes / (gpu.read_bytes_per_s * attention_reads(task.options.kv_format));
+  const bool is_split = chunks > 1 && static_cast<double>(batch * config.num_key_value_heads) < kWhole;
+  if (!is_split) return seconds;
+  const double partial_bytes = heads * chunks * static_cast<double>(config.head_dim) * sizeof(float);
+  return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
+}
+
+/// A layer's norms, rotation, SwiGLU and quantizing: a time each, and the bytes of the rows.
+double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
+  const model::ModelConfig& config = task.options.model;
+  const quant::Element element = quant::spec(task.format).activations;
+  const bool is_bf16 = element == quant::Element::bf16;
+  const std::int64_t quantized = is_bf16 ? 2 : 1;
+  const std::int64_t row_bytes = 2 * config.hidden_size * (4 + 4 + 2 + quantized) +
+                                 config.intermediate_size * (4 + quantized) +
+                                 (config.q_size() + 2 * config.kv_size()) * 2 + config.q_size() * 4 +
+                                 (is_bf16 ? 0 : config.q_size() * (4 + quantized));
+  return (is_bf16 ? 4 : 5) * gpu.small_kernel_s +
+         static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
+}
+
+/// lm_head, the sums of its logits and the tokens. A tile is as wide as 4 M logits of the rows (sample/lm_head.cpp).
+double estimate_head(const model::ModelConfig& config, std::int64_t batch, const InnerLoops& loops,
+                     const GpuFigures& gpu) {
+  constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;
+  const cuda::LayerMatrix lm_head{"lm_head", config.vocab_size, config.hidden_size};
+  double seconds = 0;
+  for (std::int64_t first = 0; first < batch; first += kSampleRows) {
+    const std::int64_t rows = std::min(kSampleRows, batch - first);
+    const auto logits = static_cast<double>(rows * config.vocab_size);
+    seconds += estimate_matmul(quant::Format::bf16, lm_head, rows, loops, gpu).seconds +
+               kHeadTile_s * up(rows * config.vocab_size, kTileLogits) +
+               4 * logits / (gpu.read_bytes_per_s * kLogitReads) + kSample_s + kSampleRow_s * static_cast<double>(rows);
+  }
+  return seconds;
 }
 
 }  // namespace
 
 const char* const kHowEstimated =
-    "not measured: each matmul takes the largest of bytes / reading, counted instructions / issue slots, L2 and matrix "
-    "units, each by the share of it that kernels reach; other kernels a fixed time; H200";
+    "each matmul takes the largest of bytes / reading, counted instructions / issue slots, L2 and matrix units, each "
+    "by "
+    "the share of it that kernels reached in a trace of an H100 on 2026-11-26; others a time of their own and their "
+    "bytes";
 
 InnerLoops read_inner_loops(const std::string& file, const std::string& format) {
   std::ifstream stream(file);
@@ -117,19 +199,19 @@ TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, 
   TickEstimate estimate;
   std::int64_t largest = 0;
   for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
-    const MatmulEstimate one = estimate_matmul(task.format, matrix, batch, loops, gpu);
+    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::padded_rows(batch), loops, gpu);
     estimate.matmul_s += layers * one.seconds;
     if (matrix.out * matrix.in <= largest) continue;
     largest = matrix.out * matrix.in;
     estimate.bound = one.bound;
   }
-  const cuda::LayerMatrix lm_head{"lm_head", config.vocab_size, config.hidden_size};
-  estimate.matmul_s += estimate_matmul(quant::Format::bf16, lm_head, batch, loops, gpu).seconds;
+  const double head_s = estimate_head(config, batch, loops, gpu);
+  estimate.matmul_s += head_s;
   const cuda::TickSpeed work = cuda::count_tick_work(task, batch, context),
                         without_kv = cuda::count_tick_work(task, batch, 0);
-  const double kv_bytes = static_cast<double>(work.num_bytes - without_kv.num_bytes);
-  estimate.tick_s = estimate.matmul_s + kv_bytes / (gpu.read_bytes_per_s * kAttentionReads) +
-                    layers * (kSmallKernels + (of_8_bits ? 1 : 0)) * gpu.small_kernel_s;
+  const double kv_bytes = static_cast<double>(work.num_bytes - without_kv.num_bytes) / layers;
+  estimate.tick_s = estimate.matmul_s + layers * (estimate_attention(task, kv_bytes, batch, context, gpu) +
+                                                  estimate_row_kernels(task, cuda::padded_rows(batch), gpu));
   estimate.limit_s = std::max(
       static_cast<double>(work.num_bytes) / gpu.read_bytes_per_s,
       work.layer_operations / (gpu.matmul_flops * (of_8_bits ? 2 : 1)) + work.other_operations / gpu.matmul_flops);

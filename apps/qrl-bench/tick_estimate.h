@@ -1,5 +1,6 @@
-// Owns the estimate of a decoding tick's time on an H200, from bytes, and from instructions that were counted in the
-// machine code. Nothing is measured: it says what to expect, and a measurement far from it what to look at.
+// Owns the estimate of a decoding tick's time on an H100, from bytes, from instructions that were counted in the
+// machine code, and from kernels' times in a trace of 2026-11-26. It says what to expect, and what to look at where a
+// measurement is far from it.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,11 @@
 
 namespace qrl::app {
 
-/// What differs from GPU to GPU, or is argued about. Defaults: an H200, which copies at 4.3 TB/s, reads some 6 %
-/// faster, and multiplied normal values at 788 TFLOP/s in bf16.
+/// What differs from GPU to GPU, or is argued about. Defaults: an H100 80GB, as measured on 2026-11-26.
 struct GpuFigures {
-  double read_bytes_per_s = 4.55e12;
-  double matmul_flops = 7.88e14;   ///< bf16; of 8 bits twice as many
-  double small_kernel_s = 3.5e-6;  ///< norm, rotation, activation, quantizing; attention's and its join's own time
+  double read_bytes_per_s = 3.09e12;
+  double matmul_flops = 7.45e14;   ///< bf16; of 8 bits twice as many
+  double small_kernel_s = 3.0e-6;  ///< norm, rotation, activation, quantizing, join: of few rows
 };
 
 /// Thread instructions that the streamed matmul's inner loop takes for each quantized weight, by rows of its tile.

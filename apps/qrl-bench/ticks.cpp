@@ -132,7 +132,7 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
   CLI::Option* estimate =
       command
           .add_flag("--estimate", arguments.estimate,
-                    "estimate an H200's ticks; wants no GPU. contextC_batchB_estimated_share stands beside\n"
+                    "estimate an H100's ticks; wants no GPU. contextC_batchB_estimated_share stands beside\n"
                     "the measured contextC_batchB_share_of_limit, _estimated_us beside _us")
           ->excludes(dry_run);
   CLI::Option* kernels =
@@ -148,10 +148,10 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
         ->needs(estimate)
         ->type_name("NUMBER");
   };
-  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: reading; default: 4550");
-  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmuls; default: 788");
+  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: reading; default: 3090");
+  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmuls; default: 745");
   figure("--small-kernel-us", arguments.gpu.small_kernel_s, 1e-6,
-         "with --estimate: a norm, a rotation and their like; default: 3.5");
+         "with --estimate: a norm, a rotation and their like of few rows; default: 3");
 }
 
 }  // namespace
