@@ -37,8 +37,10 @@ TEST_CASE("the plan of a GEMM is the smallest tile that the device has room for,
     }
   }
   CHECK(plan_stream(Format::int4, layout(4096, 4096), 64, h100).splits_apart);
-  CHECK(plan_stream(Format::int4, layout(4096, 4096), 192, h100).splits_apart);
-  CHECK_FALSE(plan_stream(Format::int4, layout(4096, 4096), 320, h100).splits_apart);
+  CHECK(plan_stream(Format::int4, layout(6144, 4096), 8, h100).splits_apart);
+  CHECK(plan_stream(Format::int4, layout(4096, 4096), 128, h100).splits_apart);
+  for (const std::int64_t rows : {192, 256, 320})
+    CHECK_FALSE(plan_stream(Format::int4, layout(4096, 4096), rows, h100).splits_apart);
   CHECK_FALSE(plan_stream(Format::int4, layout(28672, 4096), 1, h100).splits_apart);
 }
 
