@@ -33,17 +33,21 @@ bool tiles_granted() {
 }
 
 /// avx512's table, which is constant data, with the products that have tiles.
-const Kernels kTiled = [] {
+Kernels with_tiles(const TileKernels& tiles) {
   Kernels kernels = avx512::kKernels;
   kernels.adds_products = false;
-  kernels.linear_bf16 = amx::linear_bf16;
-  kernels.linear_int8 = amx::linear_int8;
-  kernels.linear_fp8 = amx::linear_fp8;
-  kernels.linear_fp8_block = amx::linear_fp8_block;
-  kernels.linear_int4 = amx::linear_int4;
-  kernels.linear_int4_int8 = amx::linear_int4_int8;
+  kernels.linear_bf16 = tiles.linear_bf16;
+  kernels.linear_int8 = tiles.linear_int8;
+  kernels.linear_fp8 = tiles.linear_fp8;
+  kernels.linear_fp8_block = tiles.linear_fp8_block;
+  kernels.linear_int4 = tiles.linear_int4;
+  kernels.linear_int4_int8 = tiles.linear_int4_int8;
   return kernels;
-}();
+}
+
+/// What the path amx has; only tests give it other tiles than the processor's.
+constinit const TileKernels* g_tiles = &amx::kTiles;
+Kernels g_tiled = with_tiles(amx::kTiles);
 
 std::string supported_names() {
   std::string names;
@@ -72,7 +76,7 @@ struct Path {
   Isa isa;
   const Kernels* kernels;
 };
-constexpr Path kPaths[] = {{Isa::amx, &kTiled},
+constexpr Path kPaths[] = {{Isa::amx, &g_tiled},
                            {Isa::avx512, &avx512::kKernels},
                            {Isa::avx2, &avx2::kKernels},
                            {Isa::portable, &portable::kKernels}};
@@ -114,10 +118,15 @@ void force_isa(Isa isa) {
   use(isa);
 }
 
+void replace_tiles(const TileKernels* tiles) {
+  g_tiles = tiles == nullptr ? &amx::kTiles : tiles;
+  g_tiled = with_tiles(*g_tiles);
+}
+
 bool supported(Isa isa) {
   switch (isa) {
     case Isa::amx:
-      return supported(Isa::avx512) && tiles_granted();
+      return supported(Isa::avx512) && (g_tiles != &amx::kTiles || tiles_granted());
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -134,5 +143,7 @@ bool supported(Isa isa) {
 std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
 
 const Kernels& kernels() { return *path().kernels; }
+
+const TileKernels& tiles() { return *g_tiles; }
 
 }  // namespace qrl::ops

@@ -6,6 +6,8 @@
 
 namespace qrl::ops {
 
+struct TileKernels;  // kernels/kernels.h
+
 /// Code paths of the CPU kernels, best first: amx is avx512 with matmuls of int8 and bf16 in AMX's tiles (and
 /// needs the system's leave for them); avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI; avx2 needs AVX2 and FMA.
 enum class Isa { amx, avx512, avx2, portable };
@@ -18,6 +20,10 @@ Isa isa();
 
 /// For tests and benchmarks: uses this path from now on. Not while kernels run.
 void force_isa(Isa isa);
+
+/// For tests: the path amx computes with these tiles from now on, and this processor can run it where it can run
+/// avx512. Null: with its own again. Not while kernels run.
+void replace_tiles(const TileKernels* tiles);
 
 /// Whether this processor can run a path.
 bool supported(Isa isa);

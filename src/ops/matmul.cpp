@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/isa.h"
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul.h"
 #include "ops/ranges.h"
 #include "ops/scratch.h"
@@ -18,7 +19,7 @@ namespace {
 
 const MatmulKernels& kernels(MatmulType type) {
   if (type == MatmulType::f32) return for_this_isa(avx512::kF32Matmul, avx2::kF32Matmul, portable::kF32Matmul);
-  return for_this_isa(amx::kBf16Matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
+  return for_this_isa(tiles().bf16_matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
 }
 
 /// Words along the depth that a panel has at most: 192 KiB, which stay in a core's second cache beside

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "ops/isa.h"
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/peak_loops.h"
 
 namespace qrl::ops {
@@ -13,7 +14,7 @@ namespace {
 
 PeakLoops loops_of_isa() {
   PeakLoops loops = for_this_isa(avx512::kPeakLoops, avx2::kPeakLoops, portable::kPeakLoops);
-  if (isa() == Isa::amx) loops.bf16 = amx::kPeakLoops.bf16;
+  if (isa() == Isa::amx) loops.bf16 = tiles().peak_loops.bf16;
   return loops;
 }
 

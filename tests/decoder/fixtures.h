@@ -1,4 +1,4 @@
-// What the decoder's tests share: tiny models with odd shapes, scattered pages, every instruction set.
+// What the decoder's tests share: tiny models with odd shapes, scattered pages, every kernel path.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,14 @@
 #include "decoder/forced.h"
 #include "decoder/transformer.h"
 #include "model/snapshot.h"
-#include "ops/isa.h"
+#include "ops/emulation/kernel_paths.h"
 
 namespace qrl::decoder::test {
 
 /// Qwen3 (qk-norm), Qwen2 (bias) or Llama (bias on o too); no size a multiple of a vector.
 model::ModelConfig tiny_config(model::Family family = model::Family::qwen3);
+
+using qrl::test::on_every_path;
 
 using Sequences = std::vector<std::vector<types::TokenId>>;
 /// Of its vocabulary.
@@ -28,18 +30,6 @@ std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const
 
 /// A random page for each run of page_size tokens, instead of 0, 1, 2 …
 std::vector<PageId> scattered_pages(std::int64_t num_tokens, std::int64_t page_size);
-
-/// Runs `body` once for every instruction set of this processor, then restores the one that was in use.
-template <class Body>
-void on_every_isa(Body body) {
-  const ops::Isa before = ops::isa();
-  for (const ops::Isa isa : {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
-    if (!ops::supported(isa)) continue;
-    ops::force_isa(isa);
-    body(isa);
-  }
-  ops::force_isa(before);
-}
 
 /// Sets the number of threads for a scope.
 class ThreadsForScope {

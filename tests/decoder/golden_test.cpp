@@ -36,9 +36,9 @@ TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instru
     const qrl::test::LoadedModel hf = qrl::test::load_hf(dir);
     const auto snapshot = publish(hf.config, hf.weights, quant::Format::f32);
     const state::SafetensorsFile golden(dir / "golden.safetensors");
-    on_every_isa([&](ops::Isa isa) {
+    on_every_path([&](const std::string& path) {
       for (int i = 0; i < 3; ++i) {
-        CAPTURE(name, ops::name(isa), i);
+        CAPTURE(name, path, i);
         const std::vector<TokenId> tokens = tokens_of(golden, "input_ids." + std::to_string(i));
         const base::Buffer want = golden.read_f32("logits." + std::to_string(i));
         const std::vector<float> got = forced_logits(*snapshot, tokens, {.page_size = 4, .num_threads = 2});
@@ -70,9 +70,9 @@ TEST_CASE("logits with adapters are those of PEFT, on every instruction set") {
     snapshot.publish(base.weights, 0);
     snapshot.publish_adapters(model::views(model::read_adapters(base.config, adapter.lora, adapter.adapters)), 1);
     const state::SafetensorsFile golden(dir / "golden.safetensors");
-    on_every_isa([&](ops::Isa isa) {
+    on_every_path([&](const std::string& path) {
       for (const char* sequence : {"0", "1"}) {
-        CAPTURE(name, ops::name(isa), sequence);
+        CAPTURE(name, path, sequence);
         const base::Buffer want = golden.read_f32(std::string("logits.") + sequence);
         const std::vector<float> got =
             forced_logits(snapshot, tokens_of(golden, std::string("input_ids.") + sequence), {.num_threads = 2});
@@ -95,8 +95,8 @@ TEST_CASE("64 greedy tokens through the whole decoder are those of transformers,
     const auto snapshot = publish(hf.config, hf.weights, quant::Format::f32);
     const state::SafetensorsFile golden(dir / "golden.safetensors");
     const std::vector<TokenId> prompt = tokens_of(golden, "greedy.prompt");
-    on_every_isa([&](ops::Isa isa) {
-      CAPTURE(name, ops::name(isa));
+    on_every_path([&](const std::string& path) {
+      CAPTURE(name, path);
       Decoder decoder(hf.config, {.max_num_batched_tokens = 4,
                                   .page_size = 4,
                                   .kv_pages = 20,

@@ -247,12 +247,12 @@ TEST_CASE("where attention joins spans, and rows that share pages take them toge
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
   const KvScales scales = calibrate_kv(*snapshot, made.prompts, {});
   const ThreadsForScope one_thread(1);
-  on_every_isa([&](ops::Isa isa) {
+  on_every_path([&](const std::string& path) {
     for (int kv = 0; kv < 4; ++kv) {
       DecoderOptions base = base_options();
       base.max_model_len = 320;
       base.kv_format = static_cast<quant::KvFormat>(kv);
-      CAPTURE(ops::name(isa), quant::name(base.kv_format));
+      CAPTURE(path, quant::name(base.kv_format));
       const auto run = [&](const DecoderOptions& options, std::span<const types::SampleRequest> requests) {
         return complete(*snapshot, options, requests, params,
                         options.kv_format == quant::KvFormat::fp8_e4m3 ? &scales : nullptr);
@@ -333,9 +333,9 @@ TEST_CASE("seed, step, prompt id (both halves) and sample index each change the 
 
 TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that were sampled from") {
   const Requests made = make_requests();
-  on_every_isa([&](ops::Isa isa) {
+  on_every_path([&](const std::string& path) {
     for_every_format([&](const model::Snapshot& snapshot) {
-      CAPTURE(ops::name(isa));
+      CAPTURE(path);
       const Outcome outcome = complete(snapshot, base_options(), made.requests);
       const base::RandomField field(kKey.seed, base::RandomPurpose::sampling);
       std::size_t completion_idx = 0;
@@ -369,13 +369,13 @@ TEST_CASE("permuted pages, page size, chunks and threads change no bit of the lo
   std::vector<TokenId> tokens;
   base::RandomStream random(9, base::RandomPurpose::test, 0);
   for (int i = 0; i < 150; ++i) tokens.push_back(static_cast<TokenId>(random.below(67)));
-  on_every_isa([&](ops::Isa isa) {
+  on_every_path([&](const std::string& path) {
     for_every_format([&](const model::Snapshot& snapshot) {
       for (int kv = 0; kv < 4; ++kv) {
         // Pages hold what products gave: all formats of pages with fp32 weights, one in turn with each other format.
         if (snapshot.format() != quant::Format::f32 && static_cast<int>(snapshot.format()) % 4 != kv) continue;
         const auto kv_format = static_cast<quant::KvFormat>(kv);
-        CAPTURE(ops::name(isa), quant::name(kv_format));
+        CAPTURE(path, quant::name(kv_format));
         const KvScales scales = calibrate_kv(snapshot, std::vector<std::vector<TokenId>>{tokens}, {});
         const auto want =
             forced_logits(snapshot, tokens, {.page_size = 256, .kv_format = kv_format, .kv_scales = scales});

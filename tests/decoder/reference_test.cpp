@@ -88,8 +88,8 @@ TEST_CASE("an int8 lm_head beside exact layers: logits and greedy tokens are tho
     const Distance format_error = distance(want, exact);
     CHECK(format_error.rms > 1e-3 * size);
     CHECK(format_error.rms < 0.02 * size);
-    on_every_isa([&](ops::Isa isa) {
-      CAPTURE(static_cast<int>(family), ops::name(isa), format_error.rms);
+    on_every_path([&](const std::string& path) {
+      CAPTURE(static_cast<int>(family), path, format_error.rms);
       CHECK(distance(decoder::forced_logits(snapshot, prompt), want).max_abs <= kKernel);
       decoder::Decoder decoder(config, {.max_num_batched_tokens = 16,
                                         .page_size = 4,
@@ -123,8 +123,8 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
       const Distance format_error = distance(want, exact);
       CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // the arms differ
       CHECK(format_error.rms < bound.format_error * size);
-      on_every_isa([&](ops::Isa isa) {
-        CAPTURE(static_cast<int>(family), quant::name(bound.format), ops::name(isa), format_error.rms);
+      on_every_path([&](const std::string& path) {
+        CAPTURE(static_cast<int>(family), quant::name(bound.format), path, format_error.rms);
         const Distance kernel_error = distance(decoder::forced_logits(*snapshot, tokens), want);
         CAPTURE(kernel_error.max_abs, kernel_error.rms);
         CHECK(kernel_error.max_abs <= bound.max_abs);

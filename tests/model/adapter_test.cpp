@@ -7,9 +7,9 @@
 using namespace qrl;
 
 TEST_CASE("an adapter added to some columns leaves the others, and has the bits of one added to all") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const quant::Format format = GENERATE(quant::Format::bf16, quant::Format::f32);
-  CAPTURE(name(ops::isa()), name(format));
+  CAPTURE(path.name(), name(format));
   // The panels of v begin in the middle of the matrix's, or with one.
   const std::int64_t q_rows = GENERATE(100, 128), k_rows = q_rows == 100 ? 70 : 64;
   const model::BlockMatrix matrix{"qkv", {}, {{"q", q_rows}, {"k", k_rows}, {"v", 150}}, 33, false};

@@ -144,13 +144,13 @@ const std::vector<HeadShape> kShapes{{6, 2, 64}, {5, 1, 14}, {3, 3, 34}, {14, 2,
 }  // namespace
 
 TEST_CASE("attention equals its definition in double precision") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(from_range(kShapes));
   setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   setup.lengths = {1, 33, 70};
   setup.page_size = 7;
-  CAPTURE(name(ops::isa()), setup.shape.num_heads, setup.shape.head_dim, name(setup.format));
+  CAPTURE(path.name(), setup.shape.num_heads, setup.shape.head_dim, name(setup.format));
   const Outcome got = run(setup, random_qkv(setup));
   const test::AttentionReference want = test::attention(setup.shape, got.dequantized, setup.lengths, setup.format);
   test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
@@ -158,14 +158,14 @@ TEST_CASE("attention equals its definition in double precision") {
 }
 
 TEST_CASE("e4m3 queries have the codec's values, and scores those of their products with keys, times both scales") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{4, 2, 14});
   setup.format = KvFormat::fp8_e4m3;
   setup.lengths = {1, 33, 70};
   setup.page_size = 7;
   setup.members = 2;
-  CAPTURE(name(ops::isa()), setup.shape.head_dim);
+  CAPTURE(path.name(), setup.shape.head_dim);
   const std::vector<float> qkv = random_qkv(setup);
   std::vector<float> dequantized = run(setup, qkv).dequantized;
   setup.query_scales = {0x1p-7F, 0x1p-9F};  // the second saturates: ±0.875 is its range
@@ -187,7 +187,7 @@ TEST_CASE("e4m3 queries have the codec's values, and scores those of their produ
 }
 
 TEST_CASE("attention over several spans of positions equals its definition") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
   setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
@@ -196,7 +196,7 @@ TEST_CASE("attention over several spans of positions equals its definition") {
   else setup.page_size = GENERATE(16, 48, 7);
   setup.page_order = 9;
   setup.members = 2;
-  CAPTURE(name(ops::isa()), setup.shape.head_dim, name(setup.format), setup.page_size);
+  CAPTURE(path.name(), setup.shape.head_dim, name(setup.format), setup.page_size);
   std::vector<float> qkv = random_qkv(setup);
   // Scores of 40 and more in the first, the second or the last span: later ones take the lead, or do not.
   const std::int64_t width = row_width(setup.shape), keys = setup.shape.num_heads * setup.shape.head_dim;
@@ -209,14 +209,14 @@ TEST_CASE("attention over several spans of positions equals its definition") {
 }
 
 TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit for bit") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(from_range(kShapes));
   setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   setup.lengths = {5, 33};
   setup.page_size = 7;
   setup.members = 3;
-  CAPTURE(name(ops::isa()), setup.shape.head_dim, name(setup.format));
+  CAPTURE(path.name(), setup.shape.head_dim, name(setup.format));
   const Outcome got = run(setup, random_qkv(setup));
   CHECK((got.dequantized != got.qkv) == (setup.format != KvFormat::f32));
   for (std::size_t i = 0; i < got.dequantized.size(); ++i) {
@@ -226,7 +226,7 @@ TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit f
 }
 
 TEST_CASE("rotated heads and attention equal those of transformers and torch") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::ifstream file(test::shipped_data() / "golden" / "ops" / "ops.json");
   REQUIRE(file.good());
   const nlohmann::json cases = nlohmann::json::parse(file)["attention"];
@@ -261,12 +261,12 @@ TEST_CASE("rotated heads and attention equal those of transformers and torch") {
 }
 
 TEST_CASE("attention's bits depend on neither page size, page order, chunks, team nor other sequences") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
   setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   setup.lengths = {19, kAttentionSpan + 22};
-  CAPTURE(name(ops::isa()), setup.shape.num_heads, name(setup.format));
+  CAPTURE(path.name(), setup.shape.num_heads, name(setup.format));
   const std::vector<float> qkv = random_qkv(setup);
   const Outcome want = run(setup, qkv);
   for (const std::int64_t page_size : {1, 2, 3, 5, 8, 17, 32, 64}) {
@@ -288,11 +288,11 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
 }
 
 TEST_CASE("rows that share pages are taken together with the bits that each has alone") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const HeadShape shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
   const KvFormat format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   const std::int64_t page_size = GENERATE(16, 48, 10);
-  CAPTURE(name(ops::isa()), shape.num_heads, name(format), page_size);
+  CAPTURE(path.name(), shape.num_heads, name(format), page_size);
   // Samples of two prompts, one of them alone, rows of a chunk that see more and more, and one that sees nothing of it.
   struct Row {
     std::int64_t prompt, shared_positions, position;
@@ -371,7 +371,7 @@ TEST_CASE("rows that share pages are taken together with the bits that each has 
 }
 
 TEST_CASE("keys and values land in their slots, in each format's quantized values") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = {3, 1, 6};
   setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
@@ -400,7 +400,7 @@ TEST_CASE("keys and values land in their slots, in each format's quantized value
 }
 
 TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = {1, 1, 254};
   setup.format = KvFormat::fp8_e4m3;
@@ -418,7 +418,7 @@ TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
 }
 
 TEST_CASE("the fp8 quantizer of each path is the reference codec, for every bf16 number and its neighbors") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   int num_wrong = 0;
   for (std::uint32_t high = 0; high < 65536; ++high) {
     const float values[3] = {std::bit_cast<float>(high << 16), std::bit_cast<float>((high << 16) + 1),
@@ -461,7 +461,7 @@ TEST_CASE("copied slots give back what was written, whole words and the rest") {
 }
 
 TEST_CASE("a NaN in a key or value reaches every row that sees it, and no other") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const bool in_key = GENERATE(true, false);
   Setup setup;
   setup.shape = {2, 1, 8};

@@ -35,6 +35,6 @@ TEST_CASE("QRL_ISA forces a path that the processor has and refuses any other") 
 
 TEST_CASE("the portable path is always there, and the description begins with the path in use") {
   CHECK(ops::supported(ops::Isa::portable));
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   CHECK(ops::describe_isa().rfind(std::string(ops::name(ops::isa())) + " (of ", 0) == 0);
 }

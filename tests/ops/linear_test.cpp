@@ -82,11 +82,11 @@ Expected expected(const std::vector<float>& x, const std::vector<float>& w, cons
 }  // namespace
 
 TEST_CASE("linear equals the product of the quantized operands in double precision") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p = GENERATE(from_range(kProblems));
   const bool with_bias = GENERATE(true, false);
-  CAPTURE(name(ops::isa()), name(format), p.rows, p.in, p.out, with_bias);
+  CAPTURE(path.name(), name(format), p.rows, p.in, p.out, with_bias);
   const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 1);
   const std::vector<float> bias = with_bias ? test::normal_values(p.out, 0.5F, 2) : std::vector<float>{};
   const PackedLinear layer = packed(w, p, format, bias);
@@ -108,9 +108,9 @@ TEST_CASE("linear equals the product of the quantized operands in double precisi
 }
 
 TEST_CASE("some columns of a product have its bits, and the others stay") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
-  CAPTURE(name(ops::isa()), name(format));
+  CAPTURE(path.name(), name(format));
   const Problem p{13, 130, 157};
   constexpr std::int64_t kStride = 170;
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 1), p, format, {});
@@ -130,10 +130,10 @@ TEST_CASE("some columns of a product have its bits, and the others stay") {
 }
 
 TEST_CASE("a product added to another has the bits of both, one behind the other") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats())), narrow = GENERATE(Format::bf16, Format::f32);
   const std::int64_t rows = GENERATE(1, 3, 67), rank = GENERATE(1, 8);
-  CAPTURE(name(ops::isa()), name(format), name(narrow), rows, rank);
+  CAPTURE(path.name(), name(format), name(narrow), rows, rank);
   const Problem p{rows, 130, 285}, q{rows, rank, 221};
   constexpr std::int64_t kFirst = 64, kStride = 300;
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 1), p, format,
@@ -162,9 +162,9 @@ TEST_CASE("a product added to another has the bits of both, one behind the other
 }
 
 TEST_CASE("the int8 product is integer arithmetic, exactly") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Problem p = GENERATE(from_range(kProblems));
-  CAPTURE(name(ops::isa()), p.rows, p.in, p.out);
+  CAPTURE(path.name(), p.rows, p.in, p.out);
   std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 5);
   std::vector<float> values = test::normal_values(p.rows * p.in, 1.0F, 6);
   // Rows and columns of nothing but ±127 reach every saturating path there could be.
@@ -192,13 +192,13 @@ TEST_CASE("the int8 product is integer arithmetic, exactly") {
 }
 
 TEST_CASE("a row's bits depend on neither its companions, the row range nor the team") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   // As usual; and where products or scales are too small to be normal numbers, though not all results are.
   const auto [of_weights, of_tokens] =
       GENERATE(table<float, float>({{0.05F, 1.0F}, {1e-36F, 1.0F}, {1e-19F, 1e-20F}, {0.05F, 1e-38F}}));
   const Problem p{19, 133, 257};
-  CAPTURE(name(ops::isa()), name(format), of_weights);
+  CAPTURE(path.name(), name(format), of_weights);
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, of_weights, 7), p, format, {});
   const std::vector<float> values = test::normal_values(p.rows * p.in, of_tokens, 8);
   const Activations x = quantized(values, p, format);
@@ -224,7 +224,7 @@ TEST_CASE("a row's bits depend on neither its companions, the row range nor the 
 }
 
 TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the shape") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p{1, 33, 157};
   const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 9);
@@ -250,8 +250,8 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
 }
 
 TEST_CASE("a row times factors is quantized as their product is") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  CAPTURE(name(ops::isa()));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  CAPTURE(path.name());
   constexpr std::int64_t kIn = 77;
   const std::vector<float> factors = test::normal_values(kIn, 1.0F, 2);
   std::vector<std::vector<float>> rows(3, test::normal_values(kIn, 1.0F, 1));
@@ -280,9 +280,9 @@ TEST_CASE("rows of a bf16 layer come back as they are stored") {
 }
 
 TEST_CASE("tensors packed behind one another keep scales of their own: blocks count from a tensor's first row") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
-  CAPTURE(name(ops::isa()), name(format));
+  CAPTURE(path.name(), name(format));
   // As q | k | v in one matrix: neither k's nor v's rows begin at a multiple of a block's 128, k has two blocks of
   // rows.
   constexpr std::int64_t kIn = 150;
@@ -306,10 +306,10 @@ TEST_CASE("tensors packed behind one another keep scales of their own: blocks co
 }
 
 TEST_CASE("packed weights and quantized rows hold the reference's values, bit for bit") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p{5, 300, 150};
-  CAPTURE(name(ops::isa()), name(format));
+  CAPTURE(path.name(), name(format));
   std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 21),
                      values = test::normal_values(p.rows * p.in, 1.0F, 22);
   // A zero row, a zero block, an outlier, numbers that e4m3 holds as subnormals or not at all.
@@ -331,7 +331,7 @@ TEST_CASE("packed weights and quantized rows hold the reference's values, bit fo
 }
 
 TEST_CASE("a value that is not finite shows: at packing as an error, in a row as NaN") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                              -std::numeric_limits<float>::infinity());

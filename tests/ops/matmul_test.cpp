@@ -127,7 +127,7 @@ double worst(const MatmulProblem& p, double start) {
 }  // namespace
 
 TEST_CASE("products are those of fp64, whatever lies how") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const Case& how : all_cases()) {
     for (const Sizes& sizes : kSizes) {
       CAPTURE(static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed, how.right_bf16);
@@ -157,7 +157,7 @@ static Matmul in_two(MatmulProblem& problem, bool accumulate) {
 }
 
 TEST_CASE("a second product goes on in the sums of the first: the bits of one whose depth is both") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const Case& how : all_cases()) {
     for (const Sizes& sizes : kSizes) {
       if (sizes.depth < 3) continue;
@@ -173,7 +173,7 @@ TEST_CASE("a second product goes on in the sums of the first: the bits of one wh
 }
 
 TEST_CASE("a bf16 result is the fp32 one rounded once") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {33, 70, 1700});
   ops::matmul(problem.product(false));
   std::vector<base::bf16> rounded(problem.out.size(), base::to_bf16(7));
@@ -186,7 +186,7 @@ TEST_CASE("a bf16 result is the fp32 one rounded once") {
 }
 
 TEST_CASE("products do not depend on threads nor on the other rows and columns") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const bool transposed : {false, true}) {
     MatmulProblem whole({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
     ops::matmul(whole.product(false));
@@ -219,7 +219,7 @@ TEST_CASE("products do not depend on threads nor on the other rows and columns")
 }
 
 TEST_CASE("bf16 products are those of the sampler's kernels, bit for bit") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {29, 130, 331});
   ops::matmul(problem.product(false));
   ops::PackedLinear layer = ops::make_packed_linear(quant::Format::bf16, 130, 331, false);

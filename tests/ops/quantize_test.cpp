@@ -9,7 +9,7 @@
 using namespace qrl;
 
 TEST_CASE("bf16 encoding of every upper half, at and around its ties, equals the scalar conversion") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 0x10000; ++high) {
     for (const std::uint32_t low : {0x0000U, 0x0001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
@@ -31,7 +31,7 @@ TEST_CASE("bf16 encoding of every upper half, at and around its ties, equals the
 }
 
 TEST_CASE("int8 encoding of rows has the reference codec's bits") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(1, 7, 33, 64, 257, 1000);
   const float sigma = GENERATE(1.0F, 1e-20F, 1e-43F, 1e37F);
   std::vector<float> values = test::normal_values(width, sigma, static_cast<std::uint64_t>(width));
@@ -56,7 +56,7 @@ TEST_CASE("int8 encoding of rows has the reference codec's bits") {
 }
 
 TEST_CASE("exp is within 2 ulp, ends at zero and infinity, and keeps NaN") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> x, got;
   // Every 4,001st float (a prime: all low bits are met) of either sign.
   for (std::uint64_t bits = 0; bits <= 0xffffffffU; bits += 4001) {

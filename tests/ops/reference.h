@@ -1,4 +1,4 @@
-// Owns what every ops test shares: the ISA paths to run on, odd inputs, plain double-precision definitions of the ops,
+// Owns what every ops test shares: odd inputs, plain double-precision definitions of the ops,
 // and a comparison that names the first bad element. Knows nothing of how the kernels work.
 #pragma once
 
@@ -14,34 +14,13 @@
 #include "base/bf16.h"
 #include "base/rng.h"
 #include "base/threads.h"
-#include "ops/isa.h"
+#include "ops/emulation/kernel_paths.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
 #include "ops/transformer.h"
 #include "support/catch.h"
 
 namespace qrl::test {
-
-/// The paths that this processor has: every test of an op runs on each.
-inline std::vector<ops::Isa> isa_paths() {
-  std::vector<ops::Isa> paths;
-  for (const ops::Isa isa : {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
-    if (ops::supported(isa)) paths.push_back(isa);
-  }
-  return paths;
-}
-
-/// Uses a path for a scope.
-class WithIsa {
- public:
-  explicit WithIsa(ops::Isa isa) : before_(ops::isa()) { ops::force_isa(isa); }
-  ~WithIsa() { ops::force_isa(before_); }
-  WithIsa(const WithIsa&) = delete;
-  WithIsa& operator=(const WithIsa&) = delete;
-
- private:
-  ops::Isa before_;
-};
 
 /// Normal values of standard deviation `sigma`; `stream` selects independent ones.
 inline std::vector<float> normal_values(std::int64_t count, float sigma, std::uint64_t stream) {

@@ -82,12 +82,12 @@ double chi_square_limit(int freedom) {
 }  // namespace
 
 TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and name its log-probs") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t vocab = GENERATE(7, 33, 257, 3001);
   const SampleParams params =
       GENERATE(SampleParams{1.0F, 1.0F, -1}, SampleParams{0.6F, 1.0F, -1}, SampleParams{1.7F, 1.0F, 5},
                SampleParams{1.0F, 0.7F, -1}, SampleParams{0.8F, 0.9F, 20}, SampleParams{1.0F, 0.01F, -1});
-  CAPTURE(name(ops::isa()), vocab, params.temperature, params.top_p, params.top_k);
+  CAPTURE(path.name(), vocab, params.temperature, params.top_p, params.top_k);
   std::vector<float> logits = test::normal_values(vocab, 2.0F, static_cast<std::uint64_t>(vocab));
   logits[3] = -kInfinity;  // never drawn
   const auto [chi2, freedom] = chi_square(logits, params, vocab > 1000 ? 8000 : 20000);
@@ -95,7 +95,7 @@ TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and
 }
 
 TEST_CASE("the uniform number walks the CDF: its ends are the first and last possible tokens") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const std::int64_t vocab : {8, 1024, 1025, 5000}) {
     std::vector<float> logits(static_cast<std::size_t>(vocab), 0.0F);
     logits.front() = logits.back() = -kInfinity;
@@ -115,7 +115,7 @@ TEST_CASE("the uniform number walks the CDF: its ends are the first and last pos
 }
 
 TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix that reaches its mass") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::vector<float> tied{0, 2, 2, 2, 1};
   for (const double uniform : {0.0, 0.3, 0.6, 0.999}) {
     const SampledToken sample = ops::sample(tied.data(), 5, {1, 1, 2}, uniform);
@@ -130,7 +130,7 @@ TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix
 }
 
 TEST_CASE("temperature 0 takes the lowest of the largest logits with log-prob 0") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> logits = test::normal_values(999, 1.0F, 3);
   logits[700] = logits[41] = 50.0F;
   const SampledToken sample = ops::sample(logits.data(), 999, {0, 1, -1}, 0.99);
@@ -139,7 +139,7 @@ TEST_CASE("temperature 0 takes the lowest of the largest logits with log-prob 0"
 }
 
 TEST_CASE("logits far apart neither overflow nor lose the log-prob") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::vector<float> logits{-3e38F, 3e38F, 0, -kInfinity};
   const SampledToken sample = ops::sample(logits.data(), 4, {}, 0.5);
   CHECK(sample.token == 1);
@@ -147,7 +147,7 @@ TEST_CASE("logits far apart neither overflow nor lose the log-prob") {
 }
 
 TEST_CASE("broken logits are an error, wherever the bad one is") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const SampleParams params =
       GENERATE(SampleParams{1, 1, -1}, SampleParams{0, 1, -1}, SampleParams{1, 0.5F, -1}, SampleParams{1, 1, 3});
   for (const std::int64_t vocab : {5, 33, 2000}) {
@@ -165,7 +165,7 @@ TEST_CASE("broken logits are an error, wherever the bad one is") {
 }
 
 TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a block far below the largest logit") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const float temperature = GENERATE(1.0F, 0.5F, 0.0F);
   constexpr std::int64_t kVocab = 1500;
   std::vector<float> logits = test::normal_values(kVocab, 2.0F, 8);

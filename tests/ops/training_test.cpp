@@ -7,10 +7,10 @@
 using namespace qrl;
 
 TEST_CASE("gradients of logits have the same bits in place of the logits as beside them") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const bool is_bf16 = GENERATE(true, false);
   constexpr std::int64_t kRows = 3, kVocabulary = 45;
-  CAPTURE(name(ops::isa()), is_bf16);
+  CAPTURE(path.name(), is_bf16);
   std::vector<float> logits = test::normal_values(kRows * kVocabulary, 3.0F, 1);
   const std::vector<std::int32_t> targets{0, 40, 44};
   const std::vector<float> d_log_probs{0.5F, -1.0F, 2.0F}, d_entropy{0.0F, 0.25F, -0.5F};

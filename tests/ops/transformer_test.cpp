@@ -42,7 +42,7 @@ void check_fused(const std::vector<float>& plain, std::int64_t width, const Acti
 }  // namespace
 
 TEST_CASE("embed copies rows of fp32 and widens rows of bf16") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const int members = GENERATE(1, 2, 3);
   std::vector<float> table = test::normal_values(5 * width, 1, 1);
@@ -70,7 +70,7 @@ TEST_CASE("embed copies rows of fp32 and widens rows of bf16") {
 }
 
 TEST_CASE("rms_norm equals its definition, and fused quantizing equals norm then quantize") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const std::int64_t rows = GENERATE(1, 7, 33);
   const std::vector<float> x = test::normal_values(rows * width, 3, 2), gain = test::normal_values(width, 1, 3);
@@ -88,7 +88,7 @@ TEST_CASE("rms_norm equals its definition, and fused quantizing equals norm then
 }
 
 TEST_CASE("swiglu equals its definition, saturates without NaN, and fused quantizing equals swiglu then quantize") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const std::int64_t rows = GENERATE(1, 7, 33);
   std::vector<float> gate_up = test::normal_values(rows * 2 * width, 4, 4);
@@ -108,7 +108,7 @@ TEST_CASE("swiglu equals its definition, saturates without NaN, and fused quanti
 }
 
 TEST_CASE("rms_norm and swiglu show a NaN in its row and nowhere else") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
   constexpr std::int64_t kWidth = 33;
   std::vector<float> x = test::normal_values(3 * kWidth, 1, 5);
@@ -128,7 +128,7 @@ TEST_CASE("rms_norm and swiglu show a NaN in its row and nowhere else") {
 }
 
 TEST_CASE("norm and swiglu equal torch's") {
-  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Team team = Team::solo();
   const nlohmann::json all = golden();
   const nlohmann::json& norm = all["rms_norm"];

@@ -10,7 +10,7 @@
 #include "base/bf16.h"
 #include "base/rng.h"
 #include "base/threads.h"
-#include "ops/isa.h"
+#include "ops/emulation/kernel_paths.h"
 #include "ops/scratch.h"
 #include "support/catch.h"
 
@@ -120,19 +120,6 @@ bool all_close(const std::vector<float>& got, const std::vector<double>& want, d
   return true;
 }
 
-/// Uses each path this processor has, and the best again at the end.
-template <class Body>
-void on_each_isa(const Body& body) {
-  const Isa before = isa();
-  for (const Isa path : {Isa::amx, Isa::avx512, Isa::avx2, Isa::portable}) {
-    if (!supported(path)) continue;
-    CAPTURE(name(path));
-    force_isa(path);
-    body();
-  }
-  force_isa(before);
-}
-
 }  // namespace
 
 TEST_CASE("packed attention and its gradients are those of fp64 loops") {
@@ -143,7 +130,8 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
       CAPTURE(lengths, heads, dim);
       VarlenProblem problem(lengths, heads, kv_heads, dim);
       const Reference want(problem);
-      on_each_isa([&] {
+      test::on_every_path([&](const std::string& path) {
+        CAPTURE(path);
         const Result got = run_varlen(problem);
         CHECK(all_close(got.out, want.out, 2e-6));
         CHECK(all_close(got.d_qkv, want.d_qkv, 2e-5));
@@ -154,7 +142,8 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
 
 TEST_CASE("attention does not see other sequences, nor how many threads work") {
   const auto products = GENERATE(MatmulType::f32, MatmulType::bf16);
-  on_each_isa([products] {
+  test::on_every_path([products](const std::string& path) {
+    CAPTURE(path);
     VarlenProblem together({33, 7, 100}, 4, 2, 18);
     together.products = products;
     const Result packed = run_varlen(together);
@@ -179,7 +168,8 @@ TEST_CASE("attention does not read what its memory held before") {
   const int before = base::num_threads();
   base::set_num_threads(1);
   for (const MatmulType products : {MatmulType::f32, MatmulType::bf16}) {
-    on_each_isa([products] {
+    test::on_every_path([products](const std::string& path) {
+      CAPTURE(path);
       VarlenProblem problem({33, 7, 21}, 4, 2, 18);  // nothing a whole number of vectors or tiles
       problem.continues = {0, 1, 0};
       problem.products = products;
@@ -231,7 +221,8 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
   }
   shared.products = whole.products = GENERATE(MatmulType::f32, MatmulType::bf16);
   const double bound = shared.products == MatmulType::f32 ? 5e-5 : 6e-2;
-  on_each_isa([&] {
+  test::on_every_path([&](const std::string& path) {
+    CAPTURE(path);
     const Result got = run_varlen(shared), plain = run_varlen(whole);
     bool same = true;
     for (std::size_t row = 0; row < from.size(); ++row) {
@@ -253,7 +244,8 @@ TEST_CASE("products of bf16 operands round softmax weights and gradients of scor
     const Reference want(problem);
     const Result wide = run_varlen(problem);
     problem.products = MatmulType::bf16;
-    on_each_isa([&] {
+    test::on_every_path([&](const std::string& path) {
+      CAPTURE(path);
       const Result got = run_varlen(problem);
       // Each weight is off by 2^-9 of itself at most, and so is their sum: 2^-8 of values below 5. Gradients are sums
       // of up to 130 terms of that size, of either sign.
@@ -289,7 +281,8 @@ TEST_CASE("large scores neither overflow nor lose the softmax") {
   VarlenProblem problem({12}, 2, 1, 16);
   for (float& value : problem.qkv) value *= 30;  // scores of several thousand
   const Reference want(problem);
-  on_each_isa([&] {
+  test::on_every_path([&](const std::string& path) {
+    CAPTURE(path);
     const Result got = run_varlen(problem);
     for (const float value : got.d_qkv) REQUIRE(std::isfinite(value));
     bool finite_reference = true;

@@ -14,6 +14,10 @@ inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Scratch of a product with weights that are dequantized for it: those of a panel, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
+struct MatmulKernels;           // matmul.h
+struct PeakLoops;               // peak_loops.h
+struct VarlenAttentionKernels;  // varlen_attention.h
+
 /// A second product of the same rows, of some columns of the first one's: whole panels of both.
 struct AddedTask {
   const void* x = nullptr;    ///< bf16 or fp32 of the first row; null: there is none
@@ -92,14 +96,22 @@ struct Kernels {
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
 };
 
-namespace amx {  // what it does otherwise than avx512
-void linear_bf16(const LinearTask& task);
-void linear_int8(const LinearTask& task);
-void linear_fp8(const LinearTask& task);
-void linear_fp8_block(const LinearTask& task);
-void linear_int4(const LinearTask& task);
-void linear_int4_int8(const LinearTask& task);
-}  // namespace amx
+/// The kernels of AMX's tiles, which the path amx has in place of avx512's.
+struct TileKernels {
+  void (*linear_bf16)(const LinearTask& task);
+  void (*linear_int8)(const LinearTask& task);
+  void (*linear_fp8)(const LinearTask& task);
+  void (*linear_fp8_block)(const LinearTask& task);
+  void (*linear_int4)(const LinearTask& task);
+  void (*linear_int4_int8)(const LinearTask& task);
+  const MatmulKernels& bf16_matmul;
+  const VarlenAttentionKernels& varlen_attention;
+  const PeakLoops& peak_loops;  ///< bf16 only; f32 is null
+};
+
+namespace amx {
+extern const TileKernels kTiles;
+}
 namespace avx512 {
 extern const Kernels kKernels;
 }
@@ -112,9 +124,12 @@ extern const Kernels kKernels;
 
 /// The table of the path in use (ops/isa.h).
 const Kernels& kernels();
+/// The tiles of the path amx: the processor's, or those that replace_tiles gave.
+const TileKernels& tiles();
 
 #if defined(QRL_ISA_NAMESPACE)
 namespace QRL_ISA_NAMESPACE {
+extern const TileKernels kTiles;
 float max_abs(const float* x, std::int64_t n);
 void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized);
 void widen_bf16(const std::uint16_t* quantized, std::int64_t n, float* x);

@@ -44,9 +44,6 @@ struct MatmulKernels {
   void (*tiles)(const MatmulTiles& task);
 };
 
-namespace amx {
-extern const MatmulKernels kBf16Matmul;
-}
 namespace avx512 {
 extern const MatmulKernels kBf16Matmul, kF32Matmul;
 }
@@ -56,5 +53,11 @@ extern const MatmulKernels kBf16Matmul, kF32Matmul;
 namespace portable {
 extern const MatmulKernels kBf16Matmul, kF32Matmul;
 }
+
+#if defined(QRL_ISA_NAMESPACE)
+namespace QRL_ISA_NAMESPACE {
+extern const MatmulKernels kBf16Matmul;
+}
+#endif
 
 }  // namespace qrl::ops

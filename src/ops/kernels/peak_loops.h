@@ -12,9 +12,6 @@ struct PeakLoops {
   std::int64_t (*f32)(std::int64_t rounds);
 };
 
-namespace amx {
-extern const PeakLoops kPeakLoops;  ///< bf16 only; f32 is null
-}
 namespace avx512 {
 extern const PeakLoops kPeakLoops;
 }
@@ -24,5 +21,11 @@ extern const PeakLoops kPeakLoops;
 namespace portable {
 extern const PeakLoops kPeakLoops;
 }
+
+#if defined(QRL_ISA_NAMESPACE)
+namespace QRL_ISA_NAMESPACE {
+extern const PeakLoops kPeakLoops;
+}
+#endif
 
 }  // namespace qrl::ops

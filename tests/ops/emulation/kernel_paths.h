@@ -1,0 +1,57 @@
+// Owns the kernel paths that tests run on: the program's, and amx once more on emulated tiles, which every AVX-512
+// machine runs. What ran is noted for the last lines of scripts/test.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/isa.h"
+
+namespace qrl::test {
+
+struct KernelPath {
+  ops::Isa isa = ops::Isa::portable;
+  bool emulated = false;
+
+  std::string name() const;  ///< "avx512", "amx emulated"
+  bool supported() const;    ///< by this processor
+};
+
+inline constexpr KernelPath kTilePaths[] = {{ops::Isa::amx}, {ops::Isa::amx, true}};
+
+/// Every path that this processor can run. Emulated tiles are among them where there are no others: they cost time,
+/// and tiles_test.cpp compares both.
+std::vector<KernelPath> kernel_paths();
+/// Of the two with tiles each that this processor can run.
+std::vector<KernelPath> tile_paths();
+
+/// Notes for scripts/test that a case ran on this path.
+void note_run(const KernelPath& path);
+
+/// The path amx has emulated tiles from now on.
+void emulate_tiles();
+
+/// Uses a path for a scope.
+class WithPath {
+ public:
+  explicit WithPath(const KernelPath& path);
+  ~WithPath();
+  const std::string& name() const { return name_; }
+  WithPath(const WithPath&) = delete;
+  WithPath& operator=(const WithPath&) = delete;
+
+ private:
+  ops::Isa before_;
+  std::string name_;
+};
+
+/// Runs `body` once on every path of kernel_paths().
+template <class Body>
+void on_every_path(const Body& body) {
+  for (const KernelPath& path : kernel_paths()) {
+    const WithPath in_use(path);
+    body(in_use.name());
+  }
+}
+
+}  // namespace qrl::test
