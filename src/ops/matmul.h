@@ -28,10 +28,10 @@ struct Matmul {
   std::int64_t more_depth = 0;    ///< 0: without them
 };
 
-/// Every sum runs in fp32 along the depth: fma (the portable path rounds the product too), bf16 in pairs, the odd one
-/// first, as ops::linear does (avx512: subnormals count as zero), and goes on along more_depth; out's own value is
-/// added last, and a bf16 out is rounded once. Each element's bits depend on its row and its column alone, not on the
-/// number of threads.
+/// Multiplies and adds in fp32, in the order of ops::linear: fp32 inputs one by one, bf16 ones two at a time, on
+/// amx 32. more_depth continues these sums with a step of its own: the bits are those of one product with zeros between
+/// the two depths, up to a whole step. out's own value is added last, and a bf16 out is rounded once. Each element's
+/// bits depend on its row and its column alone, not on the number of threads.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

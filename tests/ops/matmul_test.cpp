@@ -18,24 +18,31 @@ namespace {
 
 /// A matrix that lies with a gap behind each row, in fp32 or in bf16; what is between rows is NaN.
 struct Matrix {
+  Matrix(std::int64_t rows_in, std::int64_t columns_in, bool is_bf16)
+      : rows(rows_in),
+        columns(columns_in),
+        stride(columns_in + 3),
+        bf16(is_bf16),
+        wide(static_cast<std::size_t>(rows * stride), NAN),
+        narrow(wide.size(), base::to_bf16(NAN)) {}
   Matrix(std::int64_t rows_in, std::int64_t columns_in, bool is_bf16, std::uint64_t stream)
-      : rows(rows_in), columns(columns_in), stride(columns_in + 3), bf16(is_bf16) {
+      : Matrix(rows_in, columns_in, is_bf16) {
     base::RandomStream random(5, base::RandomPurpose::test, stream);
-    wide.assign(static_cast<std::size_t>(rows * stride), NAN);
-    narrow.assign(wide.size(), base::to_bf16(NAN));
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t c = 0; c < columns; ++c) {
-        const auto at = static_cast<std::size_t>(r * stride + c);
-        wide[at] = random.normal();
-        narrow[at] = base::to_bf16(wide[at]);
+        set(r, c, random.normal());
       }
     }
   }
   MixedArray array() { return bf16 ? MixedArray{narrow.data(), true} : MixedArray{wide.data(), false}; }
   /// What a product of this type reads.
   double read(std::int64_t r, std::int64_t c, MatmulType type) const {
-    const auto at = static_cast<std::size_t>(r * stride + c);
-    return bf16 || type == MatmulType::bf16 ? base::to_float(narrow[at]) : wide[at];
+    return bf16 || type == MatmulType::bf16 ? base::to_float(narrow[at(r, c)]) : wide[at(r, c)];
+  }
+  std::size_t at(std::int64_t r, std::int64_t c) const { return static_cast<std::size_t>(r * stride + c); }
+  void set(std::int64_t r, std::int64_t c, float value) {
+    wide[at(r, c)] = value;
+    narrow[at(r, c)] = base::to_bf16(value);
   }
   std::int64_t rows, columns, stride;
   bool bf16;
@@ -141,13 +148,13 @@ TEST_CASE("products are those of fp64, whatever lies how") {
   }
 }
 
-/// The same product as two, the second from an even input on: words of bf16 stay whole.
-static Matmul in_two(MatmulProblem& problem, bool accumulate) {
-  Matmul product = problem.product(accumulate);
-  product.depth = std::max<std::int64_t>(2, product.depth / 3 * 2);
-  product.more_depth = problem.sizes.depth - product.depth;
+/// The same product as two: of the first inputs and of the others.
+static Matmul in_two(MatmulProblem& problem, std::int64_t first) {
+  Matmul product = problem.product(true);
+  product.depth = first;
+  product.more_depth = problem.sizes.depth - first;
   const auto behind = [&](const Operand& from, std::int64_t steps) {
-    const std::int64_t element = product.depth * steps * (from.values.is_bf16 ? 2 : 4);
+    const std::int64_t element = first * steps * (from.values.is_bf16 ? 2 : 4);
     return Operand{
         {static_cast<std::byte*>(from.values.data) + element, from.values.is_bf16}, from.stride, from.transposed};
   };
@@ -156,18 +163,48 @@ static Matmul in_two(MatmulProblem& problem, bool accumulate) {
   return product;
 }
 
-TEST_CASE("a second product goes on in the sums of the first: the bits of one whose depth is both") {
+/// The problem with zeros behind its first inputs, up to a multiple of `step`.
+static MatmulProblem filled_up(const MatmulProblem& problem, std::int64_t first, std::int64_t step) {
+  const std::int64_t zeros = (step - first % step) % step;
+  MatmulProblem filled = problem;
+  filled.sizes.depth += zeros;
+  const auto fill = [&](const Matrix& from, Matrix& to, bool depth_is_rows) {
+    to = Matrix(from.rows + (depth_is_rows ? zeros : 0), from.columns + (depth_is_rows ? 0 : zeros), from.bf16);
+    for (std::int64_t r = 0; r < to.rows; ++r) {
+      for (std::int64_t c = 0; c < to.columns; ++c) {
+        const std::int64_t k = depth_is_rows ? r : c, moved = k < first ? 0 : zeros;
+        const bool is_zero = k >= first && k < first + zeros;
+        to.set(r, c, is_zero ? 0 : from.wide[from.at(depth_is_rows ? r - moved : r, depth_is_rows ? c : c - moved)]);
+      }
+    }
+  };
+  fill(problem.left, filled.left, problem.how.left_transposed);
+  fill(problem.right, filled.right, !problem.how.right_transposed);
+  return filled;
+}
+
+/// Inputs that a sum takes at once (ops/matmul.h).
+static std::int64_t inputs_at_once(MatmulType type) {
+  return type == MatmulType::f32 ? 1 : ops::isa() == ops::Isa::amx ? 32 : 2;
+}
+
+TEST_CASE("a second product continues the sums of the first: the bits of one with zeros up to a step between them") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const Case& how : all_cases()) {
     for (const Sizes& sizes : kSizes) {
       if (sizes.depth < 3) continue;
-      CAPTURE(static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed, how.right_bf16);
-      CAPTURE(sizes.rows, sizes.columns, sizes.depth);
-      MatmulProblem whole(how, sizes), parts(how, sizes);
-      ops::matmul(whole.product(true));
-      ops::matmul(in_two(parts, true));
-      CHECK(worst(parts, 7) <= 1);
-      CHECK(parts.out == whole.out);
+      const MatmulProblem problem(how, sizes);
+      // Within a word, between words, and between the steps of tiles.
+      for (const std::int64_t first : {sizes.depth / 6 * 2 + 1, sizes.depth / 3 * 2, sizes.depth / 64 * 32}) {
+        if (first == 0) continue;
+        CAPTURE(path.name(), static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed,
+                how.right_bf16);
+        CAPTURE(sizes.rows, sizes.columns, sizes.depth, first);
+        MatmulProblem parts = problem, whole = filled_up(problem, first, inputs_at_once(how.type));
+        ops::matmul(whole.product(true));
+        ops::matmul(in_two(parts, first));
+        CHECK(parts.out == whole.out);
+      }
     }
   }
 }
