@@ -5,6 +5,7 @@
 #include "decoder/decoder.h"
 #include "decoder/forced.h"
 #include "learner/support.h"
+#include "ops/emulation/kernel_paths.h"
 #include "ops/sample.h"
 #include "rollout/rollout.h"
 
@@ -49,6 +50,7 @@ struct BitwiseCase {
   ops::SampleParams drawn;
   bool qk_norm, qkv_bias, o_bias;
   std::int64_t min_tokens;
+  std::int64_t lora_rank = 0;
 };
 struct BitwiseLayout {
   decoder::DecoderOptions sampler;
@@ -58,8 +60,9 @@ struct BitwiseLayout {
 };
 
 /// Samples until there are one.min_tokens, has the learner score them in packed batches, and demands equal bits; and
-/// that sequences were preempted and prompts shared.
-void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
+/// that sequences were preempted and prompts shared. Returns the learner's log-probs. Both have `num_threads` threads,
+/// or the caller's with 0.
+std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, int num_threads = 0) {
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
@@ -68,9 +71,15 @@ void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
   options.numerics.forward = config::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   options.numerics.kv_format = one.kv;
+  options.num_threads = layout.sampler.num_threads = num_threads;
+  options.lora.rank = one.lora_rank;
+  if (one.lora_rank > 0) options.lora_initial = test::random_adapters();
   const auto world = dist::make_solo();
-  learner::Learner learner(config, test::tiny_weights(config), options, *world);
-  model::Snapshot snapshot(config, one.weights);
+  const model::Weights weights = test::tiny_weights(config);
+  learner::Learner learner(config, weights, options, *world);
+  model::SnapshotFormats formats(one.weights);
+  formats.lora = options.lora;
+  model::Snapshot snapshot(config, formats);
   learner.publish(snapshot, 0);
   layout.sampler.kv_format = one.kv;
   decoder::Decoder decoder(config, layout.sampler);
@@ -80,6 +89,7 @@ void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
   const types::SamplingParams params{
       one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, layout.max_new_tokens, {}};
   std::int64_t compared = 0, differ = 0;
+  std::vector<float> all_learned;
   for (std::uint32_t round = 0; compared < one.min_tokens; ++round) {
     std::vector<std::vector<types::TokenId>> prompts;
     for (const std::int64_t length : layout.prompt_tokens)
@@ -96,6 +106,7 @@ void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
       for (std::size_t t = 0; t < learned.size(); ++t) {
         if (batch.loss_mask[t] == 0) continue;
         ++compared;
+        all_learned.push_back(learned[t]);
         differ +=
             std::bit_cast<std::uint32_t>(learned[t]) == std::bit_cast<std::uint32_t>(batch.sampler_logprobs[t]) ? 0 : 1;
       }
@@ -104,6 +115,22 @@ void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
   CHECK(differ == 0);
   CHECK(decoder.stats().preemptions > 0);
   CHECK(decoder.stats().shared_prompt_tokens > 0);
+  return all_learned;
+}
+
+/// Prompts of every length, prefilled in chunks and shared by their group, on pages of an odd size that run short.
+BitwiseLayout short_pages() {
+  BitwiseLayout layout{.sampler = {.max_num_seqs = 48,
+                                   .max_num_batched_tokens = 50,
+                                   .page_size = 5,
+                                   .kv_pages = 400,
+                                   .max_model_len = 120},
+                       .prompt_tokens = {},
+                       .num_samples = 8,
+                       .max_new_tokens = 80,
+                       .max_tokens_per_micro_batch = 1500};
+  for (std::int64_t p = 0; p < 12; ++p) layout.prompt_tokens.push_back(3 + 3 * p);
+  return layout;
 }
 
 }  // namespace
@@ -149,7 +176,6 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize o
 }
 
 TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the sampler's") {
-  // Page shortage (preemption), prompts prefilled in chunks and shared by their group, odd page size, packed batches.
   const BitwiseCase cases[] = {
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 100'000},
       {quant::Format::int8, quant::KvFormat::bf16, {0.8F, 1.0F, -1}, false, true, false, 4'000},
@@ -158,17 +184,27 @@ TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the
       {quant::Format::int4_int8, quant::KvFormat::f32, {1.2F, 1.0F, 9}, true, false, false, 4'000},
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, true, true, 4'000},
   };
-  BitwiseLayout layout{.sampler = {.max_num_seqs = 48,
-                                   .max_num_batched_tokens = 50,
-                                   .page_size = 5,
-                                   .kv_pages = 400,
-                                   .max_model_len = 120},
-                       .prompt_tokens = {},
-                       .num_samples = 8,
-                       .max_new_tokens = 80,
-                       .max_tokens_per_micro_batch = 1500};
-  for (std::int64_t p = 0; p < 12; ++p) layout.prompt_tokens.push_back(3 + 3 * p);
-  for (const BitwiseCase& one : cases) check_bitwise(one, layout);
+  for (const BitwiseCase& one : cases) check_bitwise(one, short_pages());
+}
+
+TEST_CASE(
+    "bitwise: nor with adapters on tiles, the processor's and emulated ones, whose bits no number of threads moves") {
+  const std::vector<test::KernelPath> paths = test::tile_paths();
+  if (paths.empty()) return test::skip("this processor has neither tiles nor the AVX-512 that emulates them");
+  const BitwiseCase cases[] = {
+      {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 1'000, 5},
+      {quant::Format::bf16, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, true, false, 1'000, 5},
+      {quant::Format::int4, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 1'000, 20},
+  };
+  for (const BitwiseCase& one : cases) {
+    std::vector<std::vector<float>> learned;
+    for (const test::KernelPath& path : paths) {
+      CAPTURE(path.name());
+      const test::WithPath in_use(path);
+      for (const int num_threads : {1, 3}) learned.push_back(check_bitwise(one, short_pages(), num_threads));
+    }
+    for (const std::vector<float>& other : learned) CHECK(other == learned.front());
+  }
 }
 
 TEST_CASE("bitwise: nor where attention joins spans, and rows that share pages take them together") {

@@ -23,9 +23,14 @@ namespace qrl::test {
 namespace fs = std::filesystem;
 
 std::string tiny_command(const fs::path& run, const std::string& arguments, const std::string& launcher) {
-  return launcher +
-         " " QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=" +
-         run.string() + " " + arguments;
+  return launcher + " " + kProgram + kTiny + " --set trainer.default_local_dir=" + run.string() + " " + arguments;
+}
+
+std::string tiny_command(const KernelPath& path, const fs::path& run, const std::string& arguments) {
+  note_run(path);
+  const std::string program = path.emulated ? QRL_BINARY_DIR "/tests/qrl-train-emulated-tiles " : kProgram;
+  return "env QRL_ISA=" + std::string(ops::name(path.isa)) + " " + program + kTiny +
+         " --set trainer.default_local_dir=" + run.string() + " " + arguments;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/emulation/kernel_paths.h"
 #include "support/files.h"
 
 namespace qrl::test {
@@ -18,6 +19,9 @@ inline const std::string kProgram = QRL_BINARY_DIR "/qrl-train ", kTiny = QRL_SO
 /// qrl-train tests/train/tiny.yaml with the run folder and further arguments, behind `launcher` ("mpirun -np 2 …").
 std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "",
                          const std::string& launcher = "");
+
+/// tiny_command on a kernel path. Emulated tiles are in a program of the tests' own.
+std::string tiny_command(const KernelPath& path, const std::filesystem::path& run, const std::string& arguments = "");
 
 /// A run of the tiny recipe never stopped, which no case may change. ctest has it made once (tests/CMakeLists.txt);
 /// without QRL_FINISHED_RUN it is made once a process.
