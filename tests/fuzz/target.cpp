@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 
 #include "base/log.h"
 #include "config/keys.h"
+#include "support/processor_time.h"
 #include "tasks/list.h"
 #include "tasks/math/verifier.h"
 
@@ -48,13 +48,6 @@ class WorkFolder {
   WorkFolder& operator=(const WorkFolder&) = delete;
   std::filesystem::path path;
 };
-
-/// Processor time of this thread: other work on the machine does not count.
-double thread_s() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 }  // namespace
 
@@ -100,9 +93,7 @@ void judge(const tasks::Verifier& verifier, std::string_view input) {
   reward::Verdict verdict;
   // A machine that stops for a moment in the midst of a verdict does not do so three times.
   for (int attempt = 0; attempt < 3 && taken_s >= kMaxVerdict_s; ++attempt) {
-    const double start_s = thread_s();
-    verdict = verdict_of();
-    taken_s = std::min(taken_s, thread_s() - start_s);
+    taken_s = std::min(taken_s, test::seconds_on_xeon([&] { verdict = verdict_of(); }));
   }
   require(taken_s < kMaxVerdict_s, "a verdict within its time");
   const reward::Verdict again = verdict_of();

@@ -52,9 +52,9 @@ void write_file(const std::filesystem::path& file, std::string_view bytes);
 /// The verifier of that name with everything else as recipes have it; math judges the form of answers, too.
 std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name);
 
-/// Judges what the input holds: its first line is the gold answer, the rest the response. Checked: it ends within 5 ms
-/// of processor time (sanitizers: 200), twice the same, with a reason of static text, a credit from 0 to 1 and an
-/// extracted answer of bounded size; whatever the gold. Counts as accepted when an answer was found.
+/// Judges what the input holds: its first line is the gold answer, the rest the response. Checked: it ends within
+/// 25 ms of a Xeon's processor time (sanitizers: 200), twice the same, with a reason of static text, a credit from 0 to
+/// 1 and an extracted answer of bounded size; whatever the gold. Counts as accepted when an answer was found.
 void judge(const tasks::Verifier& verifier, std::string_view input);
 
 }  // namespace qrl::fuzz

@@ -118,7 +118,7 @@ TEST_CASE("probe: a rank waits for one that has gone elsewhere", "[.]") {
   test::Ranks(2).run([&](dist::Collectives& world) {
     world.set_time_limit(1);
     const auto ranks = by_stand_in(world);
-    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(60));
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::hours(1));
     const torch::Tensor values = torch::zeros({4});
     const Part part{0, 4, 1};
     const bool sums = std::string(std::getenv("QRL_WAIT")) == "sums";
@@ -135,7 +135,7 @@ TEST_CASE("a wait for sums or copies that others do not begin ends the process a
   for (const std::string what : {"sums", "copies"}) {
     const std::string said = (dir / what).string();
     const int status =
-        std::system(("QRL_WAIT=" + what + " timeout 20 '" + program +
+        std::system(("QRL_WAIT=" + what + " timeout 120 '" + program +
                      "' 'probe: a rank waits for one that has gone elsewhere' > /dev/null 2> '" + said + "'")
                         .c_str());
     CHECK(WEXITSTATUS(status) == 1);

@@ -51,9 +51,10 @@ inline bool runs(pid_t pid) {
   return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
 }
 
-/// Whether the processes whose numbers a file holds, one a line, are gone within `seconds`.
-inline bool are_gone(const std::filesystem::path& pids, double seconds) {
-  for (int i = 0; i <= static_cast<int>(seconds * 50); ++i) {
+/// Returns whether the processes are gone whose numbers a file holds, one a line. They stay for an hour by themselves,
+/// so waiting for half a minute asserts no time.
+inline bool are_gone(const std::filesystem::path& pids) {
+  for (int i = 0; i <= 1500; ++i) {
     std::ifstream in(pids);
     bool gone = true;
     for (pid_t pid = 0; in >> pid;) gone = gone && !runs(pid);

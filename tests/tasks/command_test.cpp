@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
 #include "support/files.h"
 #include "tasks/command/error_log.h"
 #include "tasks/command_support.h"
@@ -289,10 +288,5 @@ for line in sys.stdin:
   const auto verifier = command.make();
   (void)test::judge_all(*verifier, std::vector<std::string>(2, "x"));
   const std::vector<std::string> responses(8192, std::string(2000, 'x'));
-  const double begin_s = base::now_s();
-  const auto verdicts = test::judge_all(*verifier, responses);
-  const double seconds = base::now_s() - begin_s;
-  CHECK(verdicts.back().scores.front() == 2000);
-  std::printf("8,192 rows of 2 KB, two workers: %.2f s\n", seconds);
-  CHECK(seconds < 15);  // 1.5 on an idle machine, which a test cannot ask for
+  CHECK(test::judge_all(*verifier, responses).back().scores.front() == 2000);
 }

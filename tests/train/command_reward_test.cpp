@@ -23,7 +23,7 @@ const std::string kCopy =
     "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," QRL_SOURCE_DIR
     "/recipes/rewards/countdown.py] --set 'reward.weights={correct: 1, format: 0.25}' ";
 
-/// Countdown's copy, which writes its number to a file, and takes 0.3 s a row while a file "slow" is beside it.
+/// Countdown's copy, which writes its number to a file, and judges no row while a file "slow" is beside it.
 constexpr const char* kSlow = R"(
 import os, sys, time
 sys.path.insert(0, QRL_REWARDS)
@@ -33,9 +33,9 @@ import qrl_reward
 serve = qrl_reward.serve
 def slowed(function, scores):
     def judge(row):
-        if row["step"] == 2 and os.path.exists(os.path.join(here, "slow")):
+        while row["step"] == 2 and os.path.exists(os.path.join(here, "slow")):
             open(os.path.join(here, "judging"), "a").write(".")
-            time.sleep(0.3)
+            time.sleep(0.05)
         return function(row)
     serve(judge, scores)
 qrl_reward.serve = slowed
@@ -50,7 +50,7 @@ struct SlowReward {
   }
   std::string arguments() const {
     return "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," +
-           (dir / "judge.py").string() + "] ";
+           (dir / "judge.py").string() + "] --set reward.timeout_s=3600 ";
   }
   test::TempDir dir;
 };
@@ -115,25 +115,23 @@ TEST_CASE("countdown judged by a program comes to the bits of the built-in verif
   }
 }
 
-TEST_CASE("SIGTERM while a program judges: exit 75 at once, the same bits after resuming") {
+TEST_CASE("SIGTERM while a program judges: exit 75 before it has judged, the same bits after resuming") {
   const SlowReward reward;
   run_judged(reward.dir / "whole", reward.arguments());
   std::ofstream(reward.dir / "slow") << "";
   const pid_t pid = test::start_command(test::tiny_command(reward.dir / "run", reward.arguments()), reward.dir / "log");
   REQUIRE(test::wait_for_file(reward.dir / "judging", pid));
   kill(pid, SIGTERM);
-  const time_t start_s = time(nullptr);
   const int exit_code = test::wait_for(pid);
   INFO(test::read_file(reward.dir / "log"));
   CHECK(exit_code == 75);
-  CHECK(time(nullptr) - start_s < 5);
-  CHECK(test::are_gone(reward.dir / "pids", 2));
+  CHECK(test::are_gone(reward.dir / "pids"));
   fs::remove(reward.dir / "slow");
   run_judged(reward.dir / "run", reward.arguments());
   CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
 }
 
-TEST_CASE("kill -9 while a program judges: nothing is left of it 2 s later, the same bits after resuming") {
+TEST_CASE("kill -9 while a program judges: nothing is left of it, the same bits after resuming") {
   const SlowReward reward;
   run_judged(reward.dir / "whole", reward.arguments());
   std::ofstream(reward.dir / "slow") << "";
@@ -141,7 +139,7 @@ TEST_CASE("kill -9 while a program judges: nothing is left of it 2 s later, the 
   REQUIRE(test::wait_for_file(reward.dir / "judging", pid));
   kill(pid, SIGKILL);
   CHECK(test::wait_for(pid) == 128 + SIGKILL);
-  CHECK(test::are_gone(reward.dir / "pids", 2));
+  CHECK(test::are_gone(reward.dir / "pids"));
   fs::remove(reward.dir / "slow");
   run_judged(reward.dir / "run", reward.arguments());
   CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");

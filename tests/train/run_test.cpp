@@ -240,7 +240,7 @@ TEST_CASE("two ranks: killed and resumed, the bits of two ranks never stopped") 
   kill(-pid, SIGKILL);
   test::wait_for(pid);
   test::Outcome last;
-  for (int attempt = 0; attempt < 50; ++attempt) {  // the killed job's ranks give the folder's lock up a moment later
+  for (int attempt = 0; attempt < 1200; ++attempt) {  // the killed job's ranks give the folder's lock up a moment later
     last = test::run_command(test::tiny_command(dir / "run", "", launcher));
     if (last.exit_code != 2) break;
     usleep(100'000);

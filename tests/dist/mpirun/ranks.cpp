@@ -235,7 +235,7 @@ TEST_CASE("one rank throws while the others wait", "[.throw]") {
 TEST_CASE("ranks wait for one that never starts", "[.late]") {
   const int rank = std::stoi(std::getenv("OMPI_COMM_WORLD_RANK"));
   tell_pid(rank);
-  if (rank == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")) - 1) sleep(120);
+  if (rank == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")) - 1) sleep(3600);
   world();
   FAIL("a rank met others that have not started");
 }
@@ -244,14 +244,14 @@ TEST_CASE("ranks wait for one that never ends", "[.stay]") {
   const auto mine = qrl::dist::make_world(nullptr, nullptr);
   tell_pid(mine->rank());
   mine->set_time_limit(3);
-  if (mine->rank() == mine->size() - 1) sleep(120);
+  if (mine->rank() == mine->size() - 1) sleep(3600);
 }
 
 TEST_CASE("ranks wait for one that will be killed or stopped", "[.wait]") {
   // The last rank sleeps, the others wait for it in a collective.
   tell_pid(world().rank());
   world().barrier();
-  if (world().rank() == world().size() - 1) sleep(120);
+  if (world().rank() == world().size() - 1) sleep(3600);
   const std::string loss = std::getenv("QRL_LOSS");
   if (loss != "kill") world().set_time_limit(loss == "hang" ? 3 : 10);
   std::vector<float> values(100, 1.0F);

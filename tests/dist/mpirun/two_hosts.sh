@@ -15,7 +15,7 @@ for tool in ip unshare nsenter; do command -v $tool >/dev/null || skip "no $tool
 # A host is a process that holds its namespaces; they and the cable go when it does.
 for n in 1 2; do
   unshare --net --uts sh -c "hostname qrl-host-$n && echo made >'$dir/$n' && exec sleep infinity" 2>"$dir/error" & hosts+=($!)
-  for _ in $(seq 50); do [ -s "$dir/$n" ] && break; kill -0 $! 2>/dev/null || break; sleep 0.1; done
+  for _ in $(seq 1200); do [ -s "$dir/$n" ] && break; kill -0 $! 2>/dev/null || break; sleep 0.1; done
   [ -s "$dir/$n" ] || skip "no network namespace to be had: $(cat "$dir/error")"
 done
 on() { nsenter --target "${hosts[$1 - 1]}" --net --uts "${@:2}"; }

@@ -1,5 +1,5 @@
 // Owns the kernel paths that tests run on: the program's, and amx once more on emulated tiles, which every AVX-512
-// machine runs. What ran is noted for the last lines of scripts/test.
+// machine runs. Notes those that ran for the last lines of scripts/test.
 #pragma once
 
 #include <string>
@@ -19,16 +19,16 @@ struct KernelPath {
 
 inline constexpr KernelPath kTilePaths[] = {{ops::Isa::amx}, {ops::Isa::amx, true}};
 
-/// Every path that this processor can run. Emulated tiles are among them where there are no others: they cost time,
-/// and tiles_test.cpp compares both.
+/// Returns every path that this processor can run. Emulated tiles are among them where it has none of its own: they
+/// cost time, and tiles_test.cpp compares both.
 std::vector<KernelPath> kernel_paths();
-/// Of the two with tiles each that this processor can run.
+/// Returns those of kTilePaths that this processor can run.
 std::vector<KernelPath> tile_paths();
 
 /// Notes for scripts/test that a case ran on this path.
 void note_run(const KernelPath& path);
 
-/// The path amx has emulated tiles from now on.
+/// Gives the path amx emulated tiles from now on.
 void emulate_tiles();
 
 /// Uses a path for a scope.
