@@ -22,7 +22,8 @@ struct TokenizeArguments {
 };
 
 std::vector<types::TokenId> encode(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments,
-                                   std::string_view text) {
+                                   std::string_view text, const std::string& where) {
+  tokenizer.warn_of_unencodable(where, tokenizer.unencodable_bytes(text));
   std::vector<types::TokenId> ids = arguments.plain ? tokenizer.encode(text) : tokenizer.encode_trusted(text);
   if (arguments.add_special_tokens) {
     ids.insert(ids.begin(), tokenizer.prefix().begin(), tokenizer.prefix().end());
@@ -43,7 +44,7 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
     QRL_REQUIRE(row->is_object() && row->contains("text") && (*row)["text"].is_string(), lines.where(),
                 "an object with a string `text`", row->is_object() ? "none" : row->type_name());
     std::fputs("{\"ids\": [", stdout);
-    print_ids(encode(tokenizer, arguments, (*row)["text"].get_ref<const std::string&>()), ", ");
+    print_ids(encode(tokenizer, arguments, (*row)["text"].get_ref<const std::string&>(), lines.where()), ", ");
     std::fputs("]}\n", stdout);
   }
 }
@@ -71,7 +72,7 @@ void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
   const std::string text{std::istreambuf_iterator<char>(standard_input()), {}};
   QRL_REQUIRE(base::is_utf8(text), "standard input", "text in UTF-8", "other bytes", "convert it first (iconv)");
-  print_ids(encode(tokenizer, arguments, text), " ");
+  print_ids(encode(tokenizer, arguments, text, "standard input"), " ");
   std::fputc('\n', stdout);
 }
 

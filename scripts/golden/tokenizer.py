@@ -98,15 +98,19 @@ def families():
              "digits": (None, pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), False, added[:1]),
              "gaps": (None, split(r"\p{L}+?|\s*|[0-9]{2}|a(?=b)|(?<=x)y"), False, added[:1]),  # empty matches, text between
              "added": (normalizers.NFC(), split(QWEN2), False, added)}
+    # Vocabularies of the bytes of CORPUS alone: other bytes are left out, or become <unk>, one each or one a run.
+    lacking = {"lacks_bytes": {}, "unknown": {"unk_token": "<unk>"}, "unknown_fused": {"unk_token": "<unk>", "fuse_unk": True}}
+    kinds |= {name: kinds["digits"] for name in lacking}
     for name, (normalizer, pre_tokenizer, ignore_merges, tokens) in kinds.items():
-        tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+        tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges, **lacking.get(name, {})))
         # "gaps" cuts where merges were learnt across, so that each cut shows in the ids.
         tokenizer.pre_tokenizer = split(LLAMA3) if name == "gaps" else pre_tokenizer
         tokenizer.decoder = decoders.ByteLevel()
         if normalizer:
             tokenizer.normalizer = normalizer
-        tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=400, min_frequency=2, show_progress=False,
-                                                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
+            vocab_size=400, min_frequency=2, show_progress=False, special_tokens=["<unk>"] if lacking.get(name) else [],
+            initial_alphabet=[] if name in lacking else pre_tokenizers.ByteLevel.alphabet()))
         tokenizer.pre_tokenizer = pre_tokenizer
         tokenizer.add_tokens(tokens)
         if name == "llama3":

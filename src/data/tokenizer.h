@@ -47,7 +47,16 @@ class Tokenizer {
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
   /// Several parts as one text. Bytes that are not UTF-8 become the tokens of single bytes; where the file asks for
   /// NFC, each part is brought into it, so that decode gives back the text's normal form, and else exactly the text.
+  /// Neither holds of bytes that the vocabulary lacks.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
+
+  /// Bytes of `text` that the vocabulary has no token for: encode leaves them out, or gives them the file's unk_token,
+  /// as the tokenizers library does.
+  std::int64_t unencodable_bytes(std::string_view text) const;
+  /// Whether there are such bytes.
+  bool lacks_bytes() const;
+  /// Logs a warning that names `where` for a text of `where` with such bytes; none when `num_bytes` is 0.
+  void warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const;
 
   /// What the file's post-processor puts before and behind a text (Llama 3: <|begin_of_text|> before), which encode
   /// leaves to the caller.

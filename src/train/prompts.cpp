@@ -29,7 +29,7 @@ constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
-      : recipe_(recipe), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
+      : recipe_(recipe), tokenizer_(tokenizer), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
     data::PromptRow row{std::move(text), {}, std::move(ground_truth), set.data_source};
@@ -40,6 +40,7 @@ class PromptReader {
     add_row(set, id, std::move(row), where);
   }
   void report(const std::string& source) {
+    tokenizer_.warn_of_unencodable(source, std::exchange(unencodable_bytes_, 0));
     if (num_overlong_ == 0) return;
     const bool cut = recipe_.data.overlong_prompt == config::OverlongPrompt::truncate;
     base::log_warning(source + ": " + std::to_string(num_overlong_) +
@@ -67,13 +68,26 @@ class PromptReader {
       if (recipe_.data.overlong_prompt == config::OverlongPrompt::filter) return;
       prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - static_cast<std::ptrdiff_t>(limit));
     }
+    if (tokenizer_.lacks_bytes()) {
+      prompt.unencodable_bytes = bytes_without_token(row);
+      unencodable_bytes_ += prompt.unencodable_bytes;
+    }
     set.prompts.push_back(std::move(prompt));
+  }
+  std::int64_t bytes_without_token(const data::PromptRow& row) const {
+    if (!row.conversation) return tokenizer_.unencodable_bytes(row.system) + tokenizer_.unencodable_bytes(row.prompt);
+    std::int64_t num_bytes = 0;
+    for (const data::Message& message : row.conversation->messages)
+      num_bytes += tokenizer_.unencodable_bytes(message.content);
+    return num_bytes;
   }
 
   const config::Recipe& recipe_;
+  const data::Tokenizer& tokenizer_;
   PromptEncoder encoder_;
   const tasks::Verifier& verifier_;
   std::int64_t num_overlong_ = 0;
+  std::int64_t unencodable_bytes_ = 0;
 };
 
 /// Says how many rows a filter kept: one that keeps too few, or all, is a slip that nothing else shows.

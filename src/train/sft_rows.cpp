@@ -122,6 +122,15 @@ class SftReader {
   PromptEncoder encoder_;
 };
 
+/// Counts the bytes of a row's texts that the tokenizer has no token for.
+std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokenizer) {
+  if (value.is_string()) return tokenizer.unencodable_bytes(value.get_ref<const std::string&>());
+  std::int64_t num_bytes = 0;
+  if (value.is_structured())
+    for (const Json& part : value) num_bytes += unencodable_bytes(part, tokenizer);
+  return num_bytes;
+}
+
 /// Marks what sft.loss_on says, and cuts the row behind it; nothing where no token is left to learn.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
@@ -143,8 +152,9 @@ std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
                 {learned.begin() + begin, learned.begin() + end}};
 }
 
-std::vector<SftRow> read_files(const config::Recipe& recipe, const SftReader& reader,
+std::vector<SftRow> read_files(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                const std::vector<std::string>& files, std::int64_t& longest) {
+  const SftReader reader(recipe, tokenizer);
   const auto limit = static_cast<std::size_t>(recipe.sft.max_length.value_or(recipe.actor.max_tokens_per_micro_batch));
   std::vector<SftRow> rows;
   std::vector<std::filesystem::path> paths;
@@ -153,9 +163,12 @@ std::vector<SftRow> read_files(const config::Recipe& recipe, const SftReader& re
   }
   for (const std::filesystem::path& path : paths) {
     const std::string file = path.string();
-    std::int64_t num_overlong = 0, num_empty = 0;
+    std::int64_t num_overlong = 0, num_empty = 0, num_unencodable_bytes = 0;
     data::read_rows(file, [&](const data::FileRow& row) {
-      Labeled labeled = reader.read(row.ordered(), row.where);
+      const Json fields = row.ordered();
+      Labeled labeled = reader.read(fields, row.where);
+      for (const char* name : {"prompt", "question", "response", "completion", "answer", "messages"})
+        num_unencodable_bytes += unencodable_bytes(member(fields, name), tokenizer);
       if (labeled.tokens.size() > limit) {
         QRL_REQUIRE(recipe.sft.overlong != config::OverlongPrompt::error, row.where,
                     "a row of at most sft.max_length = " + std::to_string(limit) + " tokens",
@@ -173,6 +186,7 @@ std::vector<SftRow> read_files(const config::Recipe& recipe, const SftReader& re
       longest = std::max(longest, static_cast<std::int64_t>(learned->context.size() + learned->rest.size()));
       rows.push_back(std::move(*learned));
     });
+    tokenizer.warn_of_unencodable(file, num_unencodable_bytes);
     const bool cut = recipe.sft.overlong == config::OverlongPrompt::truncate;
     if (num_overlong > 0) {
       base::log_warning(file + ": " + std::to_string(num_overlong) + " of its rows above " + std::to_string(limit) +
@@ -188,9 +202,8 @@ std::vector<SftRow> read_files(const config::Recipe& recipe, const SftReader& re
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer) {
   SftRows rows;
   if (recipe.sft.train_files.empty() || !config::has_cold_start(recipe.sft)) return rows;
-  const SftReader reader(recipe, tokenizer);
-  rows.train = read_files(recipe, reader, recipe.sft.train_files, rows.longest);
-  rows.val = read_files(recipe, reader, recipe.sft.val_files, rows.longest);
+  rows.train = read_files(recipe, tokenizer, recipe.sft.train_files, rows.longest);
+  rows.val = read_files(recipe, tokenizer, recipe.sft.val_files, rows.longest);
   QRL_REQUIRE(!rows.train.empty(), "sft.train_files", "one row or more to learn from", "none",
               "raise sft.max_length, or set sft.overlong: truncate");
   QRL_REQUIRE(!rows.val.empty() || recipe.sft.val_files.empty(), "sft.val_files", "one row or more to learn from",

@@ -86,6 +86,13 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     row_["data/drawn_score/max"] = counts.best_group_score;
     row_["data/surplus_groups"] = static_cast<double>(counts.kept_groups - batch.groups.num_groups);
   }
+  if (setup_.policy.tokenizer.lacks_bytes()) {
+    double num_bytes = 0;
+    for (const rollout::Rollout& sample : batch.groups.rollouts)
+      num_bytes += static_cast<double>(sample.prompt->unencodable_bytes);
+    setup_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
+    row_["data/unencodable_bytes"] = num_bytes / static_cast<double>(recipe.rollout.n);
+  }
   double tokens = static_cast<double>(batch.stats.decode_tokens);  // of all ranks: they wait for each other
   setup_.world.all_reduce_sum(std::span<double>(&tokens, 1));
   row_["perf/tokens_per_s"] = tokens / std::max(row_[name_of(Phase::generate)], 1e-9);

@@ -31,6 +31,7 @@ struct Prompt {
   /// `ground_truth` as the run's verifier prepared it (tasks::Verifier::prepare); shared by copies. Null: none can be
   /// judged by.
   std::shared_ptr<const Gold> gold = nullptr;
+  std::int64_t unencodable_bytes = 0;  ///< of its text: those that the tokenizer has no token for
 };
 
 /// eos: a stop token or a stop string; length: max_new_tokens.

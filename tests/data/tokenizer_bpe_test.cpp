@@ -79,7 +79,8 @@ std::string random_text(qrl::base::RandomStream& random) {
 }  // namespace
 
 TEST_CASE("small tokenizers of every kind: the ids of the tokenizers library") {
-  for (const char* name : {"qwen2", "llama3", "gpt2", "digits", "gaps", "added"}) {
+  for (const char* name :
+       {"qwen2", "llama3", "gpt2", "digits", "gaps", "added", "lacks_bytes", "unknown", "unknown_fused"}) {
     const Tokenizer tokenizer = golden(name);
     std::istringstream cases(qrl::test::read_file(golden_dir() / (std::string(name) + ".cases.jsonl")));
     int num_cases = 0;
@@ -95,6 +96,27 @@ TEST_CASE("small tokenizers of every kind: the ids of the tokenizers library") {
     CHECK(num_cases > 120);
   }
   CHECK(golden("llama3").prefix().size() == 1);
+}
+
+TEST_CASE("bytes that a vocabulary lacks are counted, and left out or read as its unk_token") {
+  const Tokenizer lacks = golden("lacks_bytes"), unknown = golden("unknown"), fused = golden("unknown_fused");
+  CHECK(lacks.lacks_bytes());
+  CHECK_FALSE(golden("digits").lacks_bytes());
+  CHECK(lacks.unencodable_bytes("cat\x04\x05 cat\xff") == 3);
+  CHECK(golden("digits").unencodable_bytes("cat\x04\x05 cat\xff") == 0);
+  CHECK(lacks.describe().find("no token for ") != std::string::npos);
+  CHECK(golden("digits").describe().find("no token for ") == std::string::npos);
+  // What stands on both sides of a byte that is left out is merged, in short pieces and in long ones.
+  const std::string long_word(100, 'a');
+  for (const std::string& word : {std::string("cat"), long_word}) {
+    CHECK(lacks.encode(word.substr(0, 1) + "\x04" + word.substr(1)) == lacks.encode(word));
+    CHECK(unknown.encode(word.substr(0, 1) + "\x04" + word.substr(1)) != unknown.encode(word));
+  }
+  CHECK(lacks.encode("\x04").empty());
+  CHECK(lacks.encode(std::string(100, '\x04')).empty());
+  CHECK(unknown.encode("\x04\x05") == Ids{0, 0});
+  CHECK(fused.encode("\x04\x05") == Ids{0});
+  CHECK(unknown.encode("\xff") == Ids{0});  // no UTF-8
 }
 
 TEST_CASE("the published tokenizers: the shared goldens") {
@@ -196,6 +218,9 @@ TEST_CASE("decode gives back the text, or its normal form, any bytes survive") {
     REQUIRE(plain.decode(plain.encode(text)) == text);
   }
   CHECK(nfc.decode(nfc.encode("e\u0301")) == "é");
+  CHECK(nfc.decode(nfc.encode("a\u0345\u0301\u0323")) == "ạ\u0301\u0345");
+  // U+1DF9 is newer than the tables of the tokenizers library, which leaves it where it is.
+  CHECK(nfc.decode(nfc.encode("a\u1df1\u1df9")) == "a\u1df1\u1df9");
   CHECK(nfc.decode(nfc.encode("\xff"
                               "e\u0301\xe9")) ==
         "\xff"

@@ -218,3 +218,32 @@ TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
   CHECK(test::names_in(run / "rollouts") == std::vector<std::string>{"step_1.jsonl"});
   CHECK(test::read_file(run / "earlier_2/metrics.jsonl").size() > earlier.size() / 2);
 }
+
+TEST_CASE("bytes that the tokenizer has no token for are counted for each step, and told when data are read") {
+  const test::TempDir dir;
+  fs::create_directory(dir / "model");
+  std::ifstream in(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json");
+  nlohmann::json config = nlohmann::json::parse(in);
+  config["vocab_size"] = 400;
+  std::ofstream(dir / "model/config.json") << config.dump();
+  fs::copy_file(QRL_SOURCE_DIR "/tests/data/golden/tokenizer_bpe/lacks_bytes.json", dir / "model/tokenizer.json");
+  std::ofstream(dir / "model/tokenizer_config.json") << R"({"eos_token": "<|end|>"})";
+  std::ofstream rows(dir / "rows.jsonl");
+  for (int i = 0; i < 4; ++i)
+    rows << R"({"prompt": "1 2)" << (i < 3 ? R"(\u0004\u0005)" : "") << R"( = )" << i
+         << R"(", "answer": {"numbers": [1, 2], "target": 3}})" << '\n';
+  rows.close();
+  const test::Outcome run = test::run_command(test::tiny_command(
+      dir / "run", "--set sft.demonstrations.task=null --set sft.steps=0 --set model.init.config=" +
+                       (dir / "model/config.json").string() +
+                       " --set data.train_generator.task=null --set data.val_generator.task=null "
+                       "--set eval.freq=0 --set trainer.total_training_steps=1 --set data.train_files=[" +
+                       (dir / "rows.jsonl").string() + "]"));
+  CHECK(test::says(run, "rows.jsonl: 6 bytes without a token in the vocabulary are left out, as the tokenizers library"));
+  REQUIRE(run.exit_code == 0);
+  CHECK(test::stable_rows(dir / "run/metrics.jsonl").back().at("data/unencodable_bytes") == 6);
+  CHECK_FALSE(test::stable_rows(test::finished_run() / "metrics.jsonl").back().contains("data/unencodable_bytes"));
+  const test::Outcome tokens = test::run_command("printf 'cat\\004' | " + test::kProgram + "tokenize " +
+                                                 (dir / "model").string());
+  CHECK(test::says(tokens, "standard input: 1 byte without a token in the vocabulary is left out"));
+}

@@ -31,10 +31,14 @@ std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); 
 
 }  // namespace
 
-Bpe::Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges)
-    : vocab_(std::move(vocab)), pairs_(num_slots(merges.size())), words_(num_slots(vocab_.size())) {
+Bpe::Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown)
+    : vocab_(std::move(vocab)), unknown_(unknown), pairs_(num_slots(merges.size())), words_(num_slots(vocab_.size())) {
+  byte_ids_.fill(unknown.id);
   for (std::size_t id = 0; id < vocab_.size(); ++id) {
-    if (vocab_[id].size() == 1) byte_ids_[static_cast<unsigned char>(vocab_[id][0])] = static_cast<TokenId>(id);
+    if (vocab_[id].size() != 1) continue;
+    const auto byte = static_cast<unsigned char>(vocab_[id][0]);
+    byte_ids_[byte] = static_cast<TokenId>(id);
+    has_byte_[byte] = true;
   }
   merged_.reserve(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) add_merge(merges[rank], static_cast<std::uint32_t>(rank));
@@ -98,11 +102,24 @@ void Bpe::encode(std::string_view piece, std::vector<TokenId>& ids) const {
   else merge_long(piece, ids);
 }
 
+/// Writes the tokens of single bytes, which are at most as many as the bytes; returns their number.
+std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tokens) const {
+  std::size_t size = 0;
+  bool after_unknown = false;
+  for (const char c : piece) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_unknown = !has_byte_[byte];
+    const bool is_left_out = is_unknown && (unknown_.id < 0 || (unknown_.fuse_repeats && after_unknown));
+    if (!is_left_out) tokens[size++] = byte_ids_[byte];
+    after_unknown = is_unknown;
+  }
+  return size;
+}
+
 void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
   std::array<TokenId, kShort_bytes + 2> token;
   std::array<std::uint32_t, kShort_bytes + 2> rank;  // of token i with token i + 1
-  std::size_t size = piece.size();
-  for (std::size_t i = 0; i < size; ++i) token[i] = byte_id(static_cast<unsigned char>(piece[i]));
+  std::size_t size = put_single_bytes(piece, token);
   for (std::size_t i = 0; i + 1 < size; ++i) rank[i] = rank_of(token[i], token[i + 1]);
   while (size > 1) {
     const auto end = rank.begin() + static_cast<std::ptrdiff_t>(size) - 1;
@@ -130,18 +147,19 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     std::size_t at;
     bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
   };
-  std::vector<Symbol> symbols(piece.size());
+  std::vector<TokenId> tokens(piece.size());
+  tokens.resize(put_single_bytes(piece, tokens));
+  if (tokens.empty()) return;
+  std::vector<Symbol> symbols(tokens.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto consider = [&](std::size_t at) {
     if (at == kNone || symbols[at].after == kNone) return;
     const std::uint32_t rank = rank_of(symbols[at].token, symbols[symbols[at].after].token);
     if (rank != kNoRank) queue.push({rank, at});
   };
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    symbols[i] = {byte_id(static_cast<unsigned char>(piece[i])), i == 0 ? kNone : i - 1,
-                  i + 1 == piece.size() ? kNone : i + 1};
-  }
-  for (std::size_t i = 0; i < piece.size(); ++i) consider(i);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    symbols[i] = {tokens[i], i == 0 ? kNone : i - 1, i + 1 == tokens.size() ? kNone : i + 1};
+  for (std::size_t i = 0; i < tokens.size(); ++i) consider(i);
   while (!queue.empty()) {
     const Candidate best = queue.top();
     queue.pop();

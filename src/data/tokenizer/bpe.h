@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,15 +24,24 @@ struct Merge {
 /// rank is merged first, of equal ones the leftmost, until none is left.
 class Bpe {
  public:
-  /// `vocab`: bytes by id, empty where text must never become the token; each single byte is in it once. A pair that
-  /// comes twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that is a token as a whole
-  /// becomes it, whatever the merges would make of it (Llama 3).
-  Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges);
+  /// What a byte becomes that the vocabulary has no token for.
+  struct Unknown {
+    types::TokenId id = -1;     ///< -1: nothing; its neighbors then stand side by side
+    bool fuse_repeats = false;  ///< several in a row become `id` once
+  };
+
+  /// `vocab`: bytes by id, empty where text must never become the token; each single byte is in it at most once. A pair
+  /// that comes twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that is a token as a
+  /// whole becomes it, whatever the merges would make of it (Llama 3).
+  Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
   /// Appends the ids of one piece, any bytes. Takes time that grows as n·log n.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// The id of a single byte.
-  types::TokenId byte_id(unsigned char byte) const { return byte_ids_[byte]; }
+  /// Whether the vocabulary has a token of this byte alone.
+  bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
+  bool has_all_bytes() const { return has_byte_.all(); }
+  /// What a byte without a token becomes; -1: nothing.
+  types::TokenId unknown() const { return unknown_.id; }
 
  private:
   static constexpr std::uint32_t kNoRank = 0xffffffffU;
@@ -50,15 +60,18 @@ class Bpe {
   void add_word(types::TokenId id);
   types::TokenId find_word(std::string_view piece) const;
   std::uint32_t rank_of(types::TokenId left, types::TokenId right) const;
+  std::size_t put_single_bytes(std::string_view piece, std::span<types::TokenId> tokens) const;
   void merge_short(std::string_view piece, std::vector<types::TokenId>& ids) const;
   void merge_long(std::string_view piece, std::vector<types::TokenId>& ids) const;
   bool makes_itself(types::TokenId id, std::vector<types::TokenId>& scratch) const;
 
   std::vector<std::string> vocab_;
-  std::array<types::TokenId, 256> byte_ids_{};
-  std::vector<types::TokenId> merged_;  ///< by rank
-  std::vector<PairSlot> pairs_;         ///< open addressing, a power of two of slots
-  std::vector<WordSlot> words_;         ///< the same; tokens that are what their own bytes become
+  Unknown unknown_;
+  std::bitset<256> has_byte_;
+  std::array<types::TokenId, 256> byte_ids_{};  ///< of a byte without a token: unknown_.id
+  std::vector<types::TokenId> merged_;          ///< by rank
+  std::vector<PairSlot> pairs_;                 ///< open addressing, a power of two of slots
+  std::vector<WordSlot> words_;                 ///< the same; tokens that are what their own bytes become
 };
 
 }  // namespace qrl::data

@@ -1,5 +1,6 @@
 // Reads the text of a tokenizer.json. Every setting that would change ids and is not implemented is refused by name.
 #include <algorithm>
+#include <bitset>
 #include <limits>
 #include <unordered_map>
 #include <unordered_set>
@@ -274,28 +275,28 @@ class TokenizerReader {
     result_.id_to_bytes.resize(num_ids_);
     result_.is_special.resize(num_ids_);
     is_added_.resize(num_ids_);
+    is_unreachable_.resize(num_ids_);
     for (const AddedToken& added : added_) {
       const auto id = static_cast<std::size_t>(added.id);
       is_added_[id] = true;
       result_.is_special[id] = added.special;
       result_.id_to_bytes[id] = added.text;
     }
-    std::vector<bool> has_byte(256);
+    std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
       // User text must not reach an added token. One that is a byte's own and not special is no control token.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
+      QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
+                  "special added tokens that are no single byte of the vocabulary", base::quoted(vocab_[id]));
+      if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      QRL_REQUIRE(spelled && !spelled->empty(), where_, "vocabulary entries spelled in the byte-level alphabet",
-                  base::quoted(vocab_[id]));
-      if (spelled->size() == 1) has_byte[static_cast<unsigned char>(spelled->front())] = true;
-      result_.id_to_bytes[id] = std::move(*spelled);
+      // No text becomes an entry of other letters than the alphabet's, which is decoded as it is spelled.
+      is_unreachable_[id] = !spelled || spelled->empty();
+      result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      QRL_REQUIRE(has_byte[byte], where_, "a byte-level vocabulary: a token for each of the 256 bytes",
-                  "none for byte " + std::to_string(byte));
-    }
+    num_missing_bytes_ = 256 - has_byte.count();
   }
 
   void make_bpe(const json& model) {
@@ -314,13 +315,23 @@ class TokenizerReader {
     }
     std::vector<std::string> vocab = result_.id_to_bytes;
     for (std::size_t id = 0; id < num_ids_; ++id) {
-      if (is_added_[id]) vocab[id].clear();
+      if (is_added_[id] || is_unreachable_[id]) vocab[id].clear();
     }
-    result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"));
-    result_.summary = "byte-level BPE, " + std::to_string(vocab_.size()) + " tokens, " + std::to_string(merges.size()) +
-                      " merges, " + std::to_string(added_.size()) + " added tokens, " +
-                      (result_.nfc ? "NFC, " : "no normalizer, ") + std::to_string(result_.steps.size()) +
-                      (result_.steps.size() == 1 ? " split pattern" : " split patterns");
+    result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"), unknown_of(model));
+    result_.summary =
+        "byte-level BPE, " + std::to_string(vocab_.size()) + " tokens, " + std::to_string(merges.size()) + " merges, " +
+        std::to_string(added_.size()) + " added tokens, " + (result_.nfc ? "NFC, " : "no normalizer, ") +
+        std::to_string(result_.steps.size()) + (result_.steps.size() == 1 ? " split pattern" : " split patterns") +
+        (num_missing_bytes_ == 0 ? std::string()
+                                 : ", no token for " + std::to_string(num_missing_bytes_) + " of 256 bytes");
+  }
+  /// Reads what a byte becomes that the vocabulary lacks: `unk_token`, or nothing without one.
+  Bpe::Unknown unknown_of(const json& model) const {
+    if (num_missing_bytes_ == 0 || field(model, "unk_token").is_null()) return {};
+    const std::string token = text_of(model, "unk_token");
+    const auto found = ids_.find(token);
+    QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
+    return {found->second, flag_of(model, "fuse_unk")};
   }
   /// A merge is written as two strings, or by tokenizers before 0.20 as one with a space between.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
@@ -345,8 +356,10 @@ class TokenizerReader {
   std::vector<std::string_view> vocab_;  ///< by id, as the file spells it (and holds it)
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;  ///< by id; once set_bytes is done: and text must not become it
+  std::vector<bool> is_added_;        ///< by id; once set_bytes is done: and text must not become it
+  std::vector<bool> is_unreachable_;  ///< by id: not spelled in the byte-level alphabet
   std::size_t num_ids_ = 0;
+  std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "data/tokenizer/parts.h"
 #include "data/tokenizer/unicode.h"
@@ -86,7 +87,7 @@ class Encoding {
       cut(text.substr(0, valid), 0);
       text.remove_prefix(valid);
       if (text.empty()) return;
-      ids_.push_back(parts_.bpe->byte_id(static_cast<unsigned char>(text.front())));
+      parts_.bpe->encode(text.substr(0, 1), ids_);
       text.remove_prefix(1);
     }
   }
@@ -153,6 +154,22 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts) const {
     else trusted.push_back(range);
   }
   return Encoding(*parts_).run(text, trusted);
+}
+
+std::int64_t Tokenizer::unencodable_bytes(std::string_view text) const {
+  return std::count_if(text.begin(), text.end(),
+                       [&](char c) { return !parts_->bpe->has_byte(static_cast<unsigned char>(c)); });
+}
+
+bool Tokenizer::lacks_bytes() const { return !parts_->bpe->has_all_bytes(); }
+
+void Tokenizer::warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const {
+  if (num_bytes == 0) return;
+  const TokenId unknown = parts_->bpe->unknown();
+  base::log_warning(where + ": " + std::to_string(num_bytes) + (num_bytes == 1 ? " byte" : " bytes") +
+                    " without a token in the vocabulary " + (num_bytes == 1 ? "is " : "are ") +
+                    (unknown < 0 ? "left out" : "read as token " + std::to_string(unknown)) +
+                    ", as the tokenizers library does");
 }
 
 const std::vector<TokenId>& Tokenizer::prefix() const { return parts_->prefix; }

@@ -2,6 +2,7 @@
 
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
 #include <unicode/utf8.h>
 
 #include <algorithm>
@@ -17,6 +18,20 @@ const icu::Normalizer2& nfc() {
   const icu::Normalizer2* instance = icu::Normalizer2::getNFCInstance(error);
   QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "its data for normalization form C", u_errorName(error));
   return *instance;
+}
+
+/// The same for characters of Unicode 9, whose tables the tokenizers library has: newer ones stay as and where they
+/// are.
+const icu::Normalizer2& nfc_of_unicode_9() {
+  static const icu::UnicodeSet known = [] {
+    UErrorCode error = U_ZERO_ERROR;
+    icu::UnicodeSet set(icu::UnicodeString(u"[:age=9.0:]"), error);
+    QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "its data for the age of characters", u_errorName(error));
+    set.freeze();
+    return set;
+  }();
+  static const icu::FilteredNormalizer2 instance(nfc(), known);
+  return instance;
 }
 
 icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_cast<int32_t>(text.size())}; }
@@ -68,7 +83,7 @@ std::string to_nfc(std::string_view text) {
   std::string result;
   icu::StringByteSink<std::string> sink(&result);
   UErrorCode error = U_ZERO_ERROR;
-  nfc().normalizeUTF8(0, piece_of(text), sink, nullptr, error);
+  nfc_of_unicode_9().normalizeUTF8(0, piece_of(text), sink, nullptr, error);
   QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "a text's normal form", u_errorName(error));
   return result;
 }

@@ -8,7 +8,8 @@ namespace qrl::data {
 
 /// Whether valid UTF-8 is in normalization form C already (UAX #15).
 bool is_nfc(std::string_view text);
-/// Valid UTF-8 in normalization form C.
+/// Brings valid UTF-8 into normalization form C by the tables of Unicode 9, as the tokenizers library does: later
+/// characters stay as and where they are.
 std::string to_nfc(std::string_view text);
 
 /// Bytes of white space (property White_Space) that valid UTF-8 begins or ends with.
