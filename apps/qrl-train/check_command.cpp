@@ -96,7 +96,7 @@ void print_rows(const std::vector<data::PromptRow>& rows, const RowArguments& ar
 }
 
 void describe_jsonl(const RowArguments& arguments) {
-  const auto rows = data::read_jsonl(arguments.file, data::RowReader(arguments.keys));
+  const auto rows = data::read_prompt_file(arguments.file, data::RowReader(arguments.keys));
   print_rows(rows, arguments, "");
 }
 

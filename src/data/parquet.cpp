@@ -20,6 +20,7 @@ namespace {
 struct Functions {
   decltype(&qrl_parquet_open) open = nullptr;
   decltype(&qrl_parquet_next) next = nullptr;
+  decltype(&qrl_parquet_left_out) left_out = nullptr;
   decltype(&qrl_parquet_close) close = nullptr;
   std::string why;  ///< there are none
 };
@@ -42,8 +43,22 @@ Functions open_functions() {
   if (library.handle == nullptr) return functions;
   find(library.handle, "qrl_parquet_open", functions.open);
   find(library.handle, "qrl_parquet_next", functions.next);
+  find(library.handle, "qrl_parquet_left_out", functions.left_out);
   find(library.handle, "qrl_parquet_close", functions.close);
   return functions;
+}
+
+/// What to add to an error that names fields which the row does not have because JSON has no form for them.
+std::string about_left_out(const std::string& error, std::string_view left_out) {
+  std::string text;
+  while (!left_out.empty()) {
+    const std::size_t end = left_out.find('\n'), next = left_out.find('\n', end + 1);
+    const std::string name(left_out.substr(0, end)), why(left_out.substr(end + 1, next - end - 1));
+    left_out.remove_prefix(next + 1);
+    if (error.find("`" + name + "`") == std::string::npos) continue;
+    text += "; the column " + base::quoted(name) + " has " + why + ", which is not read: convert it";
+  }
+  return text;
 }
 
 const Functions& functions() {
@@ -69,7 +84,12 @@ void read_parquet(const fs::path& file, const std::function<void(std::string_vie
     QRL_REQUIRE(error == nullptr, name + ":" + std::to_string(number), "a row that JSON can hold",
                 base::quoted(error == nullptr ? "" : error, 200));
     if (text == nullptr) return;
-    take(text, number);
+    try {
+      take(text, number);
+    } catch (const base::Error& fault) {
+      throw base::Error(fault.kind(), fault.what() + about_left_out(fault.what(), functions().left_out(rows.get())), "",
+                        "");
+    }
   }
 }
 

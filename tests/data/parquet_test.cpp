@@ -40,6 +40,17 @@ TEST_CASE("rows of a parquet file are the rows of the same table as JSON lines")
   CHECK(prompts[0].prompt == read_prompt_file(golden_parquet("countdown.jsonl"), {})[0].prompt);
 }
 
+TEST_CASE("columns that nobody uses do not matter: fields without a form in JSON are left out") {
+  if (!can_read_parquet()) return qrl::test::skip("no Arrow here: scripts/setup --parquet");
+  const auto rows = rows_of(golden_parquet("left_out.parquet"));
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].dump() == R"({"prompt":"3 + 5?","answer":"8","rate":null,"pair":[1,2],)"
+                          R"("info":{"gold":"8","scores":[0.5,null]}})");
+  const auto prompts = read_prompt_file(golden_parquet("left_out.parquet"), {});
+  CHECK(prompts.at(0).prompt == "3 + 5?");
+  CHECK(prompts.at(0).ground_truth == "8");
+}
+
 TEST_CASE("a parquet file that is none, or of types that JSON has not, has one clear error") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "text.parquet") << "{\"prompt\": \"a\"}\n";
@@ -49,8 +60,16 @@ TEST_CASE("a parquet file that is none, or of types that JSON has not, has one c
     return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   }
   CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }), "text.parquet: expected a parquet file, got"));
-  CHECK(says(refusal_of([&] { rows_of(golden_parquet("dates.parquet")); }),
-             "dates.parquet:1: expected a row that JSON can hold, got \"a column of the type date32[day]\""));
+  const auto refusal_by = [](const char* file, const qrl::config::DataRecipe& keys) {
+    return refusal_of([&] { read_prompt_file(golden_parquet(file), RowReader(keys)); });
+  };
+  CHECK(
+      says(refusal_by("dates.parquet", {.ground_truth_key = "day"}),
+           "expected a field `day`, got none; set data.ground_truth_key to the field that holds it (several with "
+           "commas, where files differ); the column \"day\" has the type date32[day], which is not read: convert it"));
+  CHECK(says(refusal_by("left_out.parquet", {.ground_truth_key = "info.created"}),
+             "the column \"info.created\" has the type timestamp[us], which is not read: convert it"));
+  CHECK_FALSE(says(refusal_by("left_out.parquet", {.ground_truth_key = "gold"}), "which is not read"));
   CHECK(says(refusal_of([&] { rows_of(dir / "none.parquet"); }), "expected a parquet file, got no such file"));
   fs::copy_file(golden_parquet("countdown.parquet"), dir / "half.parquet");
   fs::resize_file(dir / "half.parquet", 2000);

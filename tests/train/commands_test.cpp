@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "data/parquet.h"
 #include "data/tokenizer.h"
 #include "support/catch.h"
 #include "train/support.h"
@@ -171,6 +172,10 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
                    "; 1 row, prompts of 5"));
   CHECK(test::says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
   CHECK(check("jsonl a.jsonl --prompt-key ''").exit_code == 2);
+  CHECK(test::says(check("jsonl b.csv"), "2 rows, prompts of 3"));  // as a recipe would
+  if (!data::can_read_parquet()) return;
+  CHECK(
+      test::says(check("jsonl " QRL_SOURCE_DIR "/tests/data/golden/parquet/left_out.parquet"), "1 row, prompts of 6"));
 }
 
 TEST_CASE("check chat and generation say what a model's folder makes of prompts and what ends its answers") {
