@@ -124,17 +124,30 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           item.is_input_path, item.word};
 }
 
-/// A map of names to `item`s: one value, which is set and printed whole. Names are of 1 to 64 plain characters.
-bool is_map_name(std::string_view name);
+/// Whether a score may have this name: 1 to 64 letters, digits and . _ - @ +.
+bool is_score_name(std::string_view name);
+/// Whether a row's data source may have this name: some text without control characters ("openai/gsm8k").
+bool is_source_name(std::string_view name);
+
+/// The names that a map may hold.
+struct MapNames {
+  std::string kind;  ///< "score names"
+  bool (*allows)(std::string_view name) = nullptr;
+  std::string rule;  ///< "names have …"
+};
+MapNames score_names();
+MapNames source_names();
+
+/// A map of names to `item`s: one value, which is set and printed whole.
 template <class T>
-Type<std::map<std::string, T>> map_of(const std::string& names, Type<T> item) {
-  return {"map of " + names + " to " + item.text,
-          [item](const YamlNode& node) -> Reading<std::map<std::string, T>> {
+Type<std::map<std::string, T>> map_of(const MapNames& names, Type<T> item) {
+  return {"map of " + names.kind + " to " + item.text,
+          [names, item](const YamlNode& node) -> Reading<std::map<std::string, T>> {
             if (node.kind != YamlNode::Kind::map) return Refusal{shown_value(node), "write a map: {a: …, b: …}"};
             std::map<std::string, T> values;
             for (const YamlMember& member : node.members) {
               const std::string name = base::quoted(member.name);
-              if (!is_map_name(member.name)) return Refusal{name, "names have 1 to 64 letters, digits and . _ - @ +"};
+              if (!names.allows(member.name)) return Refusal{name, names.rule};
               Reading<T> reading = item.read(*member.value);
               if (const auto* refusal = std::get_if<Refusal>(&reading))
                 return Refusal{refusal->got + " for " + name, refusal->advice};

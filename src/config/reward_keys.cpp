@@ -86,7 +86,7 @@ void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices& verifie
   of_command(
       reward.add("rows", &W::rows, choice<RewardRows>({{"sample", RewardRows::sample}, {"group", RewardRows::group}}),
                  "what a row holds: one response, or all of a prompt's", {"what the program asks for, else sample"}));
-  Key& weights = of_command(reward.add("weights", &W::weights, map_of("score names", real(any())),
+  Key& weights = of_command(reward.add("weights", &W::weights, map_of(score_names(), real(any())),
                                        "weights of its scores, in place of its own defaults; 0: logged only"));
   weights.condition.advice =
       "the weights of a built-in verifier are reward.correct, reward.wrong, reward.format and reward.partial";
@@ -112,7 +112,7 @@ void add_reward(List& list, const Choices& verifiers) {
   Section reward(list, "reward", &Recipe::reward);
   reward.add("verifier", &W::verifier, word_of(verifiers), "who judges the responses").reset =
       [word = verifiers.standard](Recipe& recipe) { recipe.reward.verifier = word; };
-  reward.add("by_source", &W::by_source, map_of("data sources", word_of(verifiers)),
+  reward.add("by_source", &W::by_source, map_of(source_names(), word_of(verifiers)),
              "verifiers of some data sources; the others have reward.verifier");
   add_own(list, "reward", false, verifiers, kSelector);
   add_rule_scores(reward, verifiers);

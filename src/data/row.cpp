@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/key_types.h"
 #include "data/conversation.h"
 
 namespace qrl::data {
@@ -233,8 +234,8 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
   // It becomes part of metric names and of lines on a terminal.
-  const bool is_name = std::ranges::none_of(result.data_source, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  QRL_REQUIRE(is_name, where, "a data source without control characters", base::quoted(result.data_source),
+  QRL_REQUIRE(config::is_source_name(result.data_source), where, "a data source without control characters",
+              base::quoted(result.data_source),
               source != nullptr ? "mend the field `" + data_source_key_ + "`" : "rename the file");
   return result;
 }

@@ -33,6 +33,12 @@ TEST_CASE("a map is one value: read whole, replaced whole, printed in one line")
   CHECK(says(kCommand + "weights: {a: b}}", "got \"b\" for \"a\""));
   CHECK(says(kCommand + "weights: {a: .nan}}", "reward.weights"));
   CHECK(says(kCommand + "weights: {a/b: 1}}", "got \"a/b\"; names have 1 to 64 letters"));
+  const config::Recipe sources =
+      read("reward: {verifier: math, by_source: {openai/gsm8k: math, 'own tasks/x': countdown}}");
+  CHECK(sources.reward.by_source.at("own tasks/x") == "countdown");
+  CHECK(printed(sources, "reward.by_source") == R"({"openai/gsm8k": math, "own tasks/x": countdown})");
+  CHECK(says("reward: {by_source: {\"a\\x7f\": math}}", "names are texts without control characters"));
+  CHECK(says("reward: {by_source: {\"\": math}}", "names are texts without control characters"));
   CHECK(says(kCommand + "weights: {" + std::string(65, 'a') + ": 1}}", "names have 1 to 64 letters"));
   CHECK(says(kCommand + "weights: {a: 0, b: 0}}", "a weight other than 0 in reward.weights"));
 }

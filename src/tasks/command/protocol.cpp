@@ -40,7 +40,7 @@ bool read_flag(const ordered_json& ready, const char* name) {
 }
 
 void add_score(const std::string& name, const ordered_json& weight, CommandReady& out) {
-  QRL_REQUIRE(config::is_map_name(name), kCommandKey,
+  QRL_REQUIRE(config::is_score_name(name), kCommandKey,
               "names of scores of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
   QRL_REQUIRE(std::find(out.scores.begin(), out.scores.end(), name) == out.scores.end(), kCommandKey,
               "each score once in the ready line", base::quoted(name) + " twice");
