@@ -86,7 +86,8 @@ def load(file, name):
 def probes(hello):
     """The first row, and two answers to it: nothing, and its ground truth."""
     first = hello["first"] or {"prompt": "", "ground_truth": "", "data_source": "", "row": {}}
-    gold = first["ground_truth"] if isinstance(first["ground_truth"], str) else json.dumps(first["ground_truth"])
+    gold = first["ground_truth"][0] if first["ground_truth"] and isinstance(first["ground_truth"], list) else first["ground_truth"]
+    gold = gold if isinstance(gold, str) else json.dumps(gold)
     return first, [{"response": text, "stop": "eos", "response_tokens": len(text)} for text in ("", gold)]
 
 

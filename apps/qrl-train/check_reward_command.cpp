@@ -14,6 +14,7 @@
 #include "data/jsonl.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
+#include "tasks/alternatives.h"
 #include "tasks/command/verifier.h"
 #include "train/prompts.h"
 #include "train/session.h"
@@ -59,7 +60,7 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
     const types::Prompt& prompt = set.prompts[i];
     const auto group = static_cast<std::int64_t>(i);
     const std::string where = "training row " + std::to_string(i + 1);
-    rows.all.push_back({prompt.ground_truth, "ground truth", where, prompt.gold, group});
+    rows.all.push_back({tasks::first_answer(prompt.ground_truth), "ground truth", where, prompt.gold, group});
     rows.all.push_back({"", "nothing", where, prompt.gold, group});
     rows.all.push_back({noise(i), "noise", where, prompt.gold, group});
   }

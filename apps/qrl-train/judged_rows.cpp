@@ -60,7 +60,8 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
   if (!has_own || !form.gold_key.empty() || row.contains(kGroundTruth)) {
     const std::string key = form.gold_key.empty() ? kGroundTruth : form.gold_key;
     out.ground_truth = field(row, key, where, "--ground-truth-key NAME says which field holds the ground truth");
-    if (form.whole) out.ground_truth_json = data::find_field(row, key)->dump();
+    const nlohmann::json& gold = *data::find_field(row, key);
+    if (form.whole || gold.is_array()) out.ground_truth_json = gold.dump();
     return out;
   }
   nlohmann::json gold;

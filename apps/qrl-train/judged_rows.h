@@ -14,7 +14,7 @@ namespace qrl::app {
 struct JudgedRow {
   std::string response, ground_truth;
   std::string prompt, data_source;      ///< "" where the row has none
-  std::string ground_truth_json, json;  ///< for verifiers that are told of rows; else empty
+  std::string ground_truth_json, json;  ///< for verifiers that are told of rows, the first also of a list; else empty
 
   tasks::Question question() const { return {ground_truth, prompt, data_source, ground_truth_json, json}; }
 };

@@ -226,10 +226,8 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   if (prompts_only_) return result;
   const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, "data.ground_truth_key");
   result.ground_truth = gold_text(*gold, gold_name, where);
-  if (keeps_rows_) {
-    result.ground_truth_json = gold->dump();
-    result.row_json = row.dump();
-  }
+  if (keeps_rows_ || gold->is_array()) result.ground_truth_json = gold->dump();
+  if (keeps_rows_) result.row_json = row.dump();
   const json* source = find_field(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;

@@ -25,8 +25,8 @@ struct PromptRow {
   std::string data_source;   ///< the row's own, else the file's stem
   std::int64_t line = 0;     ///< 1-based
   std::shared_ptr<const Conversation> conversation = {};  ///< a prompt of several turns, or with tools; else null
-  std::string ground_truth_json = {};                     ///< the row's own value, with RowReader::keep_rows
-  std::string row_json = {};                              ///< the whole row, likewise
+  std::string ground_truth_json = {};  ///< the row's own value, of a list and with RowReader::keep_rows
+  std::string row_json = {};           ///< the whole row, likewise
 };
 
 /// Arrays and objects that a row may have open at one time.

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "support/refusal.h"
+#include "tasks/alternatives.h"
 #include "tasks/arithmetic/generator.h"
 #include "tasks/math/verifier.h"
 #include "tasks/support.h"
@@ -56,6 +58,46 @@ TEST_CASE("answer_form value gives the question copied into the box no reward") 
     REQUIRE(test::judged(any, honest, gold).outcome == tasks::Outcome::correct);
     REQUIRE(test::judged(value, honest, gold).outcome == tasks::Outcome::correct);
   }
+}
+
+TEST_CASE("a list of accepted answers is right by any of them") {
+  const auto judged = [](const char* verifier, const std::string& list, const std::string& response) {
+    const auto rule = tasks::make_verifier(test::recipe_with(verifier));
+    const tasks::Question question{list, {}, {}, list};
+    rule->check_ground_truth(question, "f:1");
+    const auto gold = rule->prepare(question);
+    const tasks::Sample sample{response, gold.get()};
+    return rule->judge(std::span(&sample, 1)).front();
+  };
+  const auto is_right = [&](const char* verifier, const std::string& list, const std::string& response) {
+    return judged(verifier, list, response).outcome == tasks::Outcome::correct;
+  };
+  CHECK(is_right("math", R"(["7", "7.0"])", "\\boxed{7}"));
+  CHECK(is_right("math", R"(["\\frac{1}{2}", "0.5"])", "\\boxed{0.5}"));
+  CHECK(is_right("math", R"(["Paris", "City of Paris"])", "\\boxed{City of Paris}"));
+  CHECK(is_right("math", "[8, 7]", "\\boxed{7}"));
+  CHECK_FALSE(is_right("math", R"(["7", "8"])", "\\boxed{7, 8}"));
+  CHECK(is_right("math", R"(["7, 8"])", "\\boxed{7, 8}"));
+  CHECK_FALSE(is_right("math", R"(["7", "8"])", "\\boxed{9}"));
+  CHECK(judged("math", R"(["7", "8"])", "\\boxed{9}").extracted == "9");
+  const std::string two = R"([{"numbers":[2,5],"target":10},{"numbers":[2,5],"target":7}])";
+  CHECK(is_right("countdown", two, "<answer>2*5</answer>"));
+  CHECK(is_right("countdown", two, "<answer>2+5</answer>"));
+  CHECK_FALSE(is_right("countdown", two, "<answer>5-2</answer>"));
+
+  const auto math = tasks::make_verifier(test::recipe_with("math"));
+  const auto refusal = [&](const std::string& list) {
+    return test::refusal_of([&] { math->check_ground_truth({list, {}, {}, list}, "f:1"); });
+  };
+  CHECK(test::says(refusal("[]"), "f:1: expected a list of accepted answers, one or more, got an empty one"));
+  CHECK(test::says(refusal("[[7]]"), "f:1: expected texts, numbers or objects as accepted answers, got \"[7]\""));
+  CHECK(test::says(refusal(R"(["7", ""])"), "f:1: "));
+  // A text that looks like a list is a text: an interval, say.
+  CHECK(test::judged(*math, "\\boxed{[7, 8]}", "[7, 8]").outcome == tasks::Outcome::correct);
+  CHECK(tasks::first_answer(R"(["a","b"])") == "a");
+  CHECK(tasks::first_answer(R"([{"target":7}])") == R"({"target":7})");
+  CHECK(tasks::first_answer("[7, 8]") == "[7, 8]");
+  CHECK(tasks::first_answer("7") == "7");
 }
 
 TEST_CASE("a batch has a verdict a sample, in order, each with the scores that the verifier names") {

@@ -1,6 +1,7 @@
 // The countdown task: its words and keys, and the functions that they select.
 #include "tasks/task.h"
 
+#include "tasks/alternatives.h"
 #include "tasks/countdown/generator.h"
 #include "tasks/countdown/verifier.h"
 #include "tasks/number_keys.h"
@@ -34,7 +35,8 @@ const config::OwnKey kNumbers{"reward.numbers", config::OwnKey::Words{"all", "su
                               "which of the given numbers an answer must use, each at most once"};
 
 std::unique_ptr<Verifier> make(const config::Recipe& recipe) {
-  return std::make_unique<CountdownVerifier>(recipe.own.of(kNumbers) == 0 ? Numbers::all : Numbers::subset);
+  return with_alternatives(
+      std::make_unique<CountdownVerifier>(recipe.own.of(kNumbers) == 0 ? Numbers::all : Numbers::subset));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Mathematics: the verifier's word and keys. Prompts come from files, or from the generator `arithmetic`.
 #include "tasks/task.h"
 
+#include "tasks/alternatives.h"
 #include "tasks/math/verifier.h"
 
 namespace qrl::tasks {
@@ -19,8 +20,9 @@ const config::OwnKey kAnswerForm{"reward.answer_form", config::OwnKey::Words{"an
                                  "or the gold answer's"};
 
 std::unique_ptr<Verifier> make(const config::Recipe& recipe) {
-  return std::make_unique<MathVerifier>(static_cast<config::MathProfile>(recipe.own.integer_of(kProfile)),
-                                        static_cast<config::AnswerForm>(recipe.own.integer_of(kAnswerForm)));
+  return with_alternatives(
+      std::make_unique<MathVerifier>(static_cast<config::MathProfile>(recipe.own.integer_of(kProfile)),
+                                     static_cast<config::AnswerForm>(recipe.own.integer_of(kAnswerForm))));
 }
 
 }  // namespace
