@@ -193,6 +193,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   require_one_process(world, "qrl-train check reward");
   config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(recipe);
+  verifier->show_log();
   // Of each verifier its own: it is told of the rows before it starts.
   const auto rows_for = [&](const tasks::Verifier& one) {
     return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);

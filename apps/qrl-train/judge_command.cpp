@@ -127,6 +127,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   const config::Recipe recipe = recipe_of(arguments);
   const bool by_recipe = !arguments.recipe.file.empty();
   const auto verifier = tasks::make_verifier(recipe);
+  verifier->show_log();
   const auto& choice =
       static_cast<const tasks::VerifierChoice&>(*train::keys().catalog().verifiers.find(recipe.reward.verifier));
   const bool partial = std::find(choice.uses.begin(), choice.uses.end(), "reward.partial") != choice.uses.end();

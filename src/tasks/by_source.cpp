@@ -128,6 +128,10 @@ std::optional<JudgeReport> SourceVerifier::take_report() const {
   return command_ == kNone ? std::nullopt : verifiers_[command_]->take_report();
 }
 
+void SourceVerifier::show_log() const {
+  if (command_ != kNone) verifiers_[command_]->show_log();
+}
+
 void SourceVerifier::log_to(const std::filesystem::path& file) const {
   if (command_ != kNone) verifiers_[command_]->log_to(file);
 }

@@ -26,6 +26,7 @@ class SourceVerifier final : public Verifier {
   bool wants_rows() const override;
   std::optional<JudgeReport> take_report() const override;
   void log_to(const std::filesystem::path& file) const override;
+  void show_log() const override;
   /// As any of them says: answers of one prompt are all of one verifier.
   bool same_answer(std::string_view one, std::string_view other) const noexcept override;
 

@@ -83,6 +83,8 @@ class Verifier {
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
   /// Where a verifier with something to log does that; it keeps what came before.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
+  /// Where a verifier with something to log writes it to this process's standard error from here on.
+  virtual void show_log() const {}
   /// Whether two answers that it extracted (Verdict::extracted) are the same answer, whatever the ground truth. Bounded
   /// work. Here: the same text.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }

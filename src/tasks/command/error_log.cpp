@@ -1,5 +1,6 @@
 #include "tasks/command/error_log.h"
 
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -23,7 +24,16 @@ void ErrorLog::open(const std::filesystem::path& file) {
   write(std::exchange(before_, {}));
 }
 
+void ErrorLog::show() {
+  is_shown_ = true;
+  add(std::exchange(before_, {}));
+}
+
 void ErrorLog::add(std::string_view text) {
+  if (is_shown_) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    return;
+  }
   if (!file_.empty()) return write(text);
   before_ += text;
   const auto most = static_cast<std::size_t>(max_bytes_ / 10);

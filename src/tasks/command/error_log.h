@@ -14,6 +14,8 @@ class ErrorLog {
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
   /// Appends to `file` from here on, first what came before (of that the newest tenth of a file at most).
   void open(const std::filesystem::path& file);
+  /// Writes to this process's standard error from here on, first what came before.
+  void show();
   /// Beyond the largest size the older half of the file goes, in whole lines.
   void add(std::string_view text);
 
@@ -22,6 +24,7 @@ class ErrorLog {
 
   std::int64_t max_bytes_;
   std::filesystem::path file_;
+  bool is_shown_ = false;
   std::string before_;  ///< while there is no file
 };
 

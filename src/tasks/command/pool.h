@@ -64,6 +64,7 @@ class Pool {
   void run(const PoolJob& job);
 
   void log_to(const std::filesystem::path& file) { log_.open(file); }
+  void show_log() { log_.show(); }
   /// The newest lines of standard error of the worker that failed last.
   const std::string& last_errors() const { return last_errors_; }
   std::vector<double> take_row_ms() { return std::exchange(row_ms_, {}); }

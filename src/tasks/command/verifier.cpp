@@ -89,6 +89,7 @@ class CommandVerifier::Session {
     if (pool_) return ready_;
     settings_.hello = hello_line(seed_, run_, first);
     auto pool = std::make_unique<Pool>(settings_);
+    if (shows_log_) pool->show_log();
     if (!log_file_.empty()) pool->log_to(log_file_);
     ready_ = read_ready(pool->start());
     is_group_ = reward_.rows ? *reward_.rows == config::RewardRows::group : ready_.takes_groups;
@@ -123,6 +124,10 @@ class CommandVerifier::Session {
     log_file_ = file;
     if (pool_) pool_->log_to(file);
   }
+  void show_log() {
+    shows_log_ = true;
+    if (pool_) pool_->show_log();
+  }
   void collect() {
     if (!pool_) return;
     report.row_ms = pool_->take_row_ms();
@@ -142,6 +147,7 @@ class CommandVerifier::Session {
   PoolSettings settings_;
   std::unique_ptr<Verifier> after_;
   std::filesystem::path log_file_;
+  bool shows_log_ = false;
   std::unique_ptr<Pool> pool_;
   CommandReady ready_;
   bool is_group_ = false;
@@ -357,6 +363,11 @@ std::optional<JudgeReport> CommandVerifier::take_report() const {
 void CommandVerifier::log_to(const std::filesystem::path& file) const {
   const std::lock_guard guard(session_->lock);
   session_->log_to(file);
+}
+
+void CommandVerifier::show_log() const {
+  const std::lock_guard guard(session_->lock);
+  session_->show_log();
 }
 
 bool CommandVerifier::same_answer(std::string_view one, std::string_view other) const noexcept {

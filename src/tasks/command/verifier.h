@@ -29,6 +29,7 @@ class CommandVerifier final : public Verifier {
   bool wants_rows() const override { return true; }
   std::optional<JudgeReport> take_report() const override;
   void log_to(const std::filesystem::path& file) const override;
+  void show_log() const override;
   bool same_answer(std::string_view one, std::string_view other) const noexcept override;
 
  private:
