@@ -4,20 +4,23 @@
     reward: {verifier: command, command: [python3, -m, qrl_reward, "verl:my_reward.py:compute_score"]}
 
 verl:FILE[:NAME]      NAME(data_source, solution_str, ground_truth, extra_info) -> number or dict with "score" (default: compute_score)
-trl:FILE:NAME[,NAME]  NAME(prompts, completions, **columns) -> list of numbers or None, for all responses of a prompt at once
+trl:FILE:NAME[,NAME]  NAME(prompts, completions, trainer_state, **columns) -> list of numbers or None, for all responses of a prompt at once
 openrlhf:FILE         reward_func(queries, prompts, labels) -> numbers, or dict with "rewards"
 slime:FILE:NAME       async NAME(args, sample) -> number or dict with "score"
-http:URL              posts {query, prompts, labels, prompt, response, label}; the answer is a number, or has rewards, reward or score
+http://…, https://…   posts {query, prompts, labels, prompt, response, label}; the answer is a number, or has rewards, reward or score
 
-Functions may be async, may print (it goes to standard error) and may return tensors. An exception is an error of that response.
+Functions may be async, may print (it goes to standard error), may return tensors, and may start processes of any start method. A score
+that is NaN is one that does not apply, as None. An exception is an error of that response, and so is an infinite score.
 `serve` is for a program of your own (docs/reference/reward-protocol.md).
 """
 import asyncio
 import concurrent.futures
 import contextlib
+import importlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import sys
 import threading
@@ -25,6 +28,9 @@ import time
 import traceback
 import types
 import urllib.request
+
+
+MODULE, FILE_VARIABLE = "reward_of_user", "QRL_REWARD_FILE"
 
 
 def open_channel():
@@ -51,13 +57,20 @@ def plain(value):
 
 
 def number(value):
-    """A score; None where it does not apply. A TypeError for what is no number."""
+    """A score; None where it does not apply. A TypeError for what is no number, a ValueError for what is not finite."""
     value = plain(value)
     while isinstance(value, (list, tuple)) and len(value) == 1:
         value = plain(value[0])
     if isinstance(value, str):
         raise TypeError(f"expected a number as score, got the text {value!r}")
-    return None if value is None else float(value)
+    return finite(None if value is None else float(value))
+
+
+def finite(value):
+    """The value; None for NaN, which is a score that does not apply. A ValueError for an infinity."""
+    if isinstance(value, float) and math.isinf(value):
+        raise ValueError(f"expected a finite number as score, got {value}")
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def named(result, main, whole="score"):
@@ -70,13 +83,28 @@ def named(result, main, whole="score"):
     return scores
 
 
+class TrainerState:
+    """What TRL's functions may ask of the trainer: the number of steps that it has done; 0 in an evaluation."""
+
+    def __init__(self, step):
+        self.global_step = max(step - 1, 0)
+
+
+class OwnFile:
+    """Finds the user's file under the name MODULE, also in processes that its pools start (spawn, forkserver)."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        file = os.environ.get(FILE_VARIABLE) if name == MODULE else None
+        return importlib.util.spec_from_file_location(name, file) if file else None
+
+
 def load(file, name):
     if not os.path.isfile(file):
         sys.exit(f"qrl_reward: expected a Python file, got {file!r}, which is not in {os.getcwd()}")
+    os.environ[FILE_VARIABLE] = os.path.abspath(file)
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    spec = importlib.util.spec_from_file_location("reward_of_user", file)
-    module = sys.modules["reward_of_user"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importlib.import_module(MODULE)
     known = ", ".join(key for key, value in vars(module).items() if inspect.isfunction(value))
     if not callable(getattr(module, name, None)):
         sys.exit(f"qrl_reward: expected a function {name!r} in {file}, which has {known or 'none'}")
@@ -128,7 +156,7 @@ def trl(hello, file, names):
         if not isinstance(prompt, list):
             prompt = [{"role": "user", "content": row["prompt"]}] if is_chat else row["prompt"]
         arguments = {key: [value] * len(texts) for key, value in columns.items()} | {
-                      "prompts": [prompt] * len(texts), "trainer_state": None,
+                      "prompts": [prompt] * len(texts), "trainer_state": TrainerState(row.get("step", 0)),
                       "completions": [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts,
                       "completion_ids": [sample.get("tokens", []) for sample in samples],
                       "log_extra": lambda *_: None, "log_metric": lambda *_: None}
@@ -179,8 +207,9 @@ def slime(hello, file, name):
     function, unset = load(file, name), type("Args", (), {"__getattr__": lambda *_: None})()
     judge = each(lambda row, sample: named(value_of(function(unset, types.SimpleNamespace(
         prompt=row["prompt"], response=sample["response"], label=row["ground_truth"], metadata=row["row"],
+        tokens=row.get("prompt_tokens", []) + sample.get("tokens", []), index=sample.get("index", 0),
         response_length=sample["response_tokens"], status="truncated" if sample["stop"] == "length" else "completed"))), "score"))
-    return judge, find_weights(judge, hello, "score"), {"fields": ["row"]}
+    return judge, find_weights(judge, hello, "score"), {"fields": ["index", "prompt_tokens", "row", "tokens"]}
 
 
 def http(_, url, tries=4):
@@ -207,11 +236,11 @@ def talk(source, write, judge, weights, threads=1, **ready):
 
     def answer_of(scores):
         if "scores" in scores:
-            return scores
+            return {**scores, "scores": {name: finite(score) for name, score in scores["scores"].items()}}
         for name in scores.keys() - weights.keys() - warned:
             warned.add(name)
             print(f"qrl_reward: the score {name!r} was not there at the start and is dropped", file=sys.stderr)
-        return {"scores": {name: scores.get(name) for name in weights}}
+        return {"scores": {name: finite(scores.get(name)) for name in weights}}
 
     def answer(message):
         message.setdefault("row", {})
@@ -238,14 +267,18 @@ def serve(function, scores):
 
 def main():
     adapters = {"verl": verl, "trl": trl, "openrlhf": openrlhf, "slime": slime, "http": http}
-    kind, _, rest = (sys.argv[1] if len(sys.argv) == 2 else "").partition(":")
-    if kind not in adapters or not rest:
-        sys.exit(f"{__doc__}\nqrl_reward: expected one argument that begins with {', '.join(f'{name}:' for name in adapters)}")
+    argument = sys.argv[1] if len(sys.argv) == 2 else ""
+    kind, _, rest = argument.removeprefix("http:" if argument.startswith(("http:http://", "http:https://")) else "").partition(":")
+    is_url = kind in ("http", "https")
+    if not rest.startswith("//") if is_url else kind not in adapters or not rest:
+        names = ", ".join([*(f"{name}:" for name in adapters if name != "http"), "http://", "https://"])
+        sys.exit(f"{__doc__}\nqrl_reward: expected one argument that begins with {names}, got {argument!r}")
     source, write = open_channel()
     hello = json.loads(source.readline())["hello"]
-    judge, weights, ready = adapters[kind](hello, *([rest] if kind == "http" else rest.split(":")))
+    judge, weights, ready = adapters["http"](hello, f"{kind}:{rest}") if is_url else adapters[kind](hello, *rest.split(":"))
     talk(source, write, judge, weights, **ready)
 
 
+sys.meta_path.append(OwnFile)  # here: a process that a pool starts reads this file, but does not call main
 if __name__ == "__main__":
     main()

@@ -99,7 +99,8 @@ Judged judge(const Rows& rows, const tasks::Verifier& verifier, bool backwards) 
   std::vector<tasks::Sample> samples;
   for (const std::size_t i : order) {
     const Rows::Row& row = rows.all[i];
-    samples.push_back({row.response, row.gold.get(), row.group});
+    samples.push_back(
+        {.response = row.response, .gold = row.gold.get(), .group = row.group, .index = static_cast<std::int64_t>(i)});
   }
   (void)verifier.take_report();
   const double begin_s = base::now_s();

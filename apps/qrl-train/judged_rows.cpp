@@ -83,7 +83,8 @@ std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, cons
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
       golds[k] = verifier.prepare(rows[k].question());
-      samples[k] = {rows[k].response, golds[k].get(), static_cast<std::int64_t>(k)};
+      const auto number = static_cast<std::int64_t>(k);
+      samples[k] = {.response = rows[k].response, .gold = golds[k].get(), .group = number, .index = number};
     }
   });
   return verifier.judge(samples);

@@ -51,7 +51,8 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
   samples.reserve(rollouts.size());
   for (const Rollout& rollout : rollouts) {
     samples.push_back({rollout.response, rollout.prompt->gold.get(), std::ssize(samples) / n, rollout.completion.stop,
-                       rollout.completion.tokens});
+                       rollout.completion.tokens, rollout.prompt->tokens,
+                       static_cast<std::int64_t>(rollout.prompt->id) * n + rollout.sample_idx});
   }
   std::vector<reward::Verdict> verdicts = verifier.judge(samples, occasion);
   QRL_INVARIANT(verdicts.size() == rollouts.size(), "verifier", std::to_string(rollouts.size()) + " verdicts",

@@ -36,7 +36,9 @@ struct Sample {
   const types::Gold* gold = nullptr;  ///< of the verifier that judges; null: one that it could not prepare
   std::int64_t group = 0;             ///< of its batch; a group's samples stand beside each other
   types::StopReason stop = types::StopReason::eos;
-  std::span<const types::TokenId> tokens = {};  ///< of the response; empty: not known
+  std::span<const types::TokenId> tokens = {};         ///< of the response; empty: not known
+  std::span<const types::TokenId> prompt_tokens = {};  ///< of its prompt after the template; empty: not known
+  std::int64_t index = 0;                              ///< its number among all samples of the data
 };
 
 /// When and for whom a batch is judged.

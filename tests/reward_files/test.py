@@ -22,6 +22,7 @@ class Program:
                                         stderr=stderr, cwd=HERE, text=True)
         self.first = first
         self.next_id = 0
+        self.step = 1
         self.say({"hello": {"protocol": 1, "task": "reward", "seed": 0, "run": "r", "first": first}})
         line = self.process.stdout.readline()
         self.ready = json.loads(line)["ready"] if line else None
@@ -32,11 +33,13 @@ class Program:
 
     def judge(self, *responses, tokens=None):
         samples = [{"response": text, "stop": "length" if text == "cut" else "eos", "response_tokens": 3,
-                    "tokens": tokens[i] if tokens else [5, 6, 7]} for i, text in enumerate(responses)]
+                    "tokens": tokens[i] if tokens else [5, 6, 7], "index": i} for i, text in enumerate(responses)]
         answers = []
         for group in [samples] if self.ready.get("rows") == "group" else [[sample] for sample in samples]:
             self.next_id += 1
-            row = {"id": self.next_id, **self.first, "step": 1, "eval": False}
+            row = {"id": self.next_id, **self.first, "step": self.step, "eval": self.step == 0}
+            if "prompt_tokens" in self.ready.get("fields", []):
+                row["prompt_tokens"] = [1, 2]
             if "fields" not in self.ready:
                 del row["row"]
             is_group = self.ready.get("rows") == "group"
@@ -99,8 +102,38 @@ class Adapters(unittest.TestCase):
     def test_slime(self):
         program = adapter("slime:slime_style.py:custom_rm")
         self.assertEqual(program.ready["scores"], {"score": 1, "cut": 0})
+        self.assertEqual(program.ready["fields"], ["index", "prompt_tokens", "row", "tokens"])
         self.assertEqual(program.judge("abc", "cut"), [{"score": 1.0, "cut": 0.0}, {"score": 0.0, "cut": 1.0}])
         program.end()
+        program = adapter("slime:slime_style.py:places")
+        self.assertEqual(program.judge("abc", "abcd"), [{"score": 5.0, "place": 0.0}, {"score": 5.0, "place": 1.0}])
+        program.end()
+
+    def test_not_applicable(self):
+        program = adapter("trl:trl_style.py:length_reward,sometimes")
+        self.assertEqual(program.judge("a", "ab"), [{"length_reward": 0.1, "sometimes": None}, {"length_reward": 0.2, "sometimes": 1.0}])
+        self.assertIn("finite number as score, got inf", program.judge("beyond")[0])
+        self.assertEqual(program.judge("ab"), [{"length_reward": 0.2, "sometimes": 1.0}])  # the worker lives
+        program.end()
+        program = adapter("verl:verl_style.py:undefined")
+        self.assertEqual(program.judge("abc", "x"), [{"score": None}, {"score": 1.0}])
+        program.end()
+
+    def test_trainer_state(self):
+        program = adapter("trl:trl_style.py:from_step")
+        self.assertEqual(program.judge("abc"), [{"from_step": 0.0}])  # the first step: none is done
+        program.step = 8
+        self.assertEqual(program.judge("abc"), [{"from_step": 7.0}])
+        program.step = 0  # an evaluation
+        self.assertEqual(program.judge("abc"), [{"from_step": 0.0}])
+        program.end()
+
+    def test_pools(self):
+        for method in ("fork", "spawn", "forkserver"):
+            with self.subTest(method):
+                program = adapter(f"verl:pool_style.py:{method}")
+                self.assertEqual(program.judge("abc", "x"), [{"score": 1.0}, {"score": 0.0}])
+                self.assertEqual(program.end()[0], 0)
 
     def test_http(self):
         seen = []
@@ -119,9 +152,14 @@ class Adapters(unittest.TestCase):
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        program = adapter(f"http:http://127.0.0.1:{server.server_port}/judge")
-        self.assertEqual(program.judge("abc", "x"), [{"score": 1.0}, {"score": 0.0}])
-        self.assertEqual(seen[0]["query"], ["one?abc"])
+        for form in ("http://127.0.0.1:{}/judge", "http:http://127.0.0.1:{}/judge"):
+            program = adapter(form.format(server.server_port))
+            self.assertEqual(program.judge("abc", "x"), [{"score": 1.0}, {"score": 0.0}])
+            self.assertEqual(seen.pop(0)["query"], ["one?abc"])
+            seen.clear()
+            program.end()
+        program = adapter(f"https://127.0.0.1:{server.server_port}/judge")  # a server without TLS: asked, and the error is its own
+        self.assertIn("SSL", program.judge("abc")[0])
         program.end()
         server.shutdown()
 
@@ -132,10 +170,17 @@ class Adapters(unittest.TestCase):
         self.assertEqual(program.ready["scores"], {"correct": 2})
         self.assertEqual(program.judge("abc", "x"), [{"correct": True}, {"correct": False}])
         self.assertEqual(program.end()[0], 0)
+        nan = code.replace("row['response'] == row['ground_truth']", "float(row['response'])")
+        whole = nan.replace("return", "").replace("{'correct': float(row['response'])}", "{'scores': {'correct': float(row['response'])}}")
+        for program in (Program("-c", nan), Program("-c", whole)):
+            self.assertEqual(program.judge("nan", "1"), [{"correct": None}, {"correct": 1.0}])
+            self.assertIn("got -inf", program.judge("-inf")[0])
+            program.end()
 
     def test_faults(self):
         for spec, words in (("verl:missing.py", "missing.py"), ("verl:verl_style.py:other", "compute_score, plain"),
                             ("verl", "expected one argument"), ("ray:x.py", "expected one argument"),
+                            ("http:localhost:5000/judge", "http://, https://, got 'http:localhost:5000/judge'"),
                             ("trl:trl_style.py:answer_reward", "TypeError")):
             with self.subTest(spec):
                 first = {**FIRST, "row": {}} if "answer_reward" in spec else FIRST

@@ -19,3 +19,11 @@ def think_reward(completions, **kwargs):
 async def best_of_group(completions):
     best = max(len(text) for text in completions)
     return [float(len(text) == best) for text in completions]
+
+
+def sometimes(completions, **kwargs):
+    return [float("nan") if len(text) == 1 else float("inf") if text == "beyond" else 1.0 for text in completions]
+
+
+def from_step(completions, trainer_state, **kwargs):
+    return [float(trainer_state.global_step) for _ in completions]

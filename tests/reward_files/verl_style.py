@@ -14,3 +14,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 
 def plain(data_source, solution_str, ground_truth, extra_info=None):
     return 1 if solution_str == extra_info["gold"] else 0
+
+
+def undefined(data_source, solution_str, ground_truth, extra_info=None):
+    return float("nan") if solution_str == ground_truth else 1.0

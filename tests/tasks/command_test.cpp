@@ -48,13 +48,14 @@ std::string refusal(const CommandRecipe& command) {
 }  // namespace
 
 TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, response, and what asks") {
-  const CommandRecipe command(program(R"({"scores": ["s"], "fields": ["row", "tokens"]})", R"({"score": 0.5})"));
+  const CommandRecipe command(
+      program(R"({"scores": ["s"], "fields": ["row", "tokens", "prompt_tokens", "index"]})", R"({"score": 0.5})"));
   const auto verifier = command.make();
   const auto gold =
       verifier->prepare({"[1,2]", "how \"many\"?\n", "toy", "[1, 2]", R"({"answer":[1,2],"level":"hard"})"});
   const std::string bytes = "a\xff\n\"b\"";
-  const std::vector<types::TokenId> tokens = {5, 0, 7};
-  const tasks::Sample sample{bytes, gold.get(), 0, types::StopReason::length, tokens};
+  const std::vector<types::TokenId> tokens = {5, 0, 7}, prompt_tokens = {1, 2};
+  const tasks::Sample sample{bytes, gold.get(), 0, types::StopReason::length, tokens, prompt_tokens, 11};
   const auto verdicts = verifier->judge(std::span(&sample, 1), {.step = 4, .is_evaluation = true});
   CHECK(verdicts.front().scores == std::vector<double>{0.5});
   CHECK(verdicts.front().outcome == tasks::Outcome::wrong);
@@ -63,7 +64,7 @@ TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, re
   row.erase("id");
   CHECK(row == nlohmann::json::parse(R"({"prompt": "how \"many\"?\n", "ground_truth": [1, 2], "data_source": "toy",
       "row": {"answer": [1, 2], "level": "hard"}, "response": "a\ufffd\n\"b\"", "step": 4, "eval": true,
-      "stop": "length", "response_tokens": 3, "tokens": [5, 0, 7]})"));
+      "stop": "length", "response_tokens": 3, "tokens": [5, 0, 7], "prompt_tokens": [1, 2], "index": 11})"));
 }
 
 TEST_CASE("a worker is told of the first row before it is ready, and of no other field unless it asks") {
@@ -73,7 +74,7 @@ hello = json.loads(sys.stdin.readline())["hello"]
 open("hello", "w").write(json.dumps(hello))
 print('{"ready": {"scores": ["s"]}}', flush=True)
 for line in sys.stdin:
-    assert "row" not in json.loads(line)
+    assert not {"row", "tokens", "prompt_tokens", "index"} & json.loads(line).keys()
     print(json.dumps({"id": json.loads(line)["id"], "score": 1}), flush=True)
 )");
   const auto verifier = command.make();
@@ -211,7 +212,7 @@ TEST_CASE("a ready line that says what cannot be is refused by name") {
   CHECK_THAT(said(R"({"scores": ["a", "b", "a"]})"), Contains("\"a\" twice"));
   CHECK_THAT(said(R"({"scores": {"a": "1"}})"), Contains("a number as the weight of \"a\""));
   CHECK_THAT(said(R"({"scores": {"a": 0}})"), Contains("a score with a weight other than 0"));
-  CHECK_THAT(said(R"({"scores": ["a"], "fields": ["logits"]})"), Contains("row or tokens"));
+  CHECK_THAT(said(R"({"scores": ["a"], "fields": ["logits"]})"), Contains("row, tokens, prompt_tokens or index"));
   CHECK_THAT(said(R"({"scores": ["a"], "rows": "batch"})"), Contains("sample or group"));
   CHECK_THAT(said(R"({"scores": ["a"], "checks_gold": 1})"), Contains("checks_gold"));
 }

@@ -139,3 +139,86 @@ TEST_CASE("judge --answer-form value refuses a sum in the box, any is the defaul
             right);
   CHECK(judge("--verifier countdown --answer-form value", rows).exit_code == 2);
 }
+
+TEST_CASE("judge takes a list of accepted answers as alternatives") {
+  CHECK(judge("--verifier math", R"({"response": "\\boxed{7}", "ground_truth": ["8", "7.0"]})"
+                                 "\n"
+                                 R"({"response": "\\boxed{7, 8}", "ground_truth": ["7", "8"]})"
+                                 "\n")
+            .output == R"({"score":1,"reason":"correct","extracted":"7"})"
+                       "\n"
+                       R"({"score":0,"reason":"wrong value","extracted":"7, 8"})"
+                       "\n");
+}
+
+namespace {
+
+/// A recipe that judges by a file of the user's, in a folder of its own.
+struct OwnReward {
+  OwnReward(const std::string& form, const std::string& function) {
+    std::ofstream(dir / "reward.py") << function;
+    std::ofstream(dir / "r.yaml") << "model: {init: {config: " QRL_SOURCE_DIR
+                                     "/recipes/models/quickstart/config.json}}\n"
+                                  << "data: {train_generator: {task: countdown, size: 16}}\n"
+                                  << "reward: {verifier: command, command: [python3, -m, qrl_reward, \"" << form
+                                  << "\"], workers: 1}\n";
+  }
+  Outcome judge() const {
+    return ::judge("--recipe " + (dir / "r.yaml").string(),
+                   R"({"prompt": "3+4", "response": "3+4 = 7", "ground_truth": "7"})"
+                   "\n"
+                   R"({"prompt": "3+5", "response": "3+5 = 9", "ground_truth": "8"})"
+                   "\n");
+  }
+  TempDir dir;
+};
+
+}  // namespace
+
+TEST_CASE("what a reward function prints is seen where it is tried out") {
+  const OwnReward reward("verl:reward.py:compute_score", R"(
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    print("LOOK HERE", repr(solution_str))
+    return 1.0
+)");
+  CHECK(says(reward.judge(), "LOOK HERE '3+4 = 7'"));
+  CHECK(says(run_command(kProgram + "check reward " + (reward.dir / "r.yaml").string()), "LOOK HERE ''"));
+}
+
+TEST_CASE("reward functions of other trainers are told what those tell them") {
+  const OwnReward trl("trl:reward.py:later", R"(
+def later(completions, trainer_state, **kwargs):
+    return [1.0 if trainer_state.global_step >= 0 else 0.0 for _ in completions]
+)");
+  CHECK(says(trl.judge(), R"("scores":{"later":1.0})"));
+  const OwnReward slime("slime:reward.py:rm", R"(
+async def rm(args, sample, **kwargs):
+    return {"score": float(sample.response.endswith(sample.label)), "tokens": len(sample.tokens), "place": sample.index}
+)");
+  const Outcome outcome = slime.judge();
+  CHECK(says(outcome, R"("scores":{"score":1.0,"place":0.0,"tokens":0.0})"));
+  CHECK(says(outcome, R"("scores":{"score":0.0,"place":1.0,"tokens":0.0})"));
+}
+
+TEST_CASE("NaN is a score that does not apply; of a program that writes it the error says so") {
+  const OwnReward some("trl:reward.py:some,all", R"(
+def some(completions, **kwargs):
+    return [float("nan") for _ in completions]
+def all(completions, **kwargs):
+    return [0.5 for _ in completions]
+)");
+  CHECK(says(some.judge(),
+             R"({"score":0.5,"outcome":"wrong","reason":"wrong","extracted":"","scores":{"some":null,"all":0.5}})"));
+  OwnReward program("reward.py", R"(
+import json, sys
+sys.stdin.readline()
+print('{"ready": {"scores": ["s"]}}', flush=True)
+for line in sys.stdin:
+    print(json.dumps({"id": json.loads(line)["id"], "score": float("nan")}), flush=True)
+)");
+  const Outcome outcome =
+      ::judge("--recipe " + (program.dir / "r.yaml").string() + " --set 'reward.command=[python3, reward.py]'",
+              R"({"response": "7", "ground_truth": "7"})"
+              "\n");
+  CHECK(says(outcome, "reward.command wrote NaN or an infinity, where null is a score that does not apply"));
+}

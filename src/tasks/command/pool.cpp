@@ -38,6 +38,19 @@ nlohmann::json parse_line(std::string_view line) try {
   return {};
 }
 
+/// Whether a line that is no JSON would be some with numbers in place of NaN and infinities, as Python writes them.
+bool holds_nan(std::string_view line) {
+  std::string text(line);
+  bool found = false;
+  for (const std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
+    for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos;) {
+      text.replace(at, word.size(), "0");
+      found = true;
+    }
+  }
+  return found && object_of(line).is_null() && !object_of(text).is_null();
+}
+
 }  // namespace
 
 struct Pool::Work {
@@ -218,8 +231,11 @@ void Pool::take_lines(Slot& slot, Work& work) {
     const auto row = std::find_if(worker.held.begin(), worker.held.end(), [&](const HeldRow& held) {
       return !answer.is_null() && id != answer.end() && *id == held.id;
     });
-    if (row == worker.held.end())
-      return break_protocol(slot, work, "no answer to a row that it has: " + base::quoted(*line, kShown_bytes));
+    if (row == worker.held.end()) {
+      const char* what = holds_nan(*line) ? "NaN or an infinity, where null is a score that does not apply: "
+                                          : "no answer to a row that it has: ";
+      return break_protocol(slot, work, what + base::quoted(*line, kShown_bytes));
+    }
     if (!work.job.accept(row->row, answer))
       return break_protocol(slot, work,
                             "an answer that the protocol does not allow: " + base::quoted(*line, kShown_bytes));

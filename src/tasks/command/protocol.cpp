@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -119,9 +120,14 @@ CommandReady read_ready(const std::string& text) {
   const ordered_json fields = ready.value("fields", ordered_json::array());
   QRL_REQUIRE(fields.is_array(), kCommandKey, "a list as fields of the ready line", fields.dump());
   for (const ordered_json& field : fields) {
-    QRL_REQUIRE(field == "row" || field == "tokens", kCommandKey, "row or tokens in fields of the ready line",
-                fields.dump());
-    (field == "row" ? out.wants_row : out.wants_tokens) = true;
+    const std::pair<const char*, bool*> known[] = {{"row", &out.wants_row},
+                                                   {"tokens", &out.wants_tokens},
+                                                   {"prompt_tokens", &out.wants_prompt_tokens},
+                                                   {"index", &out.wants_index}};
+    const auto* found = std::ranges::find_if(known, [&](const auto& one) { return field == one.first; });
+    QRL_REQUIRE(found != std::end(known), kCommandKey,
+                "row, tokens, prompt_tokens or index in fields of the ready line", fields.dump());
+    *found->second = true;
   }
   out.checks_gold = read_flag(ready, "checks_gold");
   const ordered_json rows = ready.value("rows", ordered_json("sample"));
@@ -155,17 +161,19 @@ std::string hello_line(std::uint64_t seed, const std::string& run, const Questio
   return line + "}}\n";
 }
 
-void append_response(const Sample& sample, bool with_tokens, const Verdict* before, std::string& line) {
+void append_ids(std::span<const types::TokenId> ids, std::string& line) {
+  line += "[";
+  for (std::size_t i = 0; i < ids.size(); ++i) line += (i > 0 ? "," : "") + std::to_string(ids[i]);
+  line += "]";
+}
+
+void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line) {
   line += "\"response\":";
   append_text(sample.response, line);
   line += sample.stop == types::StopReason::eos ? R"(,"stop":"eos")" : R"(,"stop":"length")";
   line += ",\"response_tokens\":" + std::to_string(sample.tokens.size());
-  if (with_tokens) {
-    line += ",\"tokens\":[";
-    for (std::size_t i = 0; i < sample.tokens.size(); ++i)
-      line += (i > 0 ? "," : "") + std::to_string(sample.tokens[i]);
-    line += "]";
-  }
+  if (ready.wants_tokens) append_ids(sample.tokens, line += ",\"tokens\":");
+  if (ready.wants_index) line += ",\"index\":" + std::to_string(sample.index);
   if (before == nullptr) return;
   line += std::string(R"(,"verdict":{"score":)") + (before->outcome == Outcome::correct ? "1" : "0") +
           R"(,"outcome":")" + name_of(before->outcome) + R"(","reason":)";
@@ -186,7 +194,7 @@ std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready
   if (!outcome || !reason || !extracted) return std::nullopt;
   const bool applies =
       std::any_of(verdict.scores.begin(), verdict.scores.end(), [](double score) { return !std::isnan(score); });
-  if (!applies) return failed("no score applies");
+  if (!applies) return failed("no score applies: all are null or NaN");
   verdict.outcome = *outcome;
   verdict.reason = name_of(*outcome);
   verdict.detail = *reason;

@@ -19,6 +19,8 @@ struct CommandReady {
   std::vector<double> weights;      ///< of each by default
   bool wants_row = false;
   bool wants_tokens = false;
+  bool wants_prompt_tokens = false;
+  bool wants_index = false;
   bool checks_gold = false;
   bool takes_groups = false;
 };
@@ -35,9 +37,12 @@ std::string hello_line(std::uint64_t seed, const std::string& run, const Questio
 /// Appends `text` as a JSON string; bytes that are not UTF-8 become U+FFFD.
 void append_text(std::string_view text, std::string& line);
 
-/// The fields of one response: "response", "stop", "response_tokens", "tokens" if wanted, and "verdict" of the verifier
-/// that judged before.
-void append_response(const Sample& sample, bool with_tokens, const Verdict* before, std::string& line);
+/// Appends ids as a JSON list.
+void append_ids(std::span<const types::TokenId> ids, std::string& line);
+
+/// The fields of one response: "response", "stop", "response_tokens", "tokens" and "index" if wanted, and "verdict" of
+/// the verifier that judged before.
+void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
 
 /// A verdict as the answer has it; scores it lacks are NaN. Nothing where the protocol does not allow the answer. An
 /// answer with an error, or with no score that applies, is a verdict with verifier_error.

@@ -268,7 +268,7 @@ std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> sam
     before = after_->judge(plain);
   }
   const auto append_sample = [&](std::size_t i, std::string& line) {
-    append_response(samples[i], ready_.wants_tokens, before.empty() ? nullptr : &before[i], line);
+    append_response(samples[i], ready_, before.empty() ? nullptr : &before[i], line);
   };
   PoolJob job;
   job.num_rows = batch.rows.size() - 1;
@@ -278,6 +278,8 @@ std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> sam
     line += "{\"id\":" + std::to_string(id) + ",";
     if (const auto* gold = static_cast<const CommandGold*>(samples[first].gold)) line += gold->fields + ",";
     line += "\"step\":" + std::to_string(occasion.step) + ",\"eval\":" + (occasion.is_evaluation ? "true," : "false,");
+    if (ready_.wants_prompt_tokens) append_ids(samples[first].prompt_tokens, line += "\"prompt_tokens\":");
+    if (ready_.wants_prompt_tokens) line += ",";
     if (is_group_) line += "\"samples\":[{";
     for (std::size_t i = first; i < end; ++i) {
       if (i > first) line += "},{";
