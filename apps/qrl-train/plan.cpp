@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/readable.h"
 #include "base/text.h"
 #include "config/hub.h"
 #include "data/dataset_folder.h"
@@ -200,7 +201,7 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
   std::string first;
   for (const types::TokenId token : data.prompts.prompts.front().tokens) first += data.tokenizer.bytes_of(token, true);
   std::printf("prompts     chat template %s; the first one: %s\n",
-              data::choose_template(recipe.data, data.tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
+              data::choose_template(recipe.data, data.tokenizer).name.c_str(), base::readable(first, 1000).c_str());
   for (const train::PromptSet& set : data.held_out)
     std::printf("held out    %s from %s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
                 set.data_source.c_str());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/readable.h"
 #include "base/text.h"
 #include "data/conversation.h"
 #include "data/jinja/jinja.h"
@@ -184,8 +185,9 @@ std::vector<std::string> telling_texts(const Rendering& rendering) {
 /// Where two texts begin to differ, for a message.
 std::string difference(std::string_view got, std::string_view want) {
   const auto at = static_cast<std::size_t>(std::ranges::mismatch(got, want).in1 - got.begin());
-  const std::size_t from = at - std::min<std::size_t>(at, 16);
-  return base::quoted(got.substr(from)) + " where " + base::quoted(want.substr(from)) + " is known";
+  std::size_t from = at - std::min<std::size_t>(at, 16);
+  while (from > 0 && from < got.size() && (static_cast<unsigned char>(got[from]) & 0xc0U) == 0x80U) --from;
+  return base::readable(got.substr(from)) + " where " + base::readable(want.substr(from)) + " is known";
 }
 
 /// Where the template's text of such a conversation differs from ours; "" where it does not. Members of objects come
@@ -239,11 +241,11 @@ ChatTemplate recognize(const Rendering& rendering) {
   constexpr std::string_view kQuestion = "What is it?";
   const std::string written = rendering({}, kQuestion);
   auto chat = template_of_text(written, kQuestion);
-  if (!chat) throw jinja::Unsupported("it writes " + base::quoted(written, 120));
+  if (!chat) throw jinja::Unsupported("it writes " + base::readable(written, 120));
   const std::string without = rendering({}, kQuestion, false);
   if (without != written) {
     const auto other = template_of_text(without, kQuestion);
-    if (!other) throw jinja::Unsupported("without thinking it writes " + base::quoted(without, 120));
+    if (!other) throw jinja::Unsupported("without thinking it writes " + base::readable(without, 120));
     chat->answer_opening_without_thinking = other->answer_opening;
   }
   const auto check = [&](std::string_view system, std::string_view user, std::optional<bool> thinking) {
@@ -357,7 +359,7 @@ ChatTemplate recognize_template(const Tokenizer& tokenizer) {
     reason = error.what();
   }
   base::fail_input(where, "a chat template that this version knows",
-                   (text.empty() ? "one" : base::quoted(text, 60)) + ": " + reason,
+                   (text.empty() ? "one" : base::readable(text, 60)) + ": " + reason,
                    "set data.chat_template to the one that writes the same: " + list_of_names() +
                        "; or write the turns yourself with data.chat_template: plain and data.prompt_template, such as "
                        R"("user: {prompt}\nassistant: ")");
@@ -383,9 +385,9 @@ ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& 
 std::string describe_chat(const Tokenizer& tokenizer) {
   const ChatTemplate chat = choose_template({}, tokenizer);
   const std::string shown = text_of(chat, {}, "PROMPT", true);
-  std::string line = "chat template " + chat.name + ": PROMPT becomes " + base::quoted(shown, 400);
+  std::string line = "chat template " + chat.name + ": PROMPT becomes " + base::readable(shown, 400);
   if (const auto& without = chat.answer_opening_without_thinking)
-    line += ", and with data.enable_thinking: false " + base::quoted(*without) + " after it";
+    line += ", and with data.enable_thinking: false " + base::readable(*without) + " after it";
   return line;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/readable.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "data/dataset_folder.h"
@@ -111,7 +112,8 @@ void keep_first(std::optional<std::int64_t> count, std::vector<types::Prompt>& p
 PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer)
     : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(recipe, tokenizer)) {
   const std::size_t at = recipe.prompt_template.find(kPlaceholder);
-  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it", base::quoted(recipe.prompt_template));
+  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it",
+              base::readable(recipe.prompt_template));
   before_ = recipe.prompt_template.substr(0, at);
   after_ = recipe.prompt_template.substr(at + kPlaceholder.size());
 }

@@ -237,6 +237,16 @@ TEST_CASE("a dry run shows the first prompt as the model sees it") {
       " --set 'data.prompt_template=Q {prompt}'");
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.output.find("chat template plain; the first one: \"Q ") != std::string::npos);
+  std::ofstream(dir / "zh.jsonl")
+      << R"({"prompt": "小明 $\\nu$?\n\"x\"", "answer": "{\"numbers\":[3,4],\"target\":7}"})"
+      << "\n";
+  const test::Outcome chinese =
+      test::run_command("LC_ALL=C.UTF-8 " + test::kProgram + test::kTiny +
+                        " --dry-run --set trainer.default_local_dir=" + (dir / "run").string() +
+                        " --set data.train_generator.task=null --set data.train_batch_size=1 " +
+                        "--set actor.mini_batch_size=1 --set data.train_files=[" + (dir / "zh.jsonl").string() + "]");
+  INFO(chinese.output);
+  CHECK(test::says(chinese, R"(the first one: "小明 $\\nu$?\n\"x\"")"));
   command_refuses(test::kTiny + " --dry-run --set data.chat_template=chatml",
                   "a tokenizer with the added token \"<|im_end|>\"");
 }

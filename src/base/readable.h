@@ -1,0 +1,14 @@
+// Owns how a text of any language is shown to a person.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace qrl::base {
+
+/// Shows a text in quotation marks as YAML and JSON read it back: letters of all languages as they are, \", \\, \n and
+/// \t escaped, and \xNN or \uNNNN in place of control characters and of those that turn or hide text on a terminal.
+/// At most `max_bytes` of the text are shown, in whole characters. Bytes that are not UTF-8 become \xNN.
+std::string readable(std::string_view text, std::size_t max_bytes = 60);
+
+}  // namespace qrl::base
