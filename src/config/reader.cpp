@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "config/faults.h"
 #include "config/keys.h"
@@ -45,6 +46,11 @@ class Loader {
   /// Sets what a file says, after what it includes. `self` is its path, empty for a text without one.
   void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
     const YamlSource source{name, true, directory};
+    if (base::is_lfs_pointer(yaml)) {
+      faults_.add(name, "a recipe", base::kLfsPointer, "");
+      is_whole_ = false;
+      return;
+    }
     const YamlPtr root = parse_yaml(yaml, source, faults_);
     if (root == nullptr) {
       is_whole_ = false;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "data/csv.h"
 #include "data/parquet.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r";
+constexpr std::size_t kStart_bytes = 32;  // which tell a Git LFS pointer
 
 struct Signature {
   std::string_view bytes;
@@ -44,6 +46,7 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
 /// Refuses what is no text by its name, before a parser says something less helpful about it.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
+  QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
     QRL_REQUIRE(!first_line.starts_with(foreign.bytes), file, "JSONL", foreign.name);
   }
@@ -126,6 +129,11 @@ std::ifstream opened(const std::filesystem::path& file, const char* expected) {
               is_there ? "not a regular file" : "no such file", is_there ? "" : maker_of(file));
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
+  std::string start(kStart_bytes, '\0');
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  QRL_REQUIRE(!base::is_lfs_pointer(start), file.string(), expected, base::kLfsPointer);
+  in.clear();
+  in.seekg(0);
   return in;
 }
 

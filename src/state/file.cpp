@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 
 namespace qrl::state {
@@ -117,6 +118,7 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
   QRL_REQUIRE(size <= max_bytes, shown(path), "at most " + std::to_string(max_bytes) + " bytes", std::to_string(size));
   std::string text(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
+  QRL_REQUIRE(!base::is_lfs_pointer(text), shown(path), "the file itself", base::kLfsPointer);
   return text;
 }
 

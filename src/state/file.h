@@ -44,7 +44,7 @@ class File {
   int fd_ = -1;
 };
 
-/// The whole of a regular file; more than `max_bytes` is an input error.
+/// The whole of a regular file; more than `max_bytes` is an input error, and so is a Git LFS pointer in its place.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 /// The file to write when a user names `path`: itself, or what links lead to. An input error that names `path` when its

@@ -9,6 +9,7 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "state/json.h"
 
@@ -145,7 +146,7 @@ std::string foreign_format(std::string_view start) {
   };
   static constexpr const char* kPickle =
       "a Python pickle (torch.save), which can run code when read; load it with transformers and save_pretrained";
-  static constexpr std::array<Mark, 13> kMarks = {
+  static constexpr std::array<Mark, 12> kMarks = {
       {{"PK\x03\x04", "a zip archive, as torch.save writes; load it with transformers and save_pretrained"},
        {"\x80\x02", kPickle},
        {"\x80\x03", kPickle},
@@ -156,9 +157,9 @@ std::string foreign_format(std::string_view start) {
        {"\x89HDF", "an HDF5 file; save the model as safetensors"},
        {"\x1f\x8b", "a gzip file; decompress it first"},
        {"\x28\xb5\x2f\xfd", "a zstd file; decompress it first"},
-       {"version https://git-lfs", "a Git LFS pointer; fetch the file itself with git lfs pull"},
        {"<", "an HTML or XML page; download the file itself"},
        {"{", "JSON text; the tensors are in the .safetensors file beside it"}}};
+  if (base::is_lfs_pointer(start)) return base::kLfsPointer;
   for (const Mark& mark : kMarks) {
     if (start.starts_with(mark.bytes)) return mark.what;
   }

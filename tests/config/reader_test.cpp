@@ -207,6 +207,8 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
 }
 
 TEST_CASE("all faults come at once, each with its place") {
+  CHECK(holds(fault("version https://git-lfs.github.com/spec/v1\noid sha256:00\n"),
+              "r.yaml: expected a recipe, got a Git LFS pointer; fetch the file itself"));
   const auto lines = faults("optim: {lr: fast}\nrollout:\n  n: 1\n  top_k: 0\nlearning_rate: 3\n",
                             {"trainer.seed=010", "oops", "n=3"});
   REQUIRE(lines.size() == 7);

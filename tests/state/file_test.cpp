@@ -94,6 +94,9 @@ TEST_CASE("files of other formats are named") {
     std::ofstream(dir / "t", std::ios::binary) << bytes;
     CHECK(holds(call_refusal([&] { state::describe_safetensors(dir / "t"); }), reason));
   }
+  std::ofstream(dir / "t") << "version https://git-lfs.github.com/spec/v1\noid sha256:00\n";
+  CHECK(
+      holds(call_refusal([&] { state::read_text(dir / "t", 1000); }), "got a Git LFS pointer; fetch the file itself"));
   // A length of 640 begins with a pickle's first bytes: the header decides.
   std::ofstream(dir / "t", std::ios::binary) << std::string("\x80\2\0\0\0\0\0\0", 8) << "{}" << std::string(638, ' ');
   CHECK(call_refusal([&] { state::describe_safetensors(dir / "t"); }) == "accepted");
