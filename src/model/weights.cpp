@@ -157,13 +157,17 @@ bool same_values(const state::SafetensorsFile& a, const std::string& name_a, con
   return true;
 }
 
-/// Tensors beyond the specs: a tied lm_head that repeats the embedding is fine, all else is refused.
+/// Whether a tensor is a buffer that older transformers wrote beside the weights, and that follows from config.json.
+bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+/// Tensors beyond the specs: RoPE's buffers and a tied lm_head that repeats the embedding are fine, all else is
+/// refused.
 void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
   std::set<std::string> wanted;
   for (const WeightSpec& spec : weight_specs(config)) wanted.insert(spec.name);
   for (const auto& [name, file] : files.by_name()) {
-    if (wanted.contains(name)) continue;
+    if (wanted.contains(name) || is_rope_buffer(name)) continue;
     const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
     QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json", "one more");
     QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,

@@ -55,9 +55,9 @@ struct HfModel {
 
 /// Reads DIR/config.json and opens DIR/model.safetensors (or the shards of model.safetensors.index.json; both together
 /// are refused). A missing, extra, or misshaped tensor is an input error that names it (a tied model may carry
-/// lm_head.weight: it must equal the embedding). Weights that are not finite are refused as they are read. End tokens
-/// of a generation_config.json beside it replace the config's; all of it is kept for save_hf. Pickled weights (.bin,
-/// .pt) are never opened.
+/// lm_head.weight: it must equal the embedding; RoPE's buffers, …rotary_emb.inv_freq, are not read). Weights that are
+/// not finite are refused as they are read. End tokens of a generation_config.json beside it replace the config's; all
+/// of it is kept for save_hf. Pickled weights (.bin, .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
 /// transformers' usual size of a shard.

@@ -170,6 +170,14 @@ TEST_CASE("weights that are not those of config.json are refused, by name") {
     CHECK(message.find("element 9") != std::string::npos);
   }
 
+  // A buffer that older transformers wrote into Llama's files follows from config.json.
+  const base::Buffer frequencies(base::DType::f32, {5});
+  WeightViews buffered = views(model.weights);
+  buffered["model.layers.0.self_attn.rotary_emb.inv_freq"] = frequencies.view();
+  buffered["model.rotary_emb.inv_freq"] = frequencies.view();
+  CHECK(save_and_refuse(buffered) == "");
+  CHECK(load_hf(dir.path()).weights.size() == model.weights.size());
+
   // A tied model's own lm_head: fine when it repeats the embedding, refused when it does not.
   WeightViews headed = views(model.weights);
   headed["lm_head.weight"] = headed["model.embed_tokens.weight"];
