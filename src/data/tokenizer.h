@@ -31,9 +31,9 @@ class Tokenizer {
   /// The quickstart's: ids 0…255 are the bytes, then <|endoftext|> (256, special: end and padding), <answer> (257) and
   /// </answer> (258), one token each.
   static Tokenizer byte_level();
-  /// Reads DIR/tokenizer.json and, where there is one, the end token's name from DIR/tokenizer_config.json; every
-  /// reason for refusal is an input error that names it. Keeps the files of the tokenizer for `save`. A file in DIR's
-  /// place is a tokenizer.json alone, without end token.
+  /// Reads DIR/tokenizer.json and the end token: its name in DIR/tokenizer_config.json, else the first id in
+  /// DIR/generation_config.json. Every reason for refusal is an input error that names it. Keeps the files of the
+  /// tokenizer for `save`. A file in DIR's place is a tokenizer.json alone, without end token.
   static Tokenizer load(const std::filesystem::path& dir);
   /// The same from the text of a tokenizer.json (named `where` in errors) and the content of the added token that ends
   /// a text ("": none).

@@ -46,8 +46,11 @@ model::WeightSource init_from(const config::Recipe& recipe, const model::ModelCo
 }
 
 void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& where) {
-  QRL_REQUIRE(tokenizer.eos() >= 0, where, "a tokenizer_config.json that names an `eos_token`", "none",
-              "nothing else says where a response ends");
+  QRL_REQUIRE(
+      tokenizer.eos() >= 0, where,
+      "a tokenizer_config.json that names an `eos_token`, or a generation_config.json whose `eos_token_id` is a "
+      "special token",
+      "none", "nothing else says where a response ends");
   QRL_REQUIRE(tokenizer.vocab_size() <= config.vocab_size, where,
               "vocab_size of at least the tokenizer's " + std::to_string(tokenizer.vocab_size()) + " ids",
               std::to_string(config.vocab_size));

@@ -304,4 +304,22 @@ TEST_CASE("load names a missing or faulty file") {
   std::filesystem::remove(dir / "tokenizer_config.json");
   CHECK(Tokenizer::load(dir.path()).eos() == -1);
   CHECK(Tokenizer::load(dir / "tokenizer.json").encode("a") == Ids{97});
+  // Else the model's own config says which token it is, when it is one that controls.
+  const auto write_generation = [&](const std::string& text) {
+    std::ofstream(dir / "generation_config.json") << text;
+    return Tokenizer::load(dir.path()).eos();
+  };
+  CHECK(write_generation(R"({"eos_token_id": 256})") == 256);
+  CHECK(write_generation(R"({"eos_token_id": [256, 97]})") == 256);
+  for (const char* none : {R"({"eos_token_id": null})", R"({"eos_token_id": []})", "{}", R"({"eos_token_id": 97})",
+                           R"({"eos_token_id": -1})", R"({"eos_token_id": 1000})"}) {
+    INFO(none);
+    CHECK(write_generation(none) == -1);
+  }
+  write_config(R"({"eos_token":"<|endoftext|>"})");
+  CHECK(write_generation(R"({"eos_token_id": 97})") == 256);
+  std::ofstream(dir / "tokenizer.json") << "version https://git-lfs.github.com/spec/v1\noid sha256:00\n";
+  CHECK(
+      says(refusal_of([&] { Tokenizer::load(dir.path()); }),
+           "tokenizer.json: expected the file itself, got a Git LFS pointer; fetch the file itself with git lfs pull"));
 }

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
+constexpr const char* kGenerationFile = "generation_config.json";
 /// Kept with the tokenizer where they are there: transformers reads them beside it.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
@@ -33,6 +34,21 @@ std::string eos_token_of(const std::string& config_text, const std::string& wher
   QRL_REQUIRE(content.is_string(), where, "`eos_token` to be a string", content.type_name());
   QRL_REQUIRE(!content.get_ref<const std::string&>().empty(), where, "`eos_token` to name a token", "an empty name");
   return content.get<std::string>();
+}
+
+/// Reads the first end token of generation_config.json, which counts where the tokenizer's own config names none; -1:
+/// none that is a special added token.
+types::TokenId eos_of_model(const std::filesystem::path& dir, const TokenizerParts& parts) {
+  const std::filesystem::path file = dir / kGenerationFile;
+  if (!std::filesystem::exists(file)) return -1;
+  const nlohmann::json config = state::parse_json(state::read_text(file, kMaxFile_bytes), file.string());
+  QRL_REQUIRE(config.is_object(), file.string(), "a JSON object", config.type_name());
+  const auto found = config.find("eos_token_id");  // a number, or a list of them
+  if (found == config.end() || found->is_null() || (found->is_array() && found->empty())) return -1;
+  const nlohmann::json& first = found->is_array() ? found->front() : *found;
+  const bool is_id = first.is_number_unsigned() && first.get<std::uint64_t>() < parts.is_special.size() &&
+                     parts.is_special[first.get<std::size_t>()];
+  return is_id ? first.get<types::TokenId>() : -1;
 }
 
 std::string byte_level_json() {
@@ -109,6 +125,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
   }
   auto parts = std::make_shared<TokenizerParts>(
       read_tokenizer(files[kTokenizerFile], eos_token, (dir / kTokenizerFile).string()));
+  if (parts->eos < 0) parts->eos = eos_of_model(dir, *parts);
   parts->files = std::move(files);
   parts->dir = dir;
   return Tokenizer(std::move(parts));
