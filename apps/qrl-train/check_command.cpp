@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "config/hub.h"
 #include "countdown_rows.h"
 #include "data/chat_template.h"
 #include "data/csv.h"
@@ -149,7 +150,7 @@ void add_check(CLI::App& app, Action& action) {
     command->callback([&action, file, &kind] {
       action = [file, &kind](dist::Collectives& world) {
         require_one_process(world, "qrl-train check");
-        std::printf("%s\n", kind.describe(*file).c_str());
+        std::printf("%s\n", kind.describe(config::local_model(*file)).c_str());
       };
     });
   }

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "commands.h"
+#include "config/hub.h"
 #include "config/reader.h"
 #include "decoder/forced.h"
 #include "model/compressed_tensors.h"
@@ -244,8 +245,10 @@ void add_export(CLI::App& app, Action& action) {
           "also write the written model's fp32 logits on fixed random tokens, to compare with another program's")
       ->check(not_empty())
       ->type_name("FILE");
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { export_model(*arguments, world); }; });
+  command->callback([&action, arguments] {
+    arguments->checkpoint = config::local_model(arguments->checkpoint);
+    action = [arguments](dist::Collectives& world) { export_model(*arguments, world); };
+  });
 }
 
 }  // namespace qrl::app

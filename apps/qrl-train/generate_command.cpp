@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
+#include "config/hub.h"
 #include "config/keys.h"
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
@@ -87,10 +88,11 @@ std::string recipe_of_folder(const model::ModelConfig& config) {
 
 Source open_source(const GenerateArguments& arguments) {
   const std::vector<std::string> overrides = overrides_of(arguments);
-  const std::string& from = arguments.model;
+  const std::string from = config::local_model(arguments.model);
   std::error_code error;
   if (!fs::is_directory(from, error)) {
-    QRL_REQUIRE(fs::exists(from, error), from, "a recipe file, a checkpoint or a Hugging Face folder",
+    QRL_REQUIRE(fs::exists(from, error), from,
+                "a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache",
                 "nothing of that name",
                 "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
     config::Recipe recipe =
@@ -175,7 +177,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   max_num_seqs = std::min(max_num_seqs, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
   // The profile that a checkpoint brings is its recipe's, whose file may be on another machine.
-  if (loaded.quantizer.profile != nullptr && fs::is_directory(arguments.model) &&
+  if (loaded.quantizer.profile != nullptr && fs::is_directory(config::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
   require_calibration_data(loaded, recipe);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "commands.h"
+#include "config/hub.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
 
@@ -67,7 +68,7 @@ void detokenize(const data::Tokenizer& tokenizer) {
 
 void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train tokenize");
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.model);
+  const data::Tokenizer tokenizer = data::Tokenizer::load(config::local_model(arguments.model));
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
   const std::string text{std::istreambuf_iterator<char>(standard_input()), {}};
@@ -82,8 +83,10 @@ void add_tokenize(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App* command = app.add_subcommand("tokenize", "text from standard input to token ids, or back");
   command
-      ->add_option("MODEL", arguments->model,
-                   "Hugging Face folder; only its tokenizer's files are read, or tokenizer.json alone")
+      ->add_option(
+          "MODEL", arguments->model,
+          "Hugging Face folder or OWNER/NAME in the Hub's cache, of which only the tokenizer's files are read; "
+          "or tokenizer.json alone")
       ->required()
       ->check(not_empty());
   CLI::Option* jsonl = command->add_flag("--jsonl", arguments->jsonl,

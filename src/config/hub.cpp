@@ -79,6 +79,14 @@ std::optional<std::string> pinned_hub_name(std::string_view name) {
   return commit.empty() ? std::nullopt : std::optional(hub.owner + "/" + hub.name + "@" + commit);
 }
 
+std::string local_model(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) || !is_hub_name(path)) return path;
+  const HubName hub = parse(path);
+  const std::string commit = commit_of(hub);
+  return commit.empty() ? path : (repository(hub) / "snapshots" / commit).string();
+}
+
 fs::path model_folder(const std::string& model_path) {
   std::error_code error;
   if (fs::is_directory(model_path, error) || !is_hub_name(model_path)) return model_path;

@@ -19,6 +19,10 @@ std::filesystem::path hub_cache();
 /// OWNER/NAME@COMMIT of a name whose revision (main by default) the cache has a snapshot of; else nothing.
 std::optional<std::string> pinned_hub_name(std::string_view name);
 
+/// A path as a command is given it: itself, or the snapshot of a hub name that the cache has, where nothing else has
+/// that name.
+std::string local_model(const std::string& path);
+
 /// The folder that model.path means: itself, or the snapshot of a hub name in the cache. A name that the cache lacks is
 /// an input error with the command that downloads it.
 std::filesystem::path model_folder(const std::string& model_path);

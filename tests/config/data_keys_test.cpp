@@ -117,6 +117,9 @@ TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its com
   CHECK(config::model_folder("Qwen/Qwen3-0.6B@abc123") == repository / "snapshots/abc123");
   // One that is not there stays a name: the recipe can be read and printed without it.
   CHECK(read("model: {path: Qwen/Qwen3-4B@v1}").model.path == "Qwen/Qwen3-4B@v1");
+  CHECK(config::local_model("Qwen/Qwen3-0.6B") == repository / "snapshots/abc123");
+  CHECK(config::local_model("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B");
+  CHECK(config::local_model(dir.path().string()) == dir.path());
   const auto refusal = [](const std::string& name) -> std::string {
     try {
       return config::model_folder(name).string();

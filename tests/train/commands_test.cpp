@@ -368,3 +368,25 @@ TEST_CASE("log.txt holds what was said before the run folder was there, progress
   CHECK(log.find("cold start 12/12") != std::string::npos);
   CHECK(log.find("error: ") != std::string::npos);
 }
+
+TEST_CASE("a model of the Hub's cache has its name in every command that takes a folder") {
+  const test::TempDir dir;
+  const fs::path repository = dir / "hub/models--Org--Name", snapshot = repository / "snapshots/abc123";
+  fs::create_directories(snapshot);
+  fs::create_directories(repository / "refs");
+  std::ofstream(repository / "refs/main") << "abc123";
+  const fs::path checkpoint = test::finished_run() / "checkpoints/step_4", model = dir / "model";
+  REQUIRE(test::run_command(test::kProgram + "export " + checkpoint.string() + " --out " + model.string()).exit_code ==
+          0);
+  for (const std::string& name : test::names_in(model)) fs::create_symlink(model / name, snapshot / name);
+  const std::string program = "HF_HUB_CACHE=" + (dir / "hub").string() + " " + test::kProgram;
+  const auto run = [&](const std::string& arguments) { return test::run_command(program + arguments); };
+  CHECK(test::says(test::run_command("printf a | " + program + "tokenize Org/Name"), "97\n"));
+  CHECK(test::says(run("check tokenizer Org/Name"), "byte-level BPE"));
+  CHECK(test::says(run("check config Org/Name@main"), "snapshots/abc123/config.json"));
+  CHECK(run("generate Org/Name --prompt hi --max-tokens 2").exit_code == 0);
+  CHECK(run("export Org/Name --out " + (dir / "out").string()).exit_code == 0);
+  CHECK(run("dump " + test::kTiny + " --checkpoint Org/Name --prompt '1 2' --out " + (dir / "d").string()).exit_code ==
+        0);
+  CHECK(test::says(run("generate Org/Other --prompt hi"), "a Hugging Face folder or a model in the Hub's cache"));
+}

@@ -58,8 +58,10 @@ TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
   generate_refuses(test::finished_run().string() + kAsked, "got a run's folder; name one of those in ");
   generate_refuses(checkpoint() + " --checkpoint x" + kAsked,
                    "--checkpoint: expected a recipe file before it, got a folder");
-  generate_refuses("Org/Name" + kAsked,
-                   "Org/Name: expected a recipe file, a checkpoint or a Hugging Face folder, got nothing");
+  generate_refuses(
+      "Org/Name" + kAsked,
+      "Org/Name: expected a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache, got "
+      "nothing");
 }
 
 TEST_CASE("generate: what a run's learner needs does not bound what is sampled") {
