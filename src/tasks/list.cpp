@@ -4,12 +4,13 @@
 
 namespace qrl::tasks {
 
-extern const Task math_task, countdown_task, sudoku_task, arithmetic_task, command_task;
+extern const Task math_task, countdown_task, sudoku_task, arithmetic_task, sums_task, command_task;
 
 namespace {
 
 /// In the order in which their words and keys are printed.
-constexpr const Task* kTasks[] = {&math_task, &countdown_task, &sudoku_task, &arithmetic_task, &command_task};
+constexpr const Task* kTasks[] = {&math_task,       &countdown_task, &sudoku_task,
+                                  &arithmetic_task, &sums_task,      &command_task};
 
 }  // namespace
 

@@ -333,7 +333,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {val_generator: {task: countdown, size: 3, min_numbers: 1}}", "integer from 2 to 6"},
       {"data: {val_generator: {task: chess, size: 3}}", "got \"chess\""},
       {"data: {val_generator: {task: sudoku, size: 3, max_number: 5}}",
-       "data.val_generator.task countdown or arithmetic beside data.val_generator.max_number, got sudoku"},
+       "data.val_generator.task countdown or arithmetic or sums beside data.val_generator.max_number, got sudoku"},
       {"data: {val_generator: {task: arithmetic, size: 3, grid_size: 9}}",
        "data.val_generator.task sudoku beside data.val_generator.grid_size, got arithmetic"},
       {"data: {val_generator: {task: sudoku, size: 3, min_empty: 9}}", "got 9 and 8"},

@@ -9,6 +9,7 @@
 #include "tasks/arithmetic/generator.h"
 #include "tasks/generator.h"
 #include "tasks/sudoku/generator.h"
+#include "tasks/sums/generator.h"
 #include "tasks/support.h"
 
 using namespace qrl::tasks;
@@ -25,16 +26,17 @@ const Generator& generator_of(const std::string& task) { return find_generator(q
 }  // namespace
 
 TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
-  for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
+  for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);
     const Generator& task_kind = generator_of(name);
-    const auto held_out = held_out_tasks(task_kind, kUsual, 3, 500);
+    const std::size_t most = std::string(name) == "sums" ? 200 : 500;  // of numbers up to 20 there are few
+    const auto held_out = held_out_tasks(task_kind, kUsual, 3, static_cast<std::int64_t>(most));
     std::set<std::string> truths, prompts;
     for (const GeneratedTask& task : held_out) {
       truths.insert(task.ground_truth);
       prompts.insert(task.prompt);
     }
-    CHECK(prompts.size() == 500);
+    CHECK(prompts.size() == most);
     int found = 0;
     for (std::uint64_t i = 0; i < 5000; ++i) {
       found += static_cast<int>(prompts.count(task_kind.generate(kUsual, 3, Split::train, i).prompt));
@@ -47,7 +49,7 @@ TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
 }
 
 TEST_CASE("a task of any kind depends on recipe, seed, split and index alone") {
-  for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
+  for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);
     const Generator& task_kind = generator_of(name);
     int differ = 0;
@@ -108,6 +110,47 @@ TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
   CHECK(right < 300);  // there is something to learn
 }
 
+TEST_CASE("sums ask about two numbers, which only one split asks about") {
+  std::set<std::pair<std::int64_t, std::int64_t>> pairs[2];
+  std::set<std::string> words;
+  for (const Split split : {Split::train, Split::held_out}) {
+    for (std::uint64_t i = 0; i < 5000; ++i) {
+      const SumTask task = generate_sum(99, 4, split, i);
+      INFO(task.text);
+      REQUIRE(std::min(task.first, task.second) >= 1);
+      REQUIRE(std::max(task.first, task.second) <= 99);
+      REQUIRE(task.answer() == (task.op == '+' ? task.first + task.second : task.first - task.second));
+      REQUIRE(task.answer() >= 0);
+      std::string text = task.text;
+      std::vector<std::int64_t> named;
+      for (std::size_t at = 0; (at = text.find_first_of("0123456789")) != std::string::npos;) {
+        const std::size_t end = std::min(text.find_first_not_of("0123456789", at), text.size());
+        named.push_back(std::stoll(text.substr(at, end - at)));
+        text.replace(at, end - at, "#");
+      }
+      REQUIRE(named == std::vector{task.first, task.second});
+      REQUIRE((text == "What is # plus #?" || text == "What is # + #?") == (task.op == '+'));
+      words.insert(text);
+      pairs[split == Split::train ? 0 : 1].emplace(std::minmax(task.first, task.second));
+    }
+  }
+  CHECK(words.size() == 4);
+  CHECK(pairs[0].size() > 1000);
+  CHECK(pairs[1].size() > 700);
+  for (const auto& pair : pairs[1]) CHECK_FALSE(pairs[0].contains(pair));
+  CHECK(says(refusal_of([&] { generate_sum(1, 1, Split::held_out, 0); }), "raise max_number"));
+  int right = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const SumTask task = generate_sum(99, 4, Split::train, i);
+    const std::string response = demonstrate_sum(task, 4, i);
+    const std::string question = std::to_string(task.first) + " " + task.op + " " + std::to_string(task.second) + " = ";
+    REQUIRE(response.starts_with(question));
+    right += response == question + std::to_string(task.answer()) ? 1 : 0;
+  }
+  CHECK(right > 600);
+  CHECK(right < 800);
+}
+
 TEST_CASE("arithmetic problems tell what their steps compute") {
   const ArithmeticRanges ranges{.min_steps = 1, .max_steps = 4, .max_number = 20, .max_target = 100};
   std::set<std::size_t> lengths;
@@ -140,7 +183,7 @@ TEST_CASE("arithmetic problems tell what their steps compute") {
 
 TEST_CASE("rows of every task are prompt files") {
   const qrl::test::TempDir dir;
-  for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
+  for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);
     const auto tasks = held_out_tasks(generator_of(name), kUsual, 1, 20);
     std::ofstream(dir / "x.jsonl") << tasks_jsonl(tasks, name);

@@ -41,7 +41,7 @@ TEST_CASE("what the parser finds is reported as expected and got") {
     CHECK(outcome.output == "error: qrl-train" + error + "\n");
   };
   says("generate", " generate: expected MODEL, got none; see qrl-train generate --help");
-  says("data", " data: expected one of countdown, sudoku, arithmetic, got none; see qrl-train data --help");
+  says("data", " data: expected one of countdown, sudoku, arithmetic, sums, got none; see qrl-train data --help");
   says("judge a b", " judge: expected no further argument, got \"a\"; see qrl-train judge --help");
   says("generate x --prompt a --n 0",
        " generate: --n: expected an integer in 1..1024, got 0; see qrl-train generate --help");

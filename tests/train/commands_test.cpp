@@ -40,7 +40,7 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
       "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, csv, jsonl, "
       "got \"yaml\"\n");
   command_refuses("data chess --out x",
-                  "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
+                  "qrl-train data: expected one of countdown, sudoku, arithmetic, sums, got \"chess\"\n");
 }
 
 TEST_CASE("data: only a new or regular file is written") {
