@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the data sets that recipes name, from their sources on this machine.
 
-    python3 scripts/datasets.py gsm8k SOURCE        # datasets/gsm8k/{train,test}.jsonl
+    python3 scripts/datasets.py gsm8k SOURCE        # datasets/gsm8k/{train,test,sft}.jsonl; sft has its own solutions
     python3 scripts/datasets.py math SOURCE         # datasets/math/{train,test}.jsonl
     python3 scripts/datasets.py dapo_math SOURCE    # datasets/dapo_math/{train,test}.jsonl
     python3 scripts/datasets.py deepscaler SOURCE   # datasets/deepscaler/{train,test}.jsonl
@@ -84,6 +84,11 @@ def gold_of_gsm8k(row):
     return {"question": row["question"], "answer": row["answer"]}
 
 
+def solution_of_gsm8k(row):
+    """A row of a cold start: the solution as people write it, without the calculator's <<48/2=24>>."""
+    return {"prompt": row["question"], "response": re.sub(r"<<[^<>]*>>", "", row["answer"])}
+
+
 def boxed(text):
     """What the last \\boxed{…} or \\boxed X of a text holds; None without one."""
     at = text.rfind("\\boxed")
@@ -121,6 +126,8 @@ def gold_of_deepscaler(row):
     return {"problem": row["problem"], "answer": str(row["answer"])}
 
 
+# set: what makes a row of the training set one of its cold start
+COLD_STARTS = {"gsm8k": solution_of_gsm8k}
 # set: what makes a row, its splits with the names that sources have for them
 SETS = {
     "gsm8k": (gold_of_gsm8k, {"train": ["train"], "test": ["test"]}),
@@ -154,6 +161,9 @@ def convert(name, source, out):
                     seen.add(prompt)
                     lines.append(json.dumps(kept, ensure_ascii=False))
         write(out / name / f"{split}.jsonl", lines)
+        if split == "train" and name in COLD_STARTS:
+            rows = [COLD_STARTS[name](json.loads(line)) for line in lines]
+            write(out / name / "sft.jsonl", [json.dumps(row, ensure_ascii=False) for row in rows])
 
 
 if __name__ == "__main__":
