@@ -14,7 +14,7 @@ SUFFIXES = {".cpp", ".h", ".cu", ".cuh", ".inc", ".md", ".py", ".sh", ".yaml", "
 EXEMPT = (
     "CHANGELOG.md", "docs/reference/glossary.md", "docs/decisions/", "LICENSE",  # these may name old words
     "src/reward/math/", "src/data/chat_template",  # other people's words
-    "tests/data/", "tests/fuzz/seeds/",  # inputs and results of other programs
+    "tests/data/", "tests/fuzz/seeds/", "recipes/models/",  # inputs and results of other programs, and models' files
     "tests/ladder/words",  # the list and this file
 )
 
