@@ -58,6 +58,7 @@ void dump(const DumpArguments& arguments, dist::Collectives& world) {
   LoadedSampler loaded(std::move(policy), recipe, arguments.checkpoint, world, longest_of(prompts));
   loaded.publish(recipe, *tasks::make_verifier(recipe));
   write(arguments.out, loaded.sampler.snapshot, prompts.front().tokens);
+  loaded.say_what_it_samples(recipe);
 }
 
 }  // namespace

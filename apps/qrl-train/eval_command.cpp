@@ -50,6 +50,7 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   const train::Metrics metrics = train::evaluate(
       loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
       policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);
+  loaded_sampler.say_what_it_samples(recipe);
   if (!world.is_first()) return;
   for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
   std::printf("\n%s", train::metrics_table(sets, metrics).c_str());

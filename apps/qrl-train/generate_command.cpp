@@ -190,6 +190,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   const auto completions = loaded.sampler.decoder.complete(
       requests, train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
   print(prompts, completions, policy.tokenizer, arguments.as_json);
+  loaded.say_what_it_samples(recipe);
 }
 
 void add_key_options(CLI::App& command, const std::shared_ptr<GenerateArguments>& arguments) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "config/hub.h"
 #include "train/adapters.h"
 #include "train/checkpoint.h"
@@ -75,6 +76,13 @@ void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier&
     sampler.snapshot.publish(policy.weights, 0);
   }
   train::load_published(sampler, calibration, recipe.quant, quantizer);
+}
+
+void LoadedSampler::say_what_it_samples(const config::Recipe& recipe) const {
+  const std::string whose = checkpoint.empty() ? "the recipe's model before training" : checkpoint;
+  base::log_info("samples " + std::string(quant::name(train::snapshot_formats(recipe.quant).linear)) +
+                 " weights with " + std::string(quant::name(train::kv_format(recipe.quant))) + " keys and values, of " +
+                 whose);
 }
 
 }  // namespace qrl::app

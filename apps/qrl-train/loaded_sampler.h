@@ -25,6 +25,8 @@ struct LoadedSampler {
   bool calibrates_kv(const config::Recipe& recipe) const;
   /// Publishes as training with this recipe does; calibrates as the run would.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
+  /// Logs whose weights it samples and in which formats: a run's policy and its export score differently.
+  void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;
   std::string checkpoint;  ///< "": the recipe's own policy

@@ -384,7 +384,7 @@ TEST_CASE("a model of the Hub's cache has its name in every command that takes a
   CHECK(test::says(test::run_command("printf a | " + program + "tokenize Org/Name"), "97\n"));
   CHECK(test::says(run("check tokenizer Org/Name"), "byte-level BPE"));
   CHECK(test::says(run("check config Org/Name@main"), "snapshots/abc123/config.json"));
-  CHECK(run("generate Org/Name --prompt hi --max-tokens 2").exit_code == 0);
+  CHECK(test::says(run("generate Org/Name --prompt hi --max-tokens 2"), "samples fp32 weights with "));
   CHECK(run("export Org/Name --out " + (dir / "out").string()).exit_code == 0);
   CHECK(run("dump " + test::kTiny + " --checkpoint Org/Name --prompt '1 2' --out " + (dir / "d").string()).exit_code ==
         0);
