@@ -42,9 +42,11 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
     INFO(recipe << outcome.output);
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.output.find("memory per device") != std::string::npos);
-    const bool is_here =
-        recipe.string().find("/papers/") == std::string::npos && recipe.string().find("/math/") == std::string::npos;
-    CHECK((outcome.output.find("\nabsent ") == std::string::npos) == is_here);
+    const std::string name = recipe.string();
+    const bool is_here = name.find("/papers/") == std::string::npos && name.find("/math/") == std::string::npos &&
+                         name.find("/smollm2_") == std::string::npos;
+    const bool may_be_here = name.find("/smollm2_arithmetic") != std::string::npos;  // after scripts/models
+    CHECK((may_be_here || (outcome.output.find("\nabsent ") == std::string::npos) == is_here));
   }
 }
 
