@@ -148,6 +148,16 @@ TEST_CASE("answer_form value refuses a right answer with an operation left to do
     CHECK_FALSE(verdict.verifier_error);
   }
   CHECK(judge_form("25+61", "85", AnswerForm::value).reason == "wrong value");
+  // An equation that says no value leaves the work to the reader; one that ends in dots is not finished.
+  CHECK(judge_form("96 - 79 = x", "17", AnswerForm::any).outcome == Outcome::correct);
+  CHECK(judge_form("96 - 79 = x", "17", AnswerForm::value).reason == "operation left to do");
+  for (const AnswerForm form : {AnswerForm::any, AnswerForm::value}) {
+    CHECK(judge_form("96 - 79 = ...", "17", form).outcome != Outcome::correct);
+    CHECK(judge_form("96 - 79 = \\ldots", "17", form).outcome != Outcome::correct);
+    CHECK(judge_form("96 - 79 = 17", "17", form).outcome == Outcome::correct);
+    CHECK(judge_form("17 = 96 - 79", "17", form).outcome == Outcome::correct);
+    CHECK(judge_form("42 = x", "42", form).outcome == Outcome::correct);
+  }
 }
 
 TEST_CASE("answer_form value: beside a gold answer with an operation left the same form counts, and a value") {

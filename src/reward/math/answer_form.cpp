@@ -111,6 +111,14 @@ const Node& bare_value(const Node& at) {
   return named ? bare_value(at[1]) : at;
 }
 
+/// Whether an equation says no value that is worked out: 96 - 79 = x and 96 - 79 = ... leave the work to the reader.
+bool leaves_work(const Node& at) {
+  const auto is_value = [](const Node& side) {
+    return !side.is(Kind::dots, Kind::symbol, Kind::subscript) && !AnswerForm().has_operation_left(side);
+  };
+  return at.is(Kind::relation) && at[1].joint == '=' && std::ranges::none_of(at.parts, is_value);
+}
+
 /// By the first reading of its commas that there is.
 const Node* root_of(const Reading& answer) {
   for (const Reading::Read& read : answer.reads)
@@ -122,7 +130,8 @@ const Node* root_of(const Reading& answer) {
 
 bool is_worked_out_as(const Reading& gold, const Reading& answer) {
   const Node *of_gold = root_of(gold), *of_answer = root_of(answer);
-  if (of_answer == nullptr || !AnswerForm().has_operation_left(*of_answer)) return true;
+  if (of_answer == nullptr) return true;
+  if (!AnswerForm().has_operation_left(*of_answer) && !leaves_work(*of_answer)) return true;
   if (of_gold == nullptr) return false;
   if (modulus_of(*of_gold) && modulus_of(*of_answer) && of_answer->is(Kind::product))
     return !AnswerForm().any_left(*of_answer);  // 10 (mod 7) names the class of 3 (mod 7)

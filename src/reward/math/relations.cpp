@@ -63,6 +63,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   // What stands before an ≈ is the answer, what follows it illustrates; x ≈ 3.14 says no more.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
+  if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is not finished
   if (has_symbols(left)) {
     const bool named = is_name(left) || (!gold && depth_ == 1 && names(left, other));
     return named && compare(parts[std::max<std::size_t>(last, 1)]);
