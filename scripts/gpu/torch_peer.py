@@ -41,6 +41,7 @@ def best_s(call, calls=8, rounds=3):
 
 def captured(call):
     """The call as a CUDA graph; returns its replay."""
+    torch.cuda.synchronize()  # the other stream reads what this one made
     with torch.cuda.stream(torch.cuda.Stream()):
         call()
     torch.cuda.synchronize()

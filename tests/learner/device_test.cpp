@@ -399,6 +399,7 @@ void check_ranks(const LearnerOptions& how) {
     options.shard_optimizer = sharded;
     std::vector<Named> kept(static_cast<std::size_t>(num_ranks));
     std::vector<double> norms(kept.size());
+    std::vector<int> num_finite(kept.size());  // Catch2's assertions are one thread's alone
     test::Ranks(num_ranks).run([&](dist::Collectives& world) {
       Learner learner(config, test::tiny_weights(config), options, world);
       const auto rank = static_cast<std::size_t>(world.rank());
@@ -406,13 +407,14 @@ void check_ranks(const LearnerOptions& how) {
         for (auto i = rank; i < batches.size(); i += static_cast<std::size_t>(num_ranks))
           learner.accumulate(batches[i], test::count(batches), device_grpo(), {1.0F});
         const learner::UpdateReport report = learner.update();
-        CHECK(report.finite);
+        num_finite[rank] += report.finite ? 1 : 0;
         norms[rank] = report.metrics.at("actor/grad_norm");
       }
       kept[rank] = test::masters_of(learner);
     });
     Named all;
     for (const Named& rank : kept) all.insert(rank.begin(), rank.end());
+    for (const int count : num_finite) CHECK(count == 3);
     CHECK(norms.front() == norms.back());
     if (!sharded) CHECK((kept.front() == kept.back()));
     return all;
