@@ -127,12 +127,11 @@ GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
   GemmSpeeds speeds;
   measure_memory(pool, half, stream, speeds);
   for (const std::int64_t num_rows : task.num_rows) {
-    speeds.gemm_s.push_back(
-        best_s(std::max(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
-          const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
-                               at.num_scales > 0 ? w_scales.as<float>() : nullptr};
-          gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
-        }));
+    speeds.gemm_s.push_back(best_s(std::max(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
+      const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
+                           at.num_scales > 0 ? w_scales.as<float>() : nullptr};
+      gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
+    }));
     const std::int64_t x_bytes = at.width * (what.activations == quant::Element::bf16 ? 2 : 1);
     speeds.num_bytes.push_back(at.num_bytes() + at.num_scales * at.rows * 4 + num_rows * (x_bytes + at.rows * 2));
   }

@@ -2,8 +2,6 @@
 // updates, checkpoints and snapshots. On the CPU in every run; on a GPU where there is one.
 #include <ATen/record_function.h>
 
-#include <ATen/record_function.h>
-
 #include <array>
 #include <cstdlib>
 #include <string_view>

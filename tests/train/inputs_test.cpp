@@ -239,11 +239,12 @@ TEST_CASE("bytes that the tokenizer has no token for are counted for each step, 
                        " --set data.train_generator.task=null --set data.val_generator.task=null "
                        "--set eval.freq=0 --set trainer.total_training_steps=1 --set data.train_files=[" +
                        (dir / "rows.jsonl").string() + "]"));
-  CHECK(test::says(run, "rows.jsonl: 6 bytes without a token in the vocabulary are left out, as the tokenizers library"));
+  CHECK(
+      test::says(run, "rows.jsonl: 6 bytes without a token in the vocabulary are left out, as the tokenizers library"));
   REQUIRE(run.exit_code == 0);
   CHECK(test::stable_rows(dir / "run/metrics.jsonl").back().at("data/unencodable_bytes") == 6);
   CHECK_FALSE(test::stable_rows(test::finished_run() / "metrics.jsonl").back().contains("data/unencodable_bytes"));
-  const test::Outcome tokens = test::run_command("printf 'cat\\004' | " + test::kProgram + "tokenize " +
-                                                 (dir / "model").string());
+  const test::Outcome tokens =
+      test::run_command("printf 'cat\\004' | " + test::kProgram + "tokenize " + (dir / "model").string());
   CHECK(test::says(tokens, "standard input: 1 byte without a token in the vocabulary is left out"));
 }
