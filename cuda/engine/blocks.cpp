@@ -1,22 +1,8 @@
 #include "cuda/engine/blocks.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
-
-namespace {
-
-/// Bytes of weights that L2 keeps for the next kernel, and rows up to which a tick waits for weights.
-constexpr std::int64_t kPrefetchedBytes = std::int64_t{30} << 20, kPrefetchedRows = 64;
-
-bool prefetches_weights() {
-  const char* wanted = std::getenv("QRL_CUDA_PREFETCH");
-  return wanted != nullptr && std::string_view(wanted) == "1";
-}
-
-}  // namespace
 
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales) {
   const quant::FormatSpec& what = quant::spec(format);
@@ -32,7 +18,6 @@ Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weig
     : options_(options),
       weights_(weights),
       gemms_(gemms),
-      prefetches_weights_(prefetches_weights()),
       qkv_stride_(round_up(options.model.q_size() + 2 * options.model.kv_size(), kOutputTile)),
       width_stride_(round_up(options.model.hidden_size, kOutputTile)),
       gate_up_stride_(round_up(2 * options.model.intermediate_size, kOutputTile)),
@@ -63,11 +48,6 @@ void Blocks::reserve_adapters(std::int64_t rank) {
 
 Memory Blocks::gemm_memory(std::int64_t count) const {
   return Memory(static_cast<std::size_t>(count) * (options_.f32_gemms ? sizeof(float) : sizeof(std::uint16_t)));
-}
-
-NextWeights Blocks::next_weights(const MatrixMemory& w, std::int64_t num_rows) const {
-  if (!prefetches_weights_ || num_rows > kPrefetchedRows) return {};
-  return {w.view.quantized, std::min(w.view.at.num_bytes(), kPrefetchedBytes)};
 }
 
 std::uint16_t* Blocks::wide_rows(const MatrixMemory& w, const QuantizedRows& x) const {
@@ -107,7 +87,7 @@ void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPage
   const LayerMemory& layer = weights_.layer(layer_idx);
   const QuantizedRows before = normed_.for_layer(layer.qkv.view);
   norm_quantize({x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, config.rms_norm_eps, before,
-                 wide_rows(layer.qkv, before), next_weights(layer.qkv, num_rows)},
+                 wide_rows(layer.qkv, before)},
                 num_rows, stream);
   multiply(before, layer.qkv, num_rows, qkv_, qkv_stride_, adapter_products_.qkv, stream);
   rope_and_store(
@@ -130,14 +110,11 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
             stream);
   if (!is_bf16) quantize_rows({context_.as<float>(), attended, wide_rows(layer.o, attended)}, num_rows, stream);
   multiply(attended, layer.o, num_rows, y_, width_stride_, adapter_products_.o, stream);
-  norm_quantize(
-      {x_.as<float>(), rows_of(y_, width_stride_), layer.o.bias.as<float>(), layer.post_norm_D.as<float>(), nullptr,
-       config.rms_norm_eps, after, wide_rows(layer.gate_up, after), next_weights(layer.gate_up, num_rows)},
-      num_rows, stream);
+  norm_quantize({x_.as<float>(), rows_of(y_, width_stride_), layer.o.bias.as<float>(), layer.post_norm_D.as<float>(),
+                 nullptr, config.rms_norm_eps, after, wide_rows(layer.gate_up, after)},
+                num_rows, stream);
   multiply(after, layer.gate_up, num_rows, gate_up_, gate_up_stride_, adapter_products_.gate_up, stream);
-  swiglu_quantize(
-      {rows_of(gate_up_, gate_up_stride_), gated, wide_rows(layer.down, gated), next_weights(layer.down, num_rows)},
-      num_rows, stream);
+  swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated, wide_rows(layer.down, gated)}, num_rows, stream);
   multiply(gated, layer.down, num_rows, y_, width_stride_, adapter_products_.down, stream);
   branch_ = rows_of(y_, width_stride_);
 }

@@ -68,13 +68,9 @@ class Blocks {
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
                 std::int64_t y_stride, const Memory& products, const Stream& stream) const;
 
-  /// A matrix's weights for L2, where rows are so few that a tick waits for weights: QRL_CUDA_PREFETCH=1.
-  NextWeights next_weights(const MatrixMemory& w, std::int64_t num_rows) const;
-
   EngineOptions options_;
   const Weights& weights_;
   Gemms& gemms_;
-  bool prefetches_weights_;
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   QuantizedMemory normed_, attended_, gated_;

@@ -171,20 +171,6 @@ class RowQuantizer {
   std::uint32_t largest_ = 0;
 };
 
-/// Asks L2 for a block's share of the next weights, if the block is one of those behind the rows; all others have none.
-/// Returns whether the block has a row.
-QRL_DEVICE bool has_row(const NextWeights& next) {
-  const std::int64_t behind = block_x() - next.num_rows;
-  if (behind < 0) return true;
-  const std::int64_t num_shares = (num_blocks_x() - next.num_rows) * num_threads();
-  const std::int64_t share = round_up(ceil_div(next.num_bytes, num_shares), 128);
-  const std::int64_t begin = (behind * num_threads() + thread_idx()) * share;
-  if (block_y() == 0 && begin < next.num_bytes)
-    prefetch_bytes(next.from + begin,
-                   static_cast<std::uint32_t>(begin + share < next.num_bytes ? share : next.num_bytes - begin));
-  return false;
-}
-
 /// A block a row's segment.
 template <bool kWhole>
 QRL_KERNEL void embed_kernel(EmbedTask task) {
@@ -203,9 +189,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
-  const bool is_rows = has_row(task.next);
   wait_for_kernel_before();
-  if (!is_rows) return;
   using Own = quads::Own<kThreads, kWideRowThreads / kThreads>;
   constexpr bool kWhole = kRounding != Rounding::any;
   constexpr int kSums = kSumThreads / kThreads;
@@ -295,9 +279,7 @@ void quantize_kernel(QuantizeTask task) {
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {
-  const bool is_rows = has_row(task.next);
   wait_for_kernel_before();
-  if (!is_rows) return;
   using Own = quads::Own<kBlockThreads, kOwn>;
   constexpr bool kWhole = kRounding != Rounding::any;
   const std::int64_t row = block_x();
@@ -366,17 +348,6 @@ constexpr bool takes_rows(Rounding rounding) {
 /// Numbers that wait in a block's shared memory.
 std::int64_t num_waiting(const QuantizedRows& out) { return has_row_scale(out) ? out.stride : 0; }
 
-/// Blocks that bring weights to L2: as many as multiprocessors, of which each asks for little.
-constexpr std::int64_t kWeightBlocks = 128;
-template <class Task>
-Task with_rows(Task task, std::int64_t num_rows) {
-  task.next.num_rows = num_rows;
-  return task;
-}
-std::int64_t blocks_of(const NextWeights& next, std::int64_t num_rows) {
-  return num_rows + (next.from == nullptr || num_rows == 0 ? 0 : kWeightBlocks);
-}
-
 }  // namespace
 
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream) {
@@ -390,8 +361,7 @@ void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& st
   by_rounding(rounding_of(task.out, task.wide, is_whole), [&](auto rounding) {
     launch(row_threads(task.out.width) == kThreads ? norm_quantize_kernel<kThreads, rounding.value>
                                                    : norm_quantize_kernel<kWideRowThreads, rounding.value>,
-           {blocks_of(task.next, num_rows)}, kThreads, shared_bytes_of(task.out.stride), stream,
-           with_rows(task, num_rows));
+           {num_rows}, kThreads, shared_bytes_of(task.out.stride), stream, task);
   });
 }
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
@@ -403,14 +373,12 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) 
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream) {
   const Rounding how = rounding_of(task.out, task.wide, quads::are_whole(task.x, task.out.width));
   by_rounding(how, [&](auto rounding) {
-    constexpr int kOwn = takes_rows(rounding.value) ? 4 : 1;
-    launch(quantize_kernel<kOwn, rounding.value>, {num_rows, num_segments(task.out)}, kThreads,
-           shared_bytes_of(num_waiting(task.out)), stream, task);
+    launch(quantize_kernel < takes_rows(rounding.value) ? 4 : 1, rounding.value >, {num_rows, num_segments(task.out)},
+           kThreads, shared_bytes_of(num_waiting(task.out)), stream, task);
   });
 }
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream) {
-  const Grid grid{blocks_of(task.next, num_rows), num_segments(task.out)};
-  const SwigluTask rows = with_rows(task, num_rows);
+  const Grid grid{num_rows, num_segments(task.out)};
   const std::size_t shared_bytes = shared_bytes_of(num_waiting(task.out));
   const bool is_wide = has_row_scale(task.out) && row_threads(task.out.width) != kThreads;
   by_rounding(rounding_of(task.out, task.wide, quads::are_whole(task.halves)), [&](auto rounding) {
@@ -418,10 +386,10 @@ void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream
     if constexpr (takes_rows(kRounding)) {
       if (is_wide)
         return launch(swiglu_quantize_kernel<2 * kThreads, 3, kRounding>, grid, 2 * kThreads, shared_bytes, stream,
-                      rows);
+                      task);
     }
-    constexpr int kOwn = takes_rows(kRounding) ? 4 : 1;
-    launch(swiglu_quantize_kernel<kThreads, kOwn, kRounding>, grid, kThreads, shared_bytes, stream, rows);
+    launch(swiglu_quantize_kernel < kThreads, takes_rows(kRounding) ? 4 : 1, kRounding >, grid, kThreads, shared_bytes,
+           stream, task);
   });
 }
 void repack(const RepackTask& task, const Stream& stream) {

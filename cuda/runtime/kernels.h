@@ -37,13 +37,6 @@ struct GemmRows {
   }
 };
 
-/// Weights that the kernel behind this one reads. Blocks of their own ask L2 for them, before they wait.
-struct NextWeights {
-  const std::uint8_t* from = nullptr;  ///< null: none
-  std::int64_t num_bytes = 0;          ///< a multiple of 16
-  std::int64_t num_rows = 0;           ///< of the task; blocks behind those are for the weights
-};
-
 /// x[row] = table[tokens[row]], bf16 to fp32. A token of −1 − i is sampled[i]; where that is negative (nothing could be
 /// sampled) 0 stands in.
 struct EmbedTask {
@@ -66,7 +59,6 @@ struct NormTask {
   float eps;
   QuantizedRows out;              ///< out.width elements a row
   std::uint16_t* wide = nullptr;  ///< as QuantizeTask's
-  NextWeights next{};             ///< num_rows is set by the launch
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
@@ -92,7 +84,6 @@ struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
   std::uint16_t* wide = nullptr;  ///< as QuantizeTask's
-  NextWeights next{};             ///< as NormTask's
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 

@@ -55,13 +55,6 @@ QRL_DEVICE void wait_for_kernel_before() {
 }
 /// Prefetches the line of device memory that holds this byte to L2.
 QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
-/// Starts to bring memory to L2, and waits for nothing: num_bytes from a 16-byte boundary on, a multiple of 16. Before
-/// Hopper it does nothing.
-QRL_DEVICE void prefetch_bytes(const std::uint8_t* from, std::uint32_t num_bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(num_bytes) : "memory");
-#endif
-}
 /// Orders this thread's writes to device memory before its later writes and counts, as seen by every block.
 QRL_DEVICE void fence_device() { __threadfence(); }
 /// A word that another block wrote.

@@ -46,25 +46,11 @@ def ticks(name, batches=BATCHES, variables=None):
                    "--context", 512], said_ticks, variables=variables or {})
 
 
-def gains(name, slower, faster):
-    """How much faster the ticks of `faster` are than those of `slower`, by batch."""
-    both = [batch for batch in BATCHES if slower.get(f"context512_batch{batch}_us") and faster.get(f"context512_batch{batch}_us")]
-    return f"what {name} gains; " + "; ".join(
-        f"{batch}: {slower[f'context512_batch{batch}_us'] / faster[f'context512_batch{batch}_us'] - 1:+.1%} speed" for batch in both)
-
-
-def usual_ticks(rows, name):
-    return rows.get(f"ticks 8B, {name}, 512 positions", {}).get("figures", {})
-
-
 def said_overlap(figures, rows):
-    return gains("overlapping kernels", figures, usual_ticks(rows, "fp8 channel_token"))
-
-
-def prefetched(name):
-    """Ticks of few rows where row kernels ask L2 for the next weights."""
-    return dataclasses.replace(ticks(name, (1, 16, 64), {"QRL_CUDA_PREFETCH": "1"}),
-                               said=lambda figures, rows: gains("prefetching weights to L2", usual_ticks(rows, name), figures))
+    with_it = rows.get("ticks 8B, fp8 channel_token, 512 positions", {}).get("figures", {})
+    gains = [f"{batch}: {figures[f'context512_batch{batch}_us'] / with_it[f'context512_batch{batch}_us'] - 1:+.1%} speed" for batch in (1, 64)
+             if with_it.get(f"context512_batch{batch}_us")]
+    return "what overlapping kernels gain; " + "; ".join(gains)
 
 
 def said_learner(figures, _):
@@ -140,7 +126,6 @@ def profile(pattern, command):
 def figures():
     """All rows by name, in their order."""
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
-    found |= {f"ticks 8B, {name}, weights prefetched to L2": prefetched(name) for name in ("fp8 channel_token", "int4", "bf16")}
     found |= {"learner 1.5B, defaults": learner("1.5b"), "learner 86M, defaults": learner("86m"), "step 1.5B, fp8": model(said_step, 60, "step", "1.5b", FP8)}
     found |= {f"GEMMs of a layer of 8B, {weights}": products(weights) for weights, _ in TICKS.values()}
     found |= {"torch, decoding 8B bf16 in a CUDA graph": torch("decode", 40), "torch, a training step of 1.5B bf16": torch("train", 40)}

@@ -231,33 +231,3 @@ TEST_CASE("embedding rows are the tokens', or those that were sampled") {
   }
   CHECK(first_beyond(x.read(), want, 0, 0) == "");
 }
-
-TEST_CASE("blocks behind the rows ask L2 for the next weights, all of them once, and rows stay as they were") {
-  if (!find_device()) return;
-  const target::Stream stream;
-  constexpr std::int64_t kWidth = 1000, kBytes = 1'000'016;
-  const OnDevice<std::uint8_t> weights(std::size_t{kBytes});
-  const OnDevice<float> x(normal_values(kRows * kWidth, 1, 41)), gain(normal_values(kWidth, 1, 42));
-  const OnDevice<std::uint16_t> halves(std::vector<std::uint16_t>(kRows * 2 * kWidth, bf16_of(0.5F)));
-  const auto made = [&](const target::NextWeights& next) {
-    std::vector<float> all;
-    for (const quant::Format format : kFormats) {
-      const QuantizedOnDevice normed(format, kRows, kWidth), gated(format, kRows, kWidth);
-      target::norm_quantize(
-          {x.data(), {nullptr, 0, false}, nullptr, gain.data(), nullptr, 1e-6F, normed.rows, nullptr, next}, kRows,
-          stream);
-      target::swiglu_quantize({{halves.data(), 2 * kWidth, false}, gated.rows, nullptr, next}, kRows, stream);
-      stream.wait();
-#if defined(QRL_CUDA_EMULATED)
-      CHECK(target::take_prefetched_bytes() == 2 * next.num_bytes);
-#endif
-      for (const QuantizedOnDevice* each : {&normed, &gated}) {
-        const std::vector<float> values = each->dequantized();
-        all.insert(all.end(), values.begin(), values.end());
-      }
-    }
-    return all;
-  };
-  CHECK(made({weights.data(), kBytes}) == made({}));
-  CHECK(made({weights.data(), 16}) == made({}));
-}

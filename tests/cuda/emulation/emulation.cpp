@@ -346,18 +346,6 @@ class EmulatedGemms final : public Gemms {
 
 }  // namespace
 
-namespace {
-std::int64_t prefetched_bytes = 0;
-}  // namespace
-
-void prefetch_bytes(const std::uint8_t* from, std::uint32_t num_bytes) {
-  QRL_INVARIANT(reinterpret_cast<std::uintptr_t>(from) % 16 == 0 && num_bytes % 16 == 0, "emulated prefetch",
-                "whole units of 16 bytes", std::to_string(num_bytes));
-  require_place(from, num_bytes, Memory::Place::device, "prefetch");
-  prefetched_bytes += num_bytes;
-}
-std::int64_t take_prefetched_bytes() { return std::exchange(prefetched_bytes, 0); }
-
 int thread_idx() { return block.current; }
 int num_threads() { return block.num_threads; }
 std::int64_t block_x() { return block.x; }

@@ -44,10 +44,6 @@ T shuffle_xor(T value, int mask) {
 /// A kernel that ends without it ends the test.
 void wait_for_kernel_before();
 inline void prefetch(const void*) {}
-/// Reads what would be read, so that AddressSanitizer sees what goes beyond; notes the bytes.
-void prefetch_bytes(const std::uint8_t* from, std::uint32_t num_bytes);
-/// Bytes that prefetch_bytes was given since the last call of this.
-std::int64_t take_prefetched_bytes();
 std::uint32_t count_up(std::uint32_t* counter);
 inline void fence_device() {}
 inline std::uint32_t load_shared_word(const std::uint32_t* from) { return *from; }
