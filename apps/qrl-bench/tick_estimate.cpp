@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cuda/runtime/layout.h"
+#include "cuda/bench/bench_plan.h"
 
 namespace qrl::app {
 
@@ -199,7 +199,7 @@ TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, 
   TickEstimate estimate;
   std::int64_t largest = 0;
   for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
-    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::padded_rows(batch), loops, gpu);
+    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::tick_rows(batch), loops, gpu);
     estimate.matmul_s += layers * one.seconds;
     if (matrix.out * matrix.in <= largest) continue;
     largest = matrix.out * matrix.in;
@@ -211,7 +211,7 @@ TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, 
                         without_kv = cuda::count_tick_work(task, batch, 0);
   const double kv_bytes = static_cast<double>(work.num_bytes - without_kv.num_bytes) / layers;
   estimate.tick_s = estimate.matmul_s + layers * (estimate_attention(task, kv_bytes, batch, context, gpu) +
-                                                  estimate_row_kernels(task, cuda::padded_rows(batch), gpu));
+                                                  estimate_row_kernels(task, cuda::tick_rows(batch), gpu));
   estimate.limit_s = std::max(
       static_cast<double>(work.num_bytes) / gpu.read_bytes_per_s,
       work.layer_operations / (gpu.matmul_flops * (of_8_bits ? 2 : 1)) + work.other_operations / gpu.matmul_flops);

@@ -17,6 +17,8 @@ std::int64_t kv_position_bytes(quant::KvFormat format, const KvLayout& at) {
 
 }  // namespace
 
+std::int64_t tick_rows(std::int64_t batch) { return padded_rows(batch); }
+
 std::vector<LayerMatrix> layer_matrices(const model::ModelConfig& config) {
   std::vector<LayerMatrix> all;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {

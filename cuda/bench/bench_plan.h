@@ -11,6 +11,9 @@
 
 namespace qrl::cuda {
 
+/// Returns the rows of a tick that decodes for `batch` sequences, as the engine fills it up.
+std::int64_t tick_rows(std::int64_t batch);
+
 struct LayerMatrix {
   std::string name;
   std::int64_t out = 0, in = 0;

@@ -200,7 +200,7 @@ async def rm(args, sample, **kwargs):
   CHECK(says(outcome, R"("scores":{"score":0.0,"place":1.0,"tokens":0.0})"));
 }
 
-TEST_CASE("NaN is a score that does not apply; of a program that writes it the error says so") {
+TEST_CASE("NaN is a score that does not apply, and the error of a program that writes it says so") {
   const OwnReward some("trl:reward.py:some,all", R"(
 def some(completions, **kwargs):
     return [float("nan") for _ in completions]

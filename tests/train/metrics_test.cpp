@@ -109,7 +109,9 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
   INFO(cold.output);
   REQUIRE(cold.exit_code == 0);
   add_names(dir / "cold" / "sft_metrics.jsonl", written);
-  const std::set<std::string> page = names_on_page();
+  std::set<std::string> page = names_on_page();
   CHECK(without(written, page) == "");
+  // Its tokenizer lacks bytes: inputs_test.cpp reads it from a run.
+  CHECK(page.erase("data/unencodable_bytes") == 1);
   CHECK(without(page, written) == "");
 }

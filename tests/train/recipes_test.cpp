@@ -161,6 +161,7 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
   };
   const std::string int4 = "quant.rollout.weights=int4", fp8 = "quant.rollout.weights=fp8_e4m3",
                     block128 = "quant.rollout.granularity=block128", few = "rollout.max_num_batched_tokens=64",
+                    few_learnt = "actor.max_tokens_per_micro_batch=64",
                     many_learnt = "actor.max_tokens_per_micro_batch=512";
   const model::ModelConfig config =
       train::make_policy(config::load_recipe(train::keys(), test::kTiny, {}, true).recipe).config;
@@ -173,7 +174,7 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
                 padded(config.q_size() + 2 * config.kv_size(), 64) * inputs});
   CHECK(bytes({int4}) == 2 * largest);
   CHECK(bytes({fp8, block128}) == 2 * (largest + 4096 * std::max({inputs, inner, padded(config.q_size(), 128)})));
-  CHECK(bytes({int4, few}) == 0);
+  CHECK(bytes({int4, few, few_learnt}) == 0);
   CHECK(bytes({int4, few, many_learnt}) == 2 * largest);  // the learner's rows
   CHECK(bytes({int4, "rollout.bitwise=true"}) == 0);
   CHECK(bytes({fp8}) == 0);

@@ -112,7 +112,9 @@ TEST_CASE("evaluation samples as it is told: greedy, and a nucleus of one token,
     REQUIRE(outcome.exit_code == 0);
     std::istringstream lines(outcome.output);
     std::vector<std::string> responses;
-    for (std::string line; std::getline(lines, line);) responses.push_back(nlohmann::json::parse(line).at("response"));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("{")) responses.push_back(nlohmann::json::parse(line).at("response"));
+    }
     return responses;
   };
   const auto greedy = said("--set eval.temperature=0"), nucleus = said("--set eval.top_p=1e-6");
