@@ -10,13 +10,18 @@ void BlockScaledGemms::grow(Memory& memory, std::int64_t count) const {
   const std::int64_t num_bytes = count * static_cast<std::int64_t>(sizeof(float)),
                      has_bytes = static_cast<std::int64_t>(memory.num_bytes());
   if (has_bytes >= num_bytes) return;
-  QRL_INVARIANT(!is_fixed_ || memory.empty(), "memory of block scales, which recorded ticks name",
+  QRL_INVARIANT(!is_fixed_ || !is_reserved_ || memory.empty(), "memory of block scales, which recorded ticks name",
                 "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
   memory = Memory();  // not both at once
   memory = Memory(static_cast<std::size_t>(num_bytes));
 }
 
 void BlockScaledGemms::reserve(const DeviceMatrix& w) {
+  is_reserved_ = true;
+  fit(w);
+}
+
+void BlockScaledGemms::fit(const DeviceMatrix& w) {
   const std::int64_t chunks = w.at.width / kInputChunk;
   grow(x_scales_, rows_at_once_ * chunks);
   grow(w_scales_, ceil_div(w.at.rows, kInputChunk) * round_up(chunks, kBlockScaledMultiple));
@@ -24,7 +29,7 @@ void BlockScaledGemms::reserve(const DeviceMatrix& w) {
 
 void BlockScaledGemms::multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest,
                                 const Stream& stream) {
-  reserve(task.w);
+  fit(task.w);
   const std::int64_t y_bytes = task.y_stride * (task.y_is_f32 ? 4 : 2);
   const auto part = [&](std::int64_t first, std::int64_t count) {
     GemmTask rows = task;

@@ -35,19 +35,21 @@ class BlockScaledGemms {
 
   explicit BlockScaledGemms(std::int64_t rows_at_once = 4096) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory that GEMMs with such a matrix need, unless it exists.
+  /// Allocates the memory that a tick's GEMMs with such a matrix need, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Forbids memory in use to move from now on, since recorded ticks name its address; false allows it again.
+  /// Forbids reserved memory to move from now on, since recorded ticks name its address; false allows it again. Memory
+  /// that only a learner's GEMMs use, and nothing reserved, may always move.
   void set_fixed(bool is_fixed) { is_fixed_ = is_fixed; }
 
   /// Makes the task's GEMM: rows_at_once rows in turn by the library, the last num_rows % 4 by `rest`.
   void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
 
  private:
+  void fit(const DeviceMatrix& w);
   void grow(Memory& memory, std::int64_t count) const;
 
   std::int64_t rows_at_once_;
-  bool is_fixed_ = false;
+  bool is_fixed_ = false, is_reserved_ = false;
   Memory x_scales_, w_scales_;
 };
 

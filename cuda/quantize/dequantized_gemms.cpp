@@ -16,19 +16,25 @@ constexpr std::int64_t kBf16Bytes = 2;
 void DequantizedGemms::grow(Memory& memory, std::int64_t num_bytes) const {
   const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());
   if (has_bytes >= num_bytes) return;
-  QRL_INVARIANT(!is_fixed_ || memory.empty(), "memory of dequantized operands, which recorded ticks name",
+  QRL_INVARIANT(!is_fixed_ || !is_reserved_ || memory.empty(),
+                "memory of dequantized operands, which recorded ticks name",
                 "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
   memory = Memory();  // not both at once
   memory = Memory(static_cast<std::size_t>(num_bytes));
 }
 
 void DequantizedGemms::reserve(const DeviceMatrix& w) {
+  is_reserved_ = true;
+  fit(w);
+}
+
+void DequantizedGemms::fit(const DeviceMatrix& w) {
   grow(weights_, w.at.rows * w.at.width * kBf16Bytes);
   if (quant::spec(w.format).activations != quant::Element::bf16) grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes);
 }
 
 void DequantizedGemms::multiply(const GemmTask& task, const Bf16Gemm& multiply_bf16, const Stream& stream) {
-  reserve(task.w);
+  fit(task.w);
   dequantize_matrix(task.w, weights_.as<std::uint16_t>(), stream);
   GemmTask bf16 = task;
   bf16.w = {quant::Format::bf16, matrix_layout(quant::Format::bf16, task.w.at.out, task.w.at.in),

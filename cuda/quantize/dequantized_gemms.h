@@ -17,9 +17,10 @@ class DequantizedGemms {
   /// rows_at_once: of activations, where they are quantized, too.
   explicit DequantizedGemms(std::int64_t rows_at_once = kDequantizedRowsAtOnce) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory that GEMMs with such a matrix need, unless it exists.
+  /// Allocates the memory that a tick's GEMMs with such a matrix need, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Forbids memory in use to move from now on, since recorded ticks name its address; false allows it again.
+  /// Forbids reserved memory to move from now on, since recorded ticks name its address; false allows it again. Memory
+  /// that only a learner's GEMMs use, and nothing reserved, may always move.
   void set_fixed(bool is_fixed) { is_fixed_ = is_fixed; }
   /// That it has made (decode_engine.h, dequantized_bytes).
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
@@ -30,10 +31,11 @@ class DequantizedGemms {
   void multiply(const GemmTask& task, const Bf16Gemm& multiply_bf16, const Stream& stream);
 
  private:
+  void fit(const DeviceMatrix& w);
   void grow(Memory& memory, std::int64_t num_bytes) const;
 
   std::int64_t rows_at_once_;
-  bool is_fixed_ = false;
+  bool is_fixed_ = false, is_reserved_ = false;
   Memory weights_, rows_;
 };
 

@@ -281,3 +281,33 @@ TEST_CASE("the engine's doors refuse host memory where they read the device's, a
   CHECK(score.logprob < 0);
   CHECK(std::ranges::all_of(host, [](float value) { return value == 0; }));
 }
+
+TEST_CASE("a learner's GEMMs may have more rows than any tick, also after ticks were recorded") {
+  if (!find_device()) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  constexpr std::int64_t kRows = 192;  // dequantized, while ticks of 12 rows are streamed
+  for (const Format format : {Format::int4, Format::fp8_block128}) {
+    SampledModel sampled(config, format, options_of(KvFormat::bf16));
+    sampled.sample(1.0F);
+    REQUIRE(sampled.decoder.stats().decode_graph_ticks > 0);
+    model::DeviceWeights& weights = *sampled.decoder.device_weights();
+    const auto multiply = [&](const std::string& matrix, std::int64_t in) {
+      const model::MatmulWorkspace room = weights.matmul_workspace(matrix, kRows);
+      const OnDevice<float> x(normal_values(kRows * in, 1, 1));
+      const OnDevice<std::uint8_t> quantized(room.quantized_bytes);
+      const OnDevice<std::uint16_t> y(static_cast<std::size_t>(kRows * room.y_columns));
+      const target::Stream stream;
+      weights.multiply(x.data(), {matrix, kRows, quantized.data()}, y.data(), stream.handle());
+      stream.wait();
+    };
+    INFO(quant::name(format));
+    CHECK_NOTHROW(multiply("layers.0.o", config.q_size()));  // the smallest matrix first
+    CHECK_NOTHROW(multiply("layers.0.qkv", config.hidden_size));
+    CHECK_NOTHROW(multiply("layers.0.gate_up", config.hidden_size));
+    CHECK_NOTHROW(multiply("layers.0.down", config.intermediate_size));
+    const auto before = sampled.packed.sampled;
+    sampled.packed = {};
+    sampled.sample(1.0F);
+    CHECK(num_different(sampled.packed.sampled, before) == 0);
+  }
+}
