@@ -171,9 +171,12 @@ class MemoryWatch:
 
 def measure(runner, figure, rows):
     """Runs the command; a row of what it printed."""
-    watch = MemoryWatch() if figure.watches_memory else None
-    code, output, _ = runner.run(figure.command, figure.limit_s, figure.variables, figure.is_tool)
-    peak_gib = watch.peak_gib() if watch else None
+    watch, peak_gib = MemoryWatch() if figure.watches_memory else None, None
+    try:
+        code, output, _ = runner.run(figure.command, figure.limit_s, figure.variables, figure.is_tool)
+    finally:
+        if watch:
+            peak_gib = watch.peak_gib()
     found = programs.objects(output)
     if code != 0 or not found:
         return {"holds": False, "what": programs.why(code, output)}

@@ -107,9 +107,13 @@ def gather(target):
 
 def pack(target):
     """Writes what `gather` gathers as a .tar.xz of at most MAX_PACKED_MB, in a folder named qrl-gpu."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.open("wb").close()
+    except OSError as error:
+        stop(f"--pack {target}: expected a file that can be written, got {error.strerror}")
     with tempfile.TemporaryDirectory() as name:
         gather(pathlib.Path(name) / "qrl-gpu")
-        target.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(target, "w:xz", preset=6) as archive:
             archive.add(pathlib.Path(name) / "qrl-gpu", "qrl-gpu")
     size_mb = target.stat().st_size / 1e6
@@ -153,6 +157,18 @@ def behind_tool(command, variables=None):
     return [shutil.which("env"), *(f"{name}={value}" for name, value in ours.items()), *command]
 
 
+running = set()  # process groups that a Runner of any thread has started
+
+
+def end_all():
+    """Ends every program that is still running, with what it started."""
+    for group in list(running):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 class Runner:
     """Runs commands until a time is over and keeps what they say in a log. Threads may share it."""
 
@@ -183,12 +199,16 @@ class Runner:
             except OSError as error:
                 self.keep(f"$ {' '.join(words)}\n{error}\n")
                 return 127, str(error), 0.0
+            running.add(process.pid)
             try:
                 code, late = process.wait(limit_s), ""
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
                 code, late = 124, f"\nnot done in {limit_s:.0f} s"
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                running.discard(process.pid)
             said.seek(0)
             output = said.read().decode(errors="replace") + late
         seconds = time.monotonic() - begin

@@ -18,7 +18,8 @@ def read(path):
     count, num_names = struct.unpack_from("<QI", data, 8)
     names, at = [], 20
     for _ in range(num_names):
-        end = data.index(b"\0", at)
+        if (end := data.find(b"\0", at)) < 0:
+            raise ValueError(f"expected {num_names} names, got {len(names)}: it was cut off")
         names.append(data[at:end].decode(errors="replace"))
         at = end + 1
     if len(data) != at + count * RECORD.size:

@@ -8,10 +8,12 @@ import os
 import pathlib
 import runpy
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 from xml.sax import saxutils
@@ -174,6 +176,8 @@ class Rows(unittest.TestCase):
             self.assertTrue(any(said in case.get("why", "") for case in cases), (fails, cases))
         _, record = self.check("correct", "loader")
         self.assertLessEqual({"device cases, 1 of 6", "learner: cases"}, self.failing(record))
+        _, record = self.check("correct", anew=False)  # what it lacked is there now
+        self.assertFalse(self.failing(record))
         cases = [{"case": CASES[0], "holds": False, "why": "memory"}, {"case": CASES[1], "holds": True}]  # beside other programs alone
         self.assertTrue(correct.examine(Card(), programs.program("test_learner"), {"cases": cases})["holds"])
         self.assertIn("holds when no other program runs", cases[0]["why"])
@@ -204,7 +208,9 @@ class Rows(unittest.TestCase):
 
     def test_a_record_of_another_gpu_or_no_record_is_refused(self):
         self.record().put("correct", "libraries", {"holds": True, "what": "found"})
-        for spoil in (lambda: self.record("an H200"), lambda: self.record().file.write_text("{") and self.record()):
+        def spoiled(text):
+            return lambda: self.record().file.write_text(text) and self.record()
+        for spoil in (lambda: self.record("an H200"), *map(spoiled, ("{", "[]", "null", '{"rows": {"a": 1}}'))):
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
                 spoil()
             self.assertEqual(ended.exception.code, 2)
@@ -222,8 +228,32 @@ class Programs(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (4, "", 1), done.stderr)
                 self.assertIn(said, done.stderr)
                 self.assertFalse((folder / "out").exists())
-        for arguments in (["--part", "none"], ["--pack", "x.tar.xz", "--part", "correct"], ["word"]):
+        for arguments in (["--part", "none"], ["--pack", "x.tar.xz", "--part", "correct"], ["--pack", "/proc/none/x"], ["word"],
+                          *(["--budget", value] for value in ("0", "-5", "nan", "inf", "soon"))):
             self.assertEqual(subprocess.run([sys.executable, GPU / "check", *arguments], capture_output=True).returncode, 2)
+
+    def test_the_exit_code_is_1_where_something_was_left_out_and_0_where_all_held(self):
+        with tempfile.TemporaryDirectory() as name, mock.patch.object(correct, "require_gpu", lambda _: "An H100, 580"):
+            for budget, measured, wanted in (("1", None, 1), ("60", {"holds": None, "what": "fast"}, 0), ("60", {"holds": False, "what": "no"}, 1)):
+                arguments = ["check", "--part", "figures", "--out", f"{name}/{wanted}{budget}", "--budget", budget]
+                with mock.patch.object(sys, "argv", arguments), mock.patch.object(figures, "measure", lambda *_: dict(measured)), \
+                        contextlib.redirect_stdout(io.StringIO()):
+                    self.assertEqual(CHECK["main"](), wanted)
+                rows = json.loads((pathlib.Path(arguments[4]) / "check.json").read_text())["rows"]
+                self.assertEqual({bool(row.get("left_out")) for row in rows.values()}, {measured is None})
+
+    def test_a_command_ends_with_the_check_that_started_it(self):
+        with tempfile.TemporaryDirectory() as name:
+            pid_file = pathlib.Path(name) / "pid"
+            script = (f"import sys; sys.path.insert(0, {str(GPU)!r}); import programs; "
+                      f"programs.Runner(60).run(['sh', '-c', 'echo $$ > {pid_file}; exec sleep 47'], 50)")
+            process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+            while not (pid_file.exists() and pid_file.read_text().strip()):
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            with self.assertRaises(ProcessLookupError):
+                os.kill(int(pid_file.read_text()), 0)
 
     def test_time_output_and_environment_of_a_command(self):
         runner = programs.Runner(60)
@@ -286,6 +316,15 @@ class Profile(unittest.TestCase):
         self.assertIn("it was cut off", self.profile("--read", self.file)[2])
         self.file.write_text("QRL")
         self.assertEqual((self.profile("--read", self.file)[0], self.profile()[0]), (2, 2))
+        nowhere = self.file.with_name("nowhere")
+        for arguments in (["--read", nowhere], ["--read", nowhere.parent], ["--step", "[", "--read", self.file], ["--keep", nowhere / "x" / "y", "true"]):
+            code, _, said = self.profile(*arguments)
+            self.assertEqual((code, said.count("Traceback")), (2, 0), arguments)
+
+    def test_an_older_trace_is_not_tabled_as_the_new_one(self):
+        code = self.profile("--keep", self.file, "true")[0]
+        self.assertIn(code, (3, 4))  # no CUPTI, or no kernel
+        self.assertFalse(self.file.exists())
 
     def test_the_injection_is_built_loads_and_writes_a_trace(self):
         library, cupti = self.file.with_name(programs.TRACE), runpy.run_path(str(GPU / "profile"))["cupti"]()
