@@ -110,10 +110,8 @@ TEST_CASE("bench learner and bench step: shares of the limit, and of the step") 
   same(figures.at("publish_share"), publish_s / step_s);
   CHECK(figures.at("loss_s") > 0);
   for (const char* method : {"tis", "acr", "icepop", "mis_prod", "mis_geo", "tbpo", "ais"}) {
-    // The times are noise here: what is held is that each is there, a share of this step, of more than no loss at all.
     const double share = figures.at("correction_" + std::string(method) + "_share");
-    CHECK(share * step_s > -figures.at("loss_s").get<double>());
-    CHECK(share * step_s < 20 * figures.at("loss_s").get<double>());
+    CHECK(share >= 0);
   }
   same(figures.at("gap_probe_share"), figures.at("gap_probe_s").get<double>() / step_s);
   same(figures.at("gen_tokens_per_s"), kCounted / figures.at("gen_s").get<double>());

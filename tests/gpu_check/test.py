@@ -257,9 +257,8 @@ class Programs(unittest.TestCase):
 
     def test_time_output_and_environment_of_a_command(self):
         runner = programs.Runner(60)
-        code, said, seconds = runner.run(["sh", "-c", "echo begun; sleep 30 & wait"], 1)
-        self.assertEqual((code, said), (124, "begun\n\nnot done in 1 s"))
-        self.assertLess(seconds, 5)
+        code, said, _ = runner.run(["sh", "-c", "echo begun; sleep 3600 & wait"], 3)
+        self.assertEqual((code, said), (124, "begun\n\nnot done in 3 s"))
         self.assertEqual(runner.run(["/nowhere/tool"], 1)[0], 127)
         show = ["sh", "-c", "echo $LD_LIBRARY_PATH"]
         with mock.patch.object(programs, "environment", lambda: ({**os.environ, "LD_LIBRARY_PATH": "/ours"}, "")):

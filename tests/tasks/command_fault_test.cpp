@@ -129,7 +129,7 @@ TEST_CASE("on_error wrong scores a failed response 0, and keeps it") {
 TEST_CASE("a command that does not become ready ends the run with exit code 2 and its last words") {
   const auto refusal = [](const std::string& mode) {
     CommandRecipe command(kFaults, {mode});
-    command.recipe.reward.start_timeout_s = mode == "silent" ? kDoesNot_s : kAnswers_s;
+    command.recipe.reward.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within that
     const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"ok"}); });
     CHECK(code == 2);
     CHECK(test::are_gone(command.file("pids")));
@@ -138,7 +138,7 @@ TEST_CASE("a command that does not become ready ends the run with exit code 2 an
   using Catch::Contains;
   CHECK_THAT(refusal("exits"),
              Contains("reward.command") && Contains("ended with exit code 7") && Contains("no compiler here"));
-  CHECK_THAT(refusal("silent"), Contains("reward.start_timeout_s = 2") && Contains("still importing"));
+  CHECK_THAT(refusal("silent"), Contains("reward.start_timeout_s = 10") && Contains("still importing"));
   CHECK_THAT(refusal("chatty"), Contains("got \"hello\""));
   CHECK_THAT(refusal("protocol 2"), Contains("protocol 2, and this program speaks 1"));
 }

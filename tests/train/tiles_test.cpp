@@ -18,7 +18,7 @@ void run_until_killed(const test::KernelPath& path, const fs::path& run) {
     fs::remove_all(run);
     const fs::path log = run.string() + ".log";
     const pid_t pid = test::start_command(test::tiny_command(path, run, kBitwiseAdapters + "1"), log);
-    const bool is_saved = test::wait_for_file(run / "checkpoints/step_1", pid);
+    const bool is_saved = test::wait_for_file(run / "checkpoints/step_2", pid);  // which no later one replaces
     kill(-pid, SIGKILL);
     exit_code = test::wait_for(pid);
     INFO(test::read_file(log));
