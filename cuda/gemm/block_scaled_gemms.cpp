@@ -1,30 +1,21 @@
 #include <algorithm>
-#include <string>
 
-#include "base/error.h"
 #include "cuda/gemm/block_scales.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-void BlockScaledGemms::grow(Memory& memory, std::int64_t count) const {
-  const std::int64_t num_bytes = count * static_cast<std::int64_t>(sizeof(float)),
-                     has_bytes = static_cast<std::int64_t>(memory.num_bytes());
-  if (has_bytes >= num_bytes) return;
-  QRL_INVARIANT(!is_fixed_ || !is_reserved_ || memory.empty(), "memory of block scales, which recorded ticks name",
-                "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
-  memory = Memory();  // not both at once
-  memory = Memory(static_cast<std::size_t>(num_bytes));
-}
-
 void BlockScaledGemms::reserve(const DeviceMatrix& w) {
-  is_reserved_ = true;
+  may_move_.is_reserved = true;
   fit(w);
 }
 
 void BlockScaledGemms::fit(const DeviceMatrix& w) {
-  const std::int64_t chunks = w.at.width / kInputChunk;
-  grow(x_scales_, rows_at_once_ * chunks);
-  grow(w_scales_, ceil_div(w.at.rows, kInputChunk) * round_up(chunks, kBlockScaledMultiple));
+  constexpr const char* kWhat = "memory of block scales";
+  constexpr std::int64_t kFloatBytes = sizeof(float);
+  const std::int64_t chunks = w.at.width / kInputChunk,
+                     num_weight_scales = ceil_div(w.at.rows, kInputChunk) * round_up(chunks, kBlockScaledMultiple);
+  grow(x_scales_, rows_at_once_ * chunks * kFloatBytes, may_move_, kWhat);
+  grow(w_scales_, num_weight_scales * kFloatBytes, may_move_, kWhat);
 }
 
 void BlockScaledGemms::multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest,

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "cuda/runtime/growing_memory.h"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
@@ -39,17 +40,16 @@ class BlockScaledGemms {
   void reserve(const DeviceMatrix& w);
   /// Forbids reserved memory to move from now on, since recorded ticks name its address; false allows it again. Memory
   /// that only a learner's GEMMs use, and nothing reserved, may always move.
-  void set_fixed(bool is_fixed) { is_fixed_ = is_fixed; }
+  void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
   /// Makes the task's GEMM: rows_at_once rows in turn by the library, the last num_rows % 4 by `rest`.
   void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
 
  private:
   void fit(const DeviceMatrix& w);
-  void grow(Memory& memory, std::int64_t count) const;
 
   std::int64_t rows_at_once_;
-  bool is_fixed_ = false, is_reserved_ = false;
+  MayMove may_move_;
   Memory x_scales_, w_scales_;
 };
 

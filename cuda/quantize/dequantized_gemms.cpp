@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cuda/quantize/dequantize.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -13,24 +12,16 @@ constexpr std::int64_t kBf16Bytes = 2;
 
 }  // namespace
 
-void DequantizedGemms::grow(Memory& memory, std::int64_t num_bytes) const {
-  const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());
-  if (has_bytes >= num_bytes) return;
-  QRL_INVARIANT(!is_fixed_ || !is_reserved_ || memory.empty(),
-                "memory of dequantized operands, which recorded ticks name",
-                "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
-  memory = Memory();  // not both at once
-  memory = Memory(static_cast<std::size_t>(num_bytes));
-}
-
 void DequantizedGemms::reserve(const DeviceMatrix& w) {
-  is_reserved_ = true;
+  may_move_.is_reserved = true;
   fit(w);
 }
 
 void DequantizedGemms::fit(const DeviceMatrix& w) {
-  grow(weights_, w.at.rows * w.at.width * kBf16Bytes);
-  if (quant::spec(w.format).activations != quant::Element::bf16) grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes);
+  constexpr const char* kWhat = "memory of dequantized operands";
+  grow(weights_, w.at.rows * w.at.width * kBf16Bytes, may_move_, kWhat);
+  if (quant::spec(w.format).activations != quant::Element::bf16)
+    grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes, may_move_, kWhat);
 }
 
 void DequantizedGemms::multiply(const GemmTask& task, const Bf16Gemm& multiply_bf16, const Stream& stream) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "cuda/runtime/growing_memory.h"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
@@ -21,7 +22,7 @@ class DequantizedGemms {
   void reserve(const DeviceMatrix& w);
   /// Forbids reserved memory to move from now on, since recorded ticks name its address; false allows it again. Memory
   /// that only a learner's GEMMs use, and nothing reserved, may always move.
-  void set_fixed(bool is_fixed) { is_fixed_ = is_fixed; }
+  void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
   /// That it has made (decode_engine.h, dequantized_bytes).
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
 
@@ -32,10 +33,9 @@ class DequantizedGemms {
 
  private:
   void fit(const DeviceMatrix& w);
-  void grow(Memory& memory, std::int64_t num_bytes) const;
 
   std::int64_t rows_at_once_;
-  bool is_fixed_ = false, is_reserved_ = false;
+  MayMove may_move_;
   Memory weights_, rows_;
 };
 
