@@ -42,7 +42,7 @@ class BlockScaledGemms {
   /// that only a learner's GEMMs use, and nothing reserved, may always move.
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
-  /// Makes the task's GEMM: rows_at_once rows in turn by the library, the last num_rows % 4 by `rest`.
+  /// Makes the task's GEMM: rows_at_once rows at a time by the library, the last num_rows % 4 by `rest`.
   void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
 
  private:

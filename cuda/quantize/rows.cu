@@ -12,8 +12,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// What becomes of a row, known when a kernel is compiled: its element, and whether one scale spans the row or one each
-/// 128 numbers. All of these take rows in whole quads (row_quads.cuh); `any` takes every row, as it finds it.
+/// Names what becomes of a row, known when a kernel is compiled: its element, and whether one scale spans the row or
+/// one each 128 numbers. All of these take rows in whole quads (row_quads.cuh); `any` takes every row, as it finds it.
 enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
@@ -110,7 +110,7 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
 }
 
 /// Quantizes a segment of a row by a block: each thread gives the quads that are its own, of a chunk of 128 a warp's
-/// all. Where one scale spans the row they wait in value_memory, which nobody else reads.
+/// all. Where one scale spans the row they wait in value_memory, which no other thread reads.
 template <int kBlockThreads, Rounding kRounding>
 class RowQuantizer {
  public:

@@ -8,7 +8,7 @@ namespace qrl::data {
 
 /// Whether valid UTF-8 is in normalization form C already (UAX #15).
 bool is_nfc(std::string_view text);
-/// Brings valid UTF-8 into normalization form C by the tables of Unicode 9, as the tokenizers library does: later
+/// Converts valid UTF-8 to normalization form C by the tables of Unicode 9, as the tokenizers library does: later
 /// characters stay as and where they are.
 std::string to_nfc(std::string_view text);
 
