@@ -34,7 +34,7 @@ class AutoModelForCausalLM:
         model.layers = [Module(model.values[name]) for name in sorted(model.values) if name.startswith("layers.")]
         return model
     def __call__(self, tokens):
-        assert tokens == [[7, 8]]
+        assert tokens in ([[7, 8]], [[0, 1]])
         self.embed_tokens.hook(None, None, Values(self.embed_tokens.values))
         for layer in self.layers: layer.hook(None, None, (Values(layer.values),))
         self.logits = Values(self.values["logits"])
@@ -42,12 +42,12 @@ class AutoModelForCausalLM:
 """
 
 
-def write_dump(path, values):
-    tensors = {"tokens": ("I32", "<2i", [7, 8]), **{name: ("F32", "<2f", two) for name, two in values.items()}}
+def write_dump(path, values, tokens):
+    tensors = {"tokens": ("I32", "i", tokens), **{name: ("F32", "f", few) for name, few in values.items()}}
     header, data = {"__metadata__": {"format": "qrl-train dump"}}, b""
-    for name, (dtype, code, two) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": [2], "data_offsets": [len(data), len(data) + 8]}
-        data += struct.pack(code, *two)
+    for name, (dtype, code, few) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": [len(few)], "data_offsets": [len(data), len(data) + 4 * len(few)]}
+        data += struct.pack(f"<{len(few)}{code}", *few)
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
@@ -55,14 +55,14 @@ def write_dump(path, values):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        write_dump(folder / "dump", VALUES)
+        write_dump(folder / "dump", VALUES, [7, 8])
         modules = folder / "modules"
         modules.mkdir()
         (modules / "torch.py").write_text(TORCH)
 
-        def expect(code, words, values, what):
+        def expect(code, words, values, what, *options):
             (folder / "model").write_text(json.dumps(values))
-            done = subprocess.run([sys.executable, "-S", SCRIPT, folder / "dump", folder / "model"], capture_output=True, text=True,
+            done = subprocess.run([sys.executable, "-S", SCRIPT, folder / "dump", folder / "model", *options], capture_output=True, text=True,
                                   env={**os.environ, "PYTHONPATH": str(modules)}, timeout=60)
             if done.returncode != code or words not in done.stdout + done.stderr:
                 sys.exit(f"{what}: expected {code} and {words!r}, got {done.returncode}\n{done.stdout}{done.stderr}")
@@ -74,6 +74,14 @@ def main():
         expect(1, "logits is the first beyond", {**VALUES, "logits": [0.5, float("nan")]}, "a logit that is not finite")
         expect(2, "expected 3 values", {**VALUES, "embedding": [1.0, 2.0, 3.0]}, "another size")
         expect(2, "expected the dump's tensors", {**VALUES, "layers.2": [1.0, 2.0]}, "another number of layers")
+
+        # Two places with a vocabulary of two: the first token's successor is 1, whose log-prob is what differs.
+        write_dump(folder / "dump", {**VALUES, "logits": [0.0, 2.0, 1.0, 0.8]}, [0, 1])
+        rows = {**VALUES, "logits": [0.0, 2.0, 0.8, 1.0]}
+        expect(0, "mean |difference| 0 (", rows, "another top token with a small lead", "--log-probs", "0.02")
+        expect(1, "at 1 of 1 places", {**rows, "logits": [2.0, 0.0, 0.8, 1.0]}, "another top token", "--log-probs", "9")
+        expect(1, "mean |difference| 0.048 (", {**rows, "logits": [0.0, 2.5, 0.8, 1.0]}, "log-probs apart", "--log-probs", "0.02")
+        expect(1, "mean |difference| nan", {**rows, "logits": [0.0, float("nan"), 0.8, 1.0]}, "not finite", "--log-probs", "0.02")
 
 
 if __name__ == "__main__":
