@@ -21,7 +21,7 @@ constexpr std::size_t kMaxWhole_bytes = 300, kMaxBoxes = 64, kMaxGap_bytes = 60,
                       kMaxNouns = 1000, kNumFormulaShells = 4;
 constexpr std::string_view kBox = "\\boxed", kEmphasis = " *_", kStops = ".:?!\n;", kJson = "\":", kWhere = "where",
                            kTextBegin = "\\text{ ", kNumbers = "0123456789.,/:-$* to", kMark = "####",
-                           kLoud = " *_\"!\r", kClosing = " .\n";
+                           kLoud = " *_\"!\r", kClosing = " .\n", kOpen = "{ ";
 
 void skip(std::string_view& text, std::string_view characters) noexcept {
   text.remove_prefix(std::min(text.find_first_not_of(characters), text.size()));
@@ -116,7 +116,7 @@ class Extraction {
     std::string_view before = text_.substr(0, last->begin);
     before = before.substr(0, before.find_last_not_of(" $*:\\([") + 1);
     if (vocabulary_.ends(W::denied, before)) return Candidates();
-    std::string answer = without_condition(bare(last->content));
+    std::string answer = without_condition(without_label(bare(last->content)));
     std::size_t begin = last->begin;
     for (std::size_t n = 1; n < kMaxBoxes && answer.size() < kMaxAnswer_bytes; ++n) {
       const std::size_t from = begin - std::min(begin, kMaxAnswer_bytes);
@@ -126,6 +126,19 @@ class Extraction {
       begin = from + previous->begin;
     }
     return one(answer);
+  }
+
+  /// A box's content without "Answer:" in front of it, wherever its \text{ is closed.
+  std::string_view without_label(std::string_view content) const noexcept {
+    std::string_view rest = content;
+    vocabulary_.take(W::silent, rest);  // \text
+    const bool braced = rest.starts_with('{');
+    skip(rest, kOpen);
+    if (!vocabulary_.take(W::label, rest)) return content;
+    skip(rest, kEmphasis);
+    if (braced && rest.starts_with('}')) rest.remove_prefix(1);
+    else if (braced && rest.ends_with('}')) rest.remove_suffix(1);
+    return bare(rest);
   }
 
   /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", and the name of the second.
@@ -240,9 +253,23 @@ class Extraction {
 
 }  // namespace
 
+namespace {
+
+/// The text before the first token of a chat behind its beginning: a turn that follows is no part of the response.
+std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
+  constexpr std::size_t kLongestToken_bytes = 40;
+  for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {
+    const std::string_view token = text.substr(at, kLongestToken_bytes);
+    if (vocabulary.is(W::turn, token.substr(0, token.find('>') + 1))) return trimmed(text.substr(0, at));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::vector<std::string> extract(std::string_view response, P profile, const Vocabulary& vocabulary) {
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
-  response = trimmed(response);
+  response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
     response = trimmed(response.substr(0, at));  // control tokens that a decoder left behind the text
   // What a model thinks is no answer; what it never stopped thinking is all there is.
@@ -251,6 +278,7 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
     const std::string_view said = trimmed(response.substr(end + kThought.size()));
     if (!said.empty()) response = said;
   }
+  for (const std::string_view speaker : {"\nHuman:", "\nUser:"}) response = response.substr(0, response.find(speaker));
   return Extraction(response, profile, vocabulary).run();
 }
 

@@ -90,7 +90,7 @@ constexpr Row kRows[] = {
     numbers('/', 12, 0, "twelfth @s twelfths"), numbers('/', 16, 0, "sixteenth @s sixteenths"), numbers('/', 20, 0, "twentieth @s twentieths"),
     numbers('/', 100, 0, "hundredth @s hundredths"), numbers('/', 1000, 0, "thousandth @s thousandths"), numbers('a', 0, 0, "a an"), numbers('&', 0, 0, "and"), numbers('o', 0, 0, "of"),
 
-    words(W::thousands, ",\t{,}\t\\,\t\\;\t\\!\t\\:\t\\ \t~\t \t,\\!\t{,}\\!\t\\!,\\!"),
+    words(W::thousands, ",\t{,}\t\\,\t\\;\t\\!\t\\:\t\\ \t~\t \t,\\!\t{,}\\!\t\\!,\\!\t,\\! \t, \\!\t, \\! \t{,} \t {,}\t {,} \t{,}\\! \t{,} \\!\t{,} \\! \t\\!,\\! \t\\! ,\\! "),
     words(W::dots, "...\t\\dots\t\\ldots"),
     words(W::period, "\\overline{\t\\bar{\t\\dot{\t("),
     words(W::shown, "yes no odd all not dne one two six ten the for any has are was her his its red sun mon up out tue wed thu fri sat none is it "
@@ -142,6 +142,9 @@ constexpr Row kRows[] = {
     words(W::tag, "<answer>\t<b>\t<strong>"),
     words(W::choice, "option \tchoice "),
     words(W::article, "a\tan\tthe"),
+    words(W::label, "answer:\tanswer :\tans:\tfinal answer:\tthe answer:\tthe final answer:\tanswer is:\t答案:\t答案："),
+    words(W::turn, "<|im_end|> <|im_start|> <|eot_id|> <|eom_id|> <|end_of_text|> <|endoftext|> <|end|> <|user|> <|assistant|> <|start_header_id|> "
+                      "<|eot|> <|return|> <|eos|> <|EOT|> <end_of_turn> <start_of_turn> <eos> </s> <｜end▁of▁sentence｜> <｜User｜>"),
     words(W::operand, " or\t and\tone in\tover\tover the number\t,\t-\t+\t−\t–\t—\t±\t/\t^\t_\t<\t>\t\\"),
     words(W::noun, "answers\tanswer choice\tanswer option\tanswer\tans.\tans\tcorrect option\tcorrect choice\t答案"),
 };

@@ -131,6 +131,8 @@ enum class WordClass : unsigned char {
   operand,      ///< before a formula: it is a part of another
   choice,       ///< before the letter of a choice
   article,      ///< before a noun that is an answer
+  label,        ///< in a box before its answer
+  turn,         ///< tokens of a chat that end the response or begin another turn
   count
 };
 
