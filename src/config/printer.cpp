@@ -95,6 +95,8 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
 `file:line: key: expected …, got …; what to do`. Nothing in it is ignored: an unknown key is a fault.
 
 - `include: base.yaml` at the root reads another recipe first, relative to the including file. Later keys win.
+- Where the including recipe, or `--set`, gives a key another value (`reward: {verifier: math}`), what the included one says of
+  keys that go with the old value (`reward.command`) is left out. Set in one file, or above it, they are refused.
 - `mode: qurl` at the root sets defaults, below every file and argument.
 - `--set optim.lr=2e-6` sets a key from the command line, after all files. The value is YAML: `--set optim.betas=[0.9,0.95]`.
 - `--print-config` and a run's `config.yaml` say where each value comes from: the default, the mode, file:line, or the

@@ -115,6 +115,7 @@ class Loader {
   }
 
   Recipe finish(bool complete, RecipeUse use) {
+    drop_replaced();
     add_mode();
     if (is_whole_) check_rules(recipe_, origins_, complete, use, faults_);
     faults_.raise();
@@ -132,6 +133,37 @@ class Loader {
   const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
+  /// Says where a key was set last: by how many files its own is included, or kOverride.
+  using Level = int;
+  static constexpr Level kOverride = -1;
+
+  /// Leaves out what an included recipe says of a choice that the including one, or --set, has replaced: the program of
+  /// its verifier beside `verifier: math`. A key beside the choice that excludes it stays, and is a fault.
+  void drop_replaced() {
+    for (bool found = true; found;) {
+      found = false;
+      for (const Key& key : keys_.all()) {
+        const auto own = levels_.find(key.name);
+        const auto other = levels_.find(key.condition.key);
+        if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
+        if (origins_.refused.contains(key.name) || key.condition.holds(recipe_)) continue;
+        key.reset(recipe_);
+        own->second = other->second;  // what belongs to it goes, too
+        origins_.places.erase(key.name);
+        found = said_by_.erase(key.name) > 0 || found;
+      }
+    }
+    for (const Key& key : keys_.all())
+      if (!key.condition.key.empty() && !said_by_.contains(key.name) && !key.condition.holds(recipe_))
+        key.reset(recipe_);
+  }
+
+  /// Forgets values that follow from the key and that nobody set.
+  void reset_followers(const Key& key) {
+    for (const Key& one : keys_.all())
+      if (one.condition.key == key.name && !said_by_.contains(one.name)) one.reset(recipe_);
+  }
+
   /// What the mode says of keys that nobody set.
   void add_mode() {
     if (recipe_.mode.empty()) return;
@@ -249,9 +281,13 @@ class Loader {
       origins_.refused.insert(key.name);
       faults_.add(where, key.type, refusal->got, refusal->advice);
     }
-    if (!refusal && key.anchor) key.anchor(recipe_, source.directory);
+    if (!refusal && key.anchor) {
+      reset_followers(key);
+      key.anchor(recipe_, source.directory);
+    }
     origins_.places[key.name] = where;
     said_by_[key.name] = source.at(node.line);
+    levels_[key.name] = source.has_lines ? static_cast<Level>(chain_.size()) : kOverride;
   }
 
   /// Refuses every key below an unknown one, so that each leaf of another trainer's section gets its own advice.
@@ -280,6 +316,7 @@ class Loader {
   Recipe recipe_;
   Origins origins_;
   std::map<std::string, std::string> said_by_;  ///< key → "file:line", "--set key" or "mode word", of its last setting
+  std::map<std::string, Level> levels_;         ///< key → where it was set last
   std::vector<ModeOverride> mode_overrides_;
   Faults faults_;
   std::vector<fs::path> chain_;  ///< of files being read, the including ones first

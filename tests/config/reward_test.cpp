@@ -1,4 +1,7 @@
 // The keys of who judges: maps, a command and what goes with it, contradictions.
+#include <filesystem>
+#include <fstream>
+
 #include "config/printer.h"
 #include "support.h"
 
@@ -98,4 +101,82 @@ TEST_CASE("what the work is divided into may change on resume, what is taught on
     CHECK(of(key) == config::OnResume::free);
   for (const char* key : {"reward.command", "reward.weights", "reward.by_source", "reward.aggregation"})
     CHECK(of(key) == config::OnResume::allow_change);
+}
+
+namespace {
+
+/// A recipe that includes others, the texts of which are in `files` by their names.
+class Family {
+ public:
+  explicit Family(const std::vector<std::pair<std::string, std::string>>& files) {
+    for (const auto& [name, text] : files) {
+      std::filesystem::create_directories((dir_ / name).parent_path());
+      std::ofstream(dir_ / name) << text;
+    }
+  }
+  config::LoadedRecipe load(const std::string& name, const Overrides& overrides = {}) const {
+    return config::load_recipe(train::keys(), dir_ / name, overrides, false);
+  }
+  std::string fault(const std::string& name, const Overrides& overrides = {}) const {
+    try {
+      (void)load(name, overrides);
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  std::string path(const std::string& name) const { return (dir_ / name).string(); }
+
+ private:
+  TempDir dir_;
+};
+
+}  // namespace
+
+TEST_CASE("a recipe that names another verifier drops what the included one says of its own") {
+  const Family family({{"base/add.yaml", "reward: {verifier: command, command: [python3, judge.py], workers: 2}\n"},
+                       {"folder.yaml", "include: base/add.yaml\nreward: {folder: /tmp}\n"},
+                       {"math.yaml", "include: base/add.yaml\nreward: {verifier: math, profile: boxed}\n"},
+                       {"deep.yaml", "include: folder.yaml\nreward: {verifier: math, profile: boxed}\n"},
+                       {"empty.yaml", "include: base/add.yaml\nreward: {verifier: math, command: []}\n"},
+                       {"back.yaml", "include: math.yaml\nreward: {verifier: command, command: [python3, other.py]}\n"},
+                       {"same.yaml", "include: base/add.yaml\nreward: {command: [python3, other.py]}\n"},
+                       {"both.yaml", "reward: {verifier: math, command: [python3, judge.py]}\n"},
+                       {"late.yaml", "include: math.yaml\nreward: {workers: 3}\n"}});
+  for (const char* name : {"math.yaml", "deep.yaml", "empty.yaml"}) {
+    INFO(name);
+    const config::LoadedRecipe loaded = family.load(name);
+    const config::RewardRecipe& reward = loaded.recipe.reward;
+    CHECK(reward.verifier == "math");
+    CHECK(reward.command.empty());
+    CHECK(reward.folder.empty());
+    CHECK(reward.workers == config::RewardRecipe{}.workers);
+    CHECK(loaded.origins.count("reward.workers") == 0);
+    CHECK(parse_recipe(train::keys(), loaded.resolved_yaml, "again", "", {}, false).resolved_yaml ==
+          loaded.resolved_yaml);
+  }
+  const config::Recipe by_set = family.load("folder.yaml", {"reward.verifier=math", "reward.profile=boxed"}).recipe;
+  CHECK((by_set.reward.command.empty() && by_set.reward.folder.empty()));
+  CHECK(printed(by_set, "reward.profile") == "boxed");
+  const config::Recipe back = family.load("back.yaml").recipe;
+  CHECK(back.reward.command == std::vector<std::string>{"python3", "other.py"});
+  CHECK(printed(back, "reward.profile") == "auto");
+  CHECK(back.reward.folder == std::filesystem::path(family.path("back.yaml")).parent_path());
+  // The program of a file runs beside that file, wherever the file that it includes lies.
+  CHECK(family.load("base/add.yaml").recipe.reward.folder == std::filesystem::path(family.path("base")));
+  CHECK(family.load("same.yaml").recipe.reward.folder == std::filesystem::path(family.path("same.yaml")).parent_path());
+  // Beside the word that excludes it, or above it, a key is a fault as before.
+  CHECK(holds(family.fault("both.yaml"), "reward.command: expected reward.verifier command"));
+  CHECK(holds(family.fault("late.yaml"), "reward.workers: expected reward.verifier command"));
+  CHECK(holds(family.fault("math.yaml", {"reward.workers=3"}), "reward.workers: expected reward.verifier command"));
+}
+
+TEST_CASE("so does one that names another loss, correction or optimizer") {
+  const Family family(
+      {{"base.yaml", "algorithm: {name: sapo, sapo: {tau_pos: 2}}\noptim: {name: muon, muon: {momentum: 0.5}}\n"},
+       {"top.yaml", "include: base.yaml\nalgorithm: {name: grpo}\noptim: {name: adamw}\n"}});
+  const config::Recipe base = family.load("base.yaml").recipe, top = family.load("top.yaml").recipe;
+  CHECK(printed(base, "algorithm.sapo.tau_pos") == "2.0");
+  CHECK(printed(top, "algorithm.sapo.tau_pos") == printed(train::keys().defaults(), "algorithm.sapo.tau_pos"));
+  CHECK(family.load("base.yaml", {"algorithm.name=grpo", "optim.name=adamw"}).recipe.algorithm.name == "grpo");
 }
