@@ -119,6 +119,20 @@ def probes(hello):
     return first, [{"response": text, "stop": "eos", "response_tokens": len(text)} for text in ("", gold)]
 
 
+def cut(text, most):
+    text = text if isinstance(text, str) else json.dumps(text)
+    return json.dumps(text if len(text) <= most else text[:most] + "…", ensure_ascii=False)
+
+
+def told(error, row, samples):
+    """One line: what a function raised and at which line of the user's file, the row's columns, its prompt, the response."""
+    files = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == os.environ.get(FILE_VARIABLE)]
+    place = f" at {os.path.basename(files[-1].filename)}:{files[-1].lineno}" if files else ""
+    response = cut(samples[0]["response"], 40) if len(samples) == 1 else f"{len(samples)} of them"
+    return (f"{type(error).__name__}: {error}{place}; columns of the row: {', '.join(sorted(row['row'])) or 'none'}; "
+            f"prompt {cut(row['prompt'], 60)}, response {response}")
+
+
 def find_weights(judge, hello, main):
     """The names that a function gives: `main` has weight 1, the others 0. It may fail on one of the two probes."""
     row, samples = probes(hello)
@@ -128,7 +142,7 @@ def find_weights(judge, hello, main):
             found |= set(judge(row, [sample])[0])
         except Exception as error:
             failure = error
-            traceback.print_exc()
+            print(f"qrl_reward: {told(error, row, [sample])}", file=sys.stderr)
     if not found:
         raise failure
     return {main: 1, **dict.fromkeys(sorted(found - {main}), 0)}
@@ -161,6 +175,10 @@ def trl(hello, file, names):
                       "completion_ids": [sample.get("tokens", []) for sample in samples],
                       "log_extra": lambda *_: None, "log_metric": lambda *_: None}
         parameters = inspect.signature(functions[name]).parameters
+        missing = [key for key, one in parameters.items() if key not in arguments and one.default is one.empty
+                   and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        if missing:
+            raise TypeError(f"{name} takes {', '.join(missing)}; its row has {', '.join(sorted(columns))}")
         if not any(one.kind == one.VAR_KEYWORD for one in parameters.values()):
             arguments = {key: value for key, value in arguments.items() if key in parameters}
         scores = [number(score) for score in plain(value_of(functions[name](**arguments)))]
@@ -170,12 +188,20 @@ def trl(hello, file, names):
 
     def style(name):
         """Whether completions are messages: as the data's prompts are, else as the first call goes through."""
-        if isinstance(first["row"].get("prompt"), list):
-            return True
-        try:
-            return ask(name, first, samples, False) is None
-        except (TypeError, KeyError, IndexError, AttributeError):
-            return ask(name, first, samples, True) is not None
+        styles = [True] if isinstance(first["row"].get("prompt"), list) else [False, True]
+        for probe in (samples, samples[1:]):  # it may raise on an empty answer
+            failure = None
+            for is_chat in styles:
+                try:
+                    ask(name, first, probe, is_chat)
+                    return is_chat
+                except Exception as error:
+                    by_style = isinstance(error, (TypeError, KeyError, IndexError, AttributeError))
+                    failure = failure if failure and by_style else error
+                    if not by_style:
+                        break
+            print(f"qrl_reward: {told(failure, first, probe[:1])}", file=sys.stderr)
+        raise failure
 
     chats = {name: style(name) for name in functions}
 
@@ -251,7 +277,7 @@ def talk(source, write, judge, weights, threads=1, **ready):
             os._exit(1)  # as a program that the system ended: a fresh one has memory again
         except Exception as error:
             traceback.print_exc()
-            write({"id": message["id"], "error": f"{type(error).__name__}: {error}"})
+            write({"id": message["id"], "error": told(error, message, message.get("samples") or [message])})
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         for line in source:
@@ -275,7 +301,11 @@ def main():
         sys.exit(f"{__doc__}\nqrl_reward: expected one argument that begins with {names}, got {argument!r}")
     source, write = open_channel()
     hello = json.loads(source.readline())["hello"]
-    judge, weights, ready = adapters["http"](hello, f"{kind}:{rest}") if is_url else adapters[kind](hello, *rest.split(":"))
+    try:
+        judge, weights, ready = adapters["http"](hello, f"{kind}:{rest}") if is_url else adapters[kind](hello, *rest.split(":"))
+    except Exception as error:
+        row, samples = probes(hello)
+        sys.exit(f"qrl_reward: {rest} judges neither an empty answer nor the ground truth of the first row: {told(error, row, samples[1:])}")
     talk(source, write, judge, weights, **ready)
 
 

@@ -190,6 +190,31 @@ class Adapters(unittest.TestCase):
                 self.assertNotEqual(code, 0)
                 self.assertIn(words, errors)
 
+    def test_told(self):
+        """Where a function raises, and for which row; one that raises on an empty answer alone is started."""
+        program = adapter("trl:raising_style.py:exact", stderr=subprocess.PIPE)
+        self.assertEqual(program.ready["scores"], {"exact": 1})
+        self.assertEqual(program.judge("abc", "x")[:2], [{"exact": 1.0}, {"exact": 0.0}])
+        error = program.judge("")[0]
+        _, told = program.end()
+        for text in (error, told):
+            self.assertIn("IndexError: list index out of range at raising_style.py:", text)
+            self.assertIn("columns of the row: answer, extra_info, prompt", text)
+        self.assertIn('response ""', error)
+
+    def test_refused_start(self):
+        """A function that cannot judge the first row at all is refused in one line, with the row's columns."""
+        for spec, words in (("trl:raising_style.py:needs", "needs takes solution; its row has answer, data_source, extra_info, ground_truth"),
+                            ("verl:raising_style.py:of_extra", "KeyError: 'gold_answer' at raising_style.py:")):
+            with self.subTest(spec):
+                program = adapter(spec, stderr=subprocess.PIPE)
+                self.assertIsNone(program.ready)
+                code, errors = program.end()
+                self.assertEqual(code, 1)
+                self.assertIn(words, errors)
+                self.assertIn('columns of the row: answer, extra_info, prompt; prompt "one?"', errors)
+                self.assertNotIn("Traceback", errors)
+
 
 if __name__ == "__main__":
     unittest.main()
