@@ -91,8 +91,8 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
     case gap:
       if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
       return base::format(
-          "sampler and learner are far apart (%s %.2g, usually below %g), so the samples are another "
-          "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
+          "sampler and learner are far apart (%s %.2g, usually below %g): the samples come from another policy than "
+          "the one that learns; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
           "lower optim.lr (%g)",
           kK3, k3, report::rule("sampler and learner are far apart").bound, recipe_.optim.lr);
     case not_finite:

@@ -129,7 +129,7 @@ std::string learner_text(const config::LoadedRecipe& loaded) {
   const bool plain = quant.learner_forward == config::LearnerForward::bf16;
   const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
   const std::string forward = std::string(name(quant.learner_forward)) + mark_of(loaded, "quant.learner.forward");
-  return "forward " + (plain ? dtype : forward + " beside " + dtype) + ", backward " +
+  return "forward " + (plain ? dtype : forward + ", the rest in " + dtype) + ", backward " +
          (plain_backward ? dtype
                          : std::string(name(quant.learner_backward)) + mark_of(loaded, "quant.learner.backward")) +
          ", on " + (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
