@@ -8,15 +8,19 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/readable.h"
 #include "base/text.h"
 #include "config/hub.h"
 #include "data/dataset_folder.h"
+#include "dist/join.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/adapters.h"
 #include "train/best_checkpoint.h"
 #include "train/decoder_fit.h"
+#include "train/disk_estimate.h"
+#include "train/inputs.h"
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
 #include "train/resume.h"
@@ -35,6 +39,12 @@ std::string amount(double bytes) {
   const bool large = bytes >= kGiB;
   std::snprintf(text, sizeof text, "%8.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
   return text;
+}
+
+/// Formats bytes as "1.50 GiB".
+std::string trimmed_amount(double bytes) {
+  const std::string text = amount(bytes);
+  return text.substr(text.find_first_not_of(' '));
 }
 
 long long whole(std::int64_t value) { return value; }
@@ -136,7 +146,32 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   if (gpu_total > 0) std::printf("  %-28s ~%s\n", "together on the GPU", amount(gpu_total).c_str());
 }
 
+/// Prints what the checkpoints take of the run folder's disk, and warns where it has less.
+void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const train::DiskEstimate disk = train::estimate_disk(recipe, config);
+  const auto kept = [](const train::CheckpointRoom& room) {
+    return counted(room.most_kept, "checkpoint") + " of ~" + trimmed_amount(room.bytes_each);
+  };
+  std::string text = disk.rl.most_kept > 0 ? kept(disk.rl) : "no checkpoint";
+  if (disk.cold_start.most_kept > 0) text += ", of the cold start " + kept(disk.cold_start);
+  const bool replaces = disk.rl.replaces || (disk.rl.most_kept == 0 && disk.cold_start.replaces);
+  std::printf("disk        up to %s; ~%s in all%s\n", text.c_str(), trimmed_amount(disk.most_bytes()).c_str(),
+              replaces ? ", with one that is being written" : "");
+  fs::path folder = fs::absolute(recipe.trainer.default_local_dir);
+  std::error_code error;
+  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return;
+  std::printf("            free in %s: %s\n", folder.c_str(),
+              trimmed_amount(static_cast<double>(space.available)).c_str());
+  if (static_cast<double>(space.available) < disk.most_bytes())
+    base::log_warning(
+        "the checkpoints need more disk than is free: lower trainer.max_ckpt_to_keep, or set another "
+        "trainer.default_local_dir");
+}
+
 struct Data {
+  train::Policy policy;
   data::Tokenizer tokenizer;
   train::PromptSet prompts;
   std::vector<train::PromptSet> held_out;
@@ -145,9 +180,9 @@ struct Data {
 
 Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
-  if (!recipe.model.path.empty()) (void)train::make_policy(recipe);  // every tensor is there, of the right shape
   const auto verifier = tasks::make_verifier(recipe);
-  Data data{tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
+  Data data{train::make_policy(recipe),  // every tensor is there, of the right shape
+            tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
             train::load_held_out_prompts(recipe, tokenizer, *verifier), train::load_sft_rows(recipe, tokenizer)};
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score shows here
   train::require_row_positions(data.sft_rows, config);
@@ -224,7 +259,7 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
 
 }  // namespace
 
-void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_absent) {
+void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_absent, bool allow_change) {
   config::Recipe recipe = loaded.recipe;
   const model::ModelConfig config = train::model_config(recipe);
   train::require_positions(loaded, config);
@@ -238,15 +273,28 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
   if (data) train::require_known_score(recipe, data->held_out);
-  if (data) recipe.trainer.total_training_steps = train::total_steps(recipe, data->prompts);
-  else if (recipe.trainer.total_epochs > 0) recipe.trainer.total_training_steps = 0;  // nobody knows yet
+  std::string resume;
+  if (data) {
+    recipe.trainer.total_training_steps = train::total_steps(recipe, data->prompts);
+    config::Recipe known = recipe;
+    known.sft.steps = train::cold_start_updates(recipe, data->sft_rows);
+    const auto solo = dist::make_solo();
+    const auto inputs = [&] {
+      return train::fingerprint(known, data->policy, data->prompts, data->held_out, data->sft_rows, *solo);
+    };
+    resume = train::describe_resume(known, inputs, allow_change);
+  } else if (recipe.trainer.total_epochs > 0) {
+    recipe.trainer.total_training_steps = 0;  // nobody knows yet
+  }
   for (const std::string& line : train::describe_settings(loaded)) std::printf("%s\n", line.c_str());
   train::warn_of_idle_settings(loaded);
   describe_model(config);
   describe_batch(recipe);
   describe_memory(recipe, config, num_ranks);
+  describe_disk(recipe, config);
   if (data) describe_data(recipe, *data);
   std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
+  if (!resume.empty()) std::printf("start       %s\n", resume.c_str());
   for (const std::string& file : absent) std::printf("absent      %s: a run needs it\n", file.c_str());
   const std::string missing_gpu = train::missing_gpu(recipe, 0);
   if (!missing_gpu.empty()) std::printf("absent      a GPU: %s\n", missing_gpu.c_str());

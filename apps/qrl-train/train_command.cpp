@@ -45,7 +45,7 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   if (arguments.print_config) {
     if (world.is_first()) std::printf("%s", loaded.annotated_yaml.c_str());
   } else if (arguments.dry_run) {
-    if (world.is_first()) describe_run(loaded, world.size(), arguments.allow_absent);
+    if (world.is_first()) describe_run(loaded, world.size(), arguments.allow_absent, arguments.allow_change);
   } else {
     QRL_REQUIRE(part != train::RunPart::cold_start_only || config::has_cold_start(loaded.recipe.sft),
                 arguments.recipe.file, "sft.steps or sft.epochs of 1 or more for qrl-train sft", "0",

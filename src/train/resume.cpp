@@ -16,42 +16,44 @@ namespace {
 
 std::string cold_start_name(const config::Recipe& recipe) { return "sft_" + std::to_string(recipe.sft.steps); }
 
-bool lies_in(const fs::path& checkpoint, const RunFolder& folder) {
-  return fs::canonical(checkpoint).parent_path() == fs::canonical(folder.checkpoints());
-}
+fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
 
-/// The newest sound checkpoint of the run folder; what is damaged beyond it is set aside.
-std::optional<fs::path> newest_checkpoint(const config::TrainerRecipe& trainer, const RunFolder& folder) {
-  auto newest = newest_sound_checkpoint(folder.checkpoints());
-  QRL_REQUIRE(trainer.resume_mode == config::ResumeMode::automatic || !newest, folder.path().string(),
-              "no checkpoint with --resume never", newest->filename().string(),
-              "give another trainer.default_local_dir, or --resume auto");
-  set_aside_damaged(folder.checkpoints(), newest);
-  return newest;
+bool lies_in(const fs::path& checkpoint, const fs::path& run) {
+  return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
 /// The checkpoint of --resume PATH. A run that went on from it beside newer ones would meet their names and mix their
 /// metric rows with its own, so the run folder may hold nothing sound that is newer.
-fs::path given_checkpoint(const config::TrainerRecipe& trainer, const RunFolder& folder) {
+fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
+                          const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
               "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_path,
               "checkpoints lie in RUN/checkpoints: step_N, and sft_N of a cold start");
   require_sound_checkpoint(trainer.resume_path, "give another one, or --resume auto");
   fs::path given = fs::canonical(trainer.resume_path);
-  const auto newest = newest_sound_checkpoint(folder.checkpoints());
   const std::string found = newest ? newest->filename().string() : "none";
-  if (lies_in(given, folder)) {
+  if (lies_in(given, run)) {
     QRL_REQUIRE(newest && fs::equivalent(*newest, given), given.string(), "the newest checkpoint of its run folder",
                 "a newer one, " + found,
                 "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
   } else {
     // The cold start that an interrupted first try copied from beside the given one may stay.
-    QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), folder.path().string(),
+    QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
                 "a run folder without checkpoints, to go on from one elsewhere", found,
                 "--resume auto goes on from that; else give another trainer.default_local_dir");
   }
-  set_aside_damaged(folder.checkpoints(), newest);
   return given;
+}
+
+/// The checkpoint that trainer.resume_mode chooses, `newest` being the newest sound one of the run folder; nothing: a
+/// fresh run. An input error where that mode refuses what is there.
+std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
+                                          const std::optional<fs::path>& newest) {
+  if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
+  QRL_REQUIRE(trainer.resume_mode == config::ResumeMode::automatic || !newest, run.string(),
+              "no checkpoint with --resume never", newest->filename().string(),
+              "give another trainer.default_local_dir, or --resume auto");
+  return newest;
 }
 
 config::Recipe recipe_of(const config::Keys& keys, const fs::path& checkpoint, const LoadedState& saved) {
@@ -262,10 +264,11 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const config::Recipe& recipe = loaded.recipe;
   state::remove_leftovers(folder.checkpoints());
   ResumePoint point;
-  const bool given = recipe.trainer.resume_mode == config::ResumeMode::path;
-  point.checkpoint = given ? given_checkpoint(recipe.trainer, folder) : newest_checkpoint(recipe.trainer, folder);
+  const auto newest = newest_sound_checkpoint(folder.checkpoints());
+  point.checkpoint = chosen_checkpoint(recipe.trainer, folder.path(), newest);
+  set_aside_damaged(folder.checkpoints(), newest);
   // Metric rows are kept with the folder they were written in: a run that does not go on there begins its own.
-  const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder);
+  const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder.path());
   if (!point.checkpoint) {
     if (recipe.sft.from.empty()) {
       folder.set_aside_earlier_rows();
@@ -305,6 +308,27 @@ bool finds_checkpoint(const config::Recipe& recipe) {
   if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
   const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
   return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
+}
+
+std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
+  const fs::path run = recipe.trainer.default_local_dir;
+  const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
+  if (!chosen && recipe.sft.from.empty()) return "a new run: " + checkpoints_of(run).string() + " has no checkpoint";
+  if (!chosen) {
+    require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
+    check_same_cold_start(recipe.sft.from, read_checkpoint_state(recipe.sft.from), recipe, inputs());
+    return "a new run, after the cold start " + recipe.sft.from;
+  }
+  const LoadedState saved = read_checkpoint_state(*chosen);
+  const std::vector<config::KeyChange> changes = check_fit(*chosen, saved, recipe, inputs(), allow_change);
+  const std::int64_t step = saved.state.step, last = recipe.trainer.total_training_steps;
+  const std::string where = " of " + chosen->string();
+  const std::string text =
+      step == 0     ? "goes on after update " + std::to_string(saved.state.sft_step) + " of the cold start" + where
+      : step < last ? "goes on after step " + std::to_string(step) + where
+                    : "nothing left to do: step " + std::to_string(step) + where +
+                          " is done, trainer.total_training_steps is " + std::to_string(last);
+  return text + (changes.empty() ? "" : "; changed: " + text_of(changes));
 }
 
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,

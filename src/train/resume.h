@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "config/reader.h"
@@ -32,6 +33,11 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 /// all ranks but the first, which chooses for all. Collective. Throws input errors.
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
+
+/// Describes what a start would do about checkpoints: "goes on after step 30 of RUN/checkpoints/step_30". Throws the
+/// input error by which the start would refuse, and changes nothing. The recipe's numbers of steps are known. `inputs`
+/// is called where there is a checkpoint, since it may read all weights.
+std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 
 /// Whether a start has a checkpoint to go on from, or takes a cold start (sft.from). Reads, and changes nothing.
 bool finds_checkpoint(const config::Recipe& recipe);

@@ -1,0 +1,96 @@
+// What a dry run says of disk and resuming, beside what a run then does.
+#include <map>
+#include <sstream>
+
+#include "support/catch.h"
+#include "train/catalog.h"
+#include "train/disk_estimate.h"
+#include "train/session.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+config::Recipe tiny_recipe(const std::vector<std::string>& settings = {}) {
+  return config::load_recipe(train::keys(), test::kTiny, settings, true).recipe;
+}
+
+/// Bytes of a checkpoint's tensors.
+double bytes_of(const fs::path& checkpoint) {
+  double bytes = 0;
+  for (const auto& entry : fs::directory_iterator(checkpoint))
+    if (entry.path().extension() == ".safetensors") bytes += static_cast<double>(fs::file_size(entry.path()));
+  return bytes;
+}
+
+std::int64_t num_with(const fs::path& folder, const std::string& prefix) {
+  std::int64_t count = 0;
+  for (const std::string& name : test::names_in(folder)) count += name.starts_with(prefix) ? 1 : 0;
+  return count;
+}
+
+test::Outcome dry_run(const fs::path& run, const std::string& arguments = "") {
+  return test::run_command(test::tiny_command(run, arguments + " --dry-run"));
+}
+
+}  // namespace
+
+TEST_CASE("the disk that a plan counts is what the checkpoints of the run take") {
+  const config::Recipe recipe = tiny_recipe();
+  const train::DiskEstimate disk = train::estimate_disk(recipe, train::model_config(recipe));
+  const fs::path checkpoints = test::finished_run() / "checkpoints";
+  CHECK(test::close(bytes_of(checkpoints / "step_4"), disk.rl.bytes_each, 0, 0.01));
+  CHECK(test::close(bytes_of(checkpoints / "sft_12"), disk.cold_start.bytes_each, 0, 0.01));
+  CHECK(disk.rl.most_kept == num_with(checkpoints, "step_"));
+  CHECK(disk.cold_start.most_kept == num_with(checkpoints, "sft_"));
+  CHECK(disk.most_bytes() == 4 * disk.rl.bytes_each + 3 * disk.cold_start.bytes_each);
+
+  const auto of = [](const std::vector<std::string>& settings) {
+    const config::Recipe other = tiny_recipe(settings);
+    return train::estimate_disk(other, train::model_config(other));
+  };
+  CHECK(of({"trainer.save_freq=0"}).rl.most_kept == 1);
+  CHECK(of({"trainer.save_freq=0", "sft.steps=0"}).most_bytes() == disk.rl.bytes_each);  // no older one is there
+  CHECK(of({"trainer.save_freq=3"}).rl.most_kept == 2);
+  CHECK(of({"trainer.keep_best=val/countdown/mean@2"}).rl.most_kept == 4);
+  CHECK(of({"sft.steps=0"}).cold_start.most_kept == 0);
+  CHECK(of({"optim.name=muon"}).rl.bytes_each < disk.rl.bytes_each);
+  CHECK(of({"lora.rank=4"}).rl.bytes_each < disk.rl.bytes_each / 10);
+  const test::TempDir dir;
+  const test::Outcome plan = dry_run(dir / "run");
+  CHECK(plan.exit_code == 0);
+  CHECK(test::says(plan, "disk        up to 3 checkpoints of ~"));
+  CHECK(test::says(plan, "free in " + dir.path().string() + ": "));
+}
+
+TEST_CASE("a dry run says from where a start would go on, refuses what it would refuse, and changes nothing") {
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run");
+  CHECK(test::says(dry_run(dir / "new"),
+                   "start       a new run: " + (dir / "new/checkpoints").string() + " has no checkpoint"));
+  CHECK(!fs::exists(dir / "new"));
+  const std::string last = (run / "checkpoints/step_4").string();
+  CHECK(test::says(dry_run(run), "nothing left to do: step 4 of " + last + " is done"));
+  const std::string more = "--set trainer.total_training_steps=6";
+  CHECK(test::says(dry_run(run, more), "start       goes on after step 4 of " + last));
+  // The words are those of the run's own refusal.
+  for (const std::string arguments :
+       {"--set optim.lr=1e-4", "--set model.init.seed=5", "--resume never", "--set data.train_generator.size=32"}) {
+    const test::Outcome plan = dry_run(run, arguments), start = test::run_command(test::tiny_command(run, arguments));
+    INFO(arguments << "\n" << plan.output);
+    CHECK(plan.exit_code == 2);
+    CHECK(plan.output.starts_with("error: "));
+    CHECK(start.exit_code == 2);
+    CHECK(start.output.find(plan.output) != std::string::npos);
+  }
+  CHECK(test::says(dry_run(run, more + " --set optim.lr=1e-4 --allow-change"),
+                   "; changed: optim.lr 1.0e-4 (it was made with 0.001)"));
+  test::flip_bit(run / "checkpoints/step_4/model.safetensors", 4000);
+  const std::vector<std::string> before = test::names_in(run / "checkpoints");
+  CHECK(test::says(dry_run(run, more), "goes on after step 3 of "));
+  CHECK(test::names_in(run / "checkpoints") == before);
+  const test::Outcome from = dry_run(dir / "from", "--set sft.from=" + (run / "checkpoints/sft_12").string());
+  CHECK(test::says(from, "start       a new run, after the cold start " + (run / "checkpoints/sft_12").string()));
+}
