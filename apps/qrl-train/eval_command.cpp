@@ -10,6 +10,7 @@
 #include "state/folder.h"
 #include "train/evaluate.h"
 #include "train/formats.h"
+#include "train/generation_progress.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -47,6 +48,8 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
               "set data.val_files or data.val_generator");
   loaded_sampler.publish(recipe, *verifier);
   std::string responses;
+  const train::GenerationProgress progress("evaluation", train::num_responses(sets, recipe.eval, world),
+                                           loaded_sampler.sampler.decoder);
   const train::Metrics metrics = train::evaluate(
       loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
       policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);

@@ -16,6 +16,7 @@
 #include "loaded_sampler.h"
 #include "train/catalog.h"
 #include "train/checkpoint.h"
+#include "train/generation_progress.h"
 
 namespace qrl::app {
 
@@ -187,6 +188,8 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   for (const GivenPrompt& prompt : prompts)
     requests.push_back({requests.size(), prompt.tokens, 0, arguments.num_samples});
   const train::Policy& policy = loaded.policy;
+  const train::GenerationProgress progress("generating", std::ssize(prompts) * arguments.num_samples,
+                                           loaded.sampler.decoder);
   const auto completions = loaded.sampler.decoder.complete(
       requests, train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
   print(prompts, completions, policy.tokenizer, arguments.as_json);

@@ -47,6 +47,7 @@ struct DecoderStats {
   std::int64_t prefill_tokens = 0;      ///< rows computed of prompts, and of sampled tokens after a preemption
   std::int64_t decode_tokens = 0;       ///< rows computed of newest sampled tokens, without those after an end token
   std::int64_t decode_only_tokens = 0;  ///< of those, in ticks without prefill: ÷ decode_s is the decode speed
+  std::int64_t samples_finished = 0;
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows that sharing a group's prompt saved
   std::int64_t peak_kv_pages = 0;

@@ -128,6 +128,7 @@ void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
   const std::int64_t num_prefill_rows = tick.plan.num_rows() - tick.plan.num_decode_rows;
   const std::int64_t num_decode_tokens = tick.plan.num_decode_rows - num_dropped;
   ++stats_.ticks;
+  stats_.samples_finished += std::ssize(finished_);
   stats_.prefill_tokens += num_prefill_rows;
   stats_.decode_tokens += num_decode_tokens;
   (num_prefill_rows == 0 ? stats_.decode_s : stats_.prefill_s) += tick_s;

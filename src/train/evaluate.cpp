@@ -62,6 +62,14 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
   return best != candidates.end() && best->correct;
 }
 
+std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
+                           const dist::Collectives& world) {
+  std::int64_t num_prompts = 0;
+  for (const PromptSet& set : sets)
+    num_prompts += (std::ssize(set.prompts) - world.rank() + world.size() - 1) / world.size();
+  return num_prompts * recipe.n;
+}
+
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
   // Columns are those of the first set; every set has the same.
   std::vector<std::string> columns;

@@ -38,6 +38,10 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
                  dist::Collectives& world, std::string* responses = nullptr,
                  std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
 
+/// Counts the responses to the sets that this rank generates.
+std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
+                           const dist::Collectives& world);
+
 /// The metrics as a table, a line a data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 

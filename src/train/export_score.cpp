@@ -7,13 +7,12 @@
 #include "base/bf16.h"
 #include "state/folder.h"
 #include "train/evaluate.h"
+#include "train/generation_progress.h"
 #include "train/quantizer.h"
 
 namespace qrl::train {
 
 namespace {
-
-constexpr const char* kFile = "export_score.json";
 
 /// The recipe whose evaluation an export gets: no low-bit format, one greedy response a prompt.
 config::Recipe export_recipe(const config::Recipe& recipe) {
@@ -39,7 +38,7 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
 
 /// What the file of this step has; null when there is none.
 nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
-  std::ifstream in(setup.folder->path() / kFile);
+  std::ifstream in(setup.folder->path() / kExportScoreFile);
   const auto json = nlohmann::ordered_json::parse(in, nullptr, false);
   const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step &&
                        json.value("held_out", std::string()) == setup.inputs.held_out_prompts;
@@ -54,6 +53,8 @@ nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const l
   sampler.snapshot.publish(exported(learner, config), 0);
   QuantizerState none;
   load_published(sampler, {}, recipe.quant, none);
+  const GenerationProgress progress("evaluation of the exported model",
+                                    num_responses(held_out, recipe.eval, setup.world), sampler.decoder);
   const Metrics metrics =
       evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, setup.policy.tokenizer),
                setup.policy.tokenizer, setup.verifier, setup.world);
@@ -80,7 +81,7 @@ std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t 
   } else {
     json = measure(setup, step, learner, held_out);
     if (setup.folder == nullptr) return {};
-    state::replace_file(setup.folder->path() / kFile, json.dump(1) + "\n");
+    state::replace_file(setup.folder->path() / kExportScoreFile, json.dump(1) + "\n");
   }
   std::vector<std::string> lines;
   for (const auto& [source, score] : json["scores"].items()) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "train/evaluate.h"
+#include "train/generation_progress.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -20,6 +21,9 @@ std::optional<Metrics> HeldOutEvaluation::run(std::int64_t step, PhaseSeconds& s
   const Policy& policy = setup_.policy;
   const base::ScopedTimer timer(seconds[Phase::evaluate]);
   std::string responses;
+  const GenerationProgress progress(
+      step == 0 ? "evaluation before step 1" : "evaluation after step " + std::to_string(step),
+      num_responses(setup_.held_out, recipe.eval, setup_.world), sampler_.decoder);
   const Metrics metrics = evaluate(
       sampler_.decoder, setup_.held_out, recipe, eval_sampling(recipe, policy.config, policy.tokenizer),
       policy.tokenizer, setup_.verifier, setup_.world, recipe.eval.dump > 0 ? &responses : nullptr, recipe.eval.dump);

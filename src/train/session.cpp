@@ -17,6 +17,7 @@
 #include "train/adapters.h"
 #include "train/checkpoint.h"
 #include "train/decoder_fit.h"
+#include "train/generation_progress.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -96,7 +97,10 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.row_only_sums = recipe.rollout.bitwise;
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
-  options.before_tick = abandon_if_stopping;
+  options.before_tick = [] {
+    abandon_if_stopping();
+    GenerationProgress::tick();
+  };
   options.num_threads = base::num_threads();
   return options;
 }

@@ -9,7 +9,9 @@
 #include <mutex>
 #include <utility>
 
+#include "base/log.h"
 #include "support/catch.h"
+#include "train/generation_progress.h"
 #include "train/in_process.h"
 #include "train/support.h"
 
@@ -187,4 +189,26 @@ TEST_CASE("a bitwise run ends when the first update's log-probs are not the samp
     std::call_once(once, [&] { changed.recipe.rollout.temperature = 0.5; });
   };
   CHECK_THROWS_WITH(changed.trainer.train(), Catch::Contains("the sampler's log-probs, bit for bit"));
+}
+
+TEST_CASE("an evaluation says how far it is before it is done, and what it is of") {
+  const FakeVerifier verifier;
+  Training training(verifier, {});
+  training.recipe.eval.freq = 1;
+  training.held_out = train::load_held_out_prompts(training.recipe, training.policy.tokenizer, verifier);
+  const auto log_of = [&](double first_line_s, std::int64_t step) {
+    const std::filesystem::path file = training.dir / ("log" + std::to_string(step));
+    train::GenerationProgress::set_first_line_s(first_line_s);
+    base::set_log_file(file);
+    train::PhaseSeconds seconds;
+    CHECK(training.trainer.held_out.run(step, seconds));
+    base::set_log_file({});
+    train::GenerationProgress::set_first_line_s(10);
+    return test::read_file(file);
+  };
+  const std::string before = log_of(0, 0);  // 8 prompts with 2 samples
+  INFO(before);
+  CHECK(before.find("evaluation before step 1: 0 of 16 responses\n") != std::string::npos);
+  CHECK(log_of(0, 2).find("evaluation after step 2: ") != std::string::npos);
+  CHECK(log_of(1e6, 4).find("evaluation") == std::string::npos);  // one that is soon done says nothing
 }
