@@ -17,6 +17,7 @@
 #include "train/catalog.h"
 #include "train/checkpoint.h"
 #include "train/formats.h"
+#include "train/known_scores.h"
 #include "train/merge.h"
 #include "train/quantizer.h"
 #include "train/session.h"
@@ -85,6 +86,10 @@ void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
               "--merge beside it for a checkpoint of adapters", "none", "logits are a whole model's");
 }
 
+config::Recipe recipe_of(const std::string& checkpoint) {
+  return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
+}
+
 /// The base that the learner multiplied by, unless the user says which; nothing: as it is. Says which it is.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
@@ -97,8 +102,7 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
     say("as it is");
     return std::nullopt;
   }
-  const std::string file = arguments.checkpoint + "/recipe.yaml";
-  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false, config::RecipeUse::record).recipe;
+  const config::Recipe recipe = recipe_of(arguments.checkpoint);
   const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
   if (arguments.onto.empty() && reads_original) {
     say("as it is, as the learner had it");
@@ -108,16 +112,45 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
+std::string text_of(const train::MergeErrors& errors) {
+  return base::format("relative error %.3g on average, %.3g at most", errors.mean(), errors.worst) +
+         (errors.worst_layer.empty() ? "" : " (" + errors.worst_layer + ")");
+}
+
+constexpr double kLargeError = 0.1;
+
 void report(const train::MergeErrors& errors) {
-  std::printf("merged updates as they are stored: relative error %.3g on average, %.3g at most%s%s%s\n", errors.mean(),
-              errors.worst, errors.worst_layer.empty() ? "" : " (", errors.worst_layer.c_str(),
-              errors.worst_layer.empty() ? "" : ")");
-  constexpr double kLarge = 0.1;
-  if (errors.worst > kLarge) {
+  std::printf("merged updates as they are stored: %s\n", text_of(errors).c_str());
+  if (errors.worst > kLargeError) {
     base::log_warning(
-        "rounding loses part of the merged update (a relative error above 0.1): --dtype float32 keeps it, "
-        "and so does the PEFT folder that export writes without --merge");
+        "rounding changes the merged weights by more than 0.1 of their update: score the folder (qrl-train eval), "
+        "or keep the update by --dtype float32, or by the PEFT folder that export writes without --merge");
   }
+}
+
+/// Prints what a low-bit format would cost a merged model: scores may fall back to those of the base.
+void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
+                      const std::optional<model::WeightSource>& onto) {
+  if (!train::is_checkpoint(arguments.checkpoint)) return;
+  const model::SnapshotFormats formats = train::snapshot_formats(recipe_of(arguments.checkpoint).quant);
+  if (!quant::spec(formats.linear).has_weight_scales()) return;
+  const std::string format(quant::name(formats.linear));
+  const train::MergeErrors errors = train::errors_if_quantized(policy, onto, formats);
+  std::printf("merged updates if the folder is quantized to %s: %s\n", format.c_str(), text_of(errors).c_str());
+  if (errors.worst <= kLargeError) return;
+  base::log_warning(
+      "quantized to " + format +
+      " again, as qrl-train eval RECIPE --checkpoint DIR and engines with W8A8 do, the model may lose what "
+      "its adapters learned: --set quant.rollout.weights=bf16 scores it as it is, and the run's own policy "
+      "is the adapters beside the base");
+}
+
+/// Prints which policy the run sampled, and the scores that the run measured.
+void report_scores(const std::string& checkpoint) {
+  if (!train::is_checkpoint(checkpoint)) return;
+  const train::KnownScores known = train::known_scores(checkpoint);
+  std::printf("the run sampled %s\n", known.text().c_str());
+  if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
 }
 
 /// Half a model is no model: where `write` throws, the folder, which was new or empty, becomes empty again.
@@ -141,6 +174,7 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
     model::save_peft(arguments.out, policy.config, adapter.lora, adapter.base_path, model::views(weights));
     policy.tokenizer.save(arguments.out);
   });
+  report_scores(arguments.checkpoint);
   std::printf("wrote %s (adapter_config.json, adapter_model.safetensors, tokenizer.json; its base is %s)\n",
               arguments.out.c_str(), adapter.base_path.c_str());
 }
@@ -156,8 +190,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
     QRL_REQUIRE(!is_given, option, "none beside --quantized", "both",
                 "the checkpoint's recipe says what its sampler multiplies by: leave one of them out");
   }
-  const std::string file = arguments.checkpoint + "/recipe.yaml";
-  const config::Recipe recipe = config::load_recipe(train::keys(), file, {}, false, config::RecipeUse::record).recipe;
+  const config::Recipe recipe = recipe_of(arguments.checkpoint);
   const quant::Format format = train::snapshot_formats(recipe.quant).linear;
   QRL_REQUIRE(quant::spec(format).has_weight_scales(), "--quantized",
               "a run with quant.rollout.weights int8, fp8_e4m3 or int4", std::string(quant::name(format)),
@@ -185,6 +218,7 @@ void export_quantized(const ExportArguments& arguments, dist::Collectives& world
     model::save_compressed(arguments.out, snapshot);
     policy.tokenizer.save(arguments.out);
   });
+  report_scores(arguments.checkpoint);
   std::printf("wrote %s (%s; compressed-tensors: config.json, model.safetensors, tokenizer.json)\n",
               arguments.out.c_str(), std::string(quant::name(formats.linear)).c_str());
 }
@@ -201,12 +235,16 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   check_kind(arguments, policy);
   if (policy.adapter && !arguments.merge) return export_adapters(arguments, policy);
   train::MergeErrors errors;
-  if (policy.adapter) policy.weights = train::merged(policy, base_of_merge(arguments, policy), errors);
+  const std::optional<model::WeightSource> onto =
+      policy.adapter ? base_of_merge(arguments, policy) : std::optional<model::WeightSource>();
+  if (policy.adapter) policy.weights = train::merged(policy, onto, errors);
   write_folder(arguments.out, [&] {
     model::save_hf(arguments.out, policy.config, policy.weights);
     policy.tokenizer.save(arguments.out);
   });
   if (policy.adapter) report(errors);
+  if (policy.adapter) report_quantized(arguments, policy, onto);
+  report_scores(arguments.checkpoint);
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
@@ -222,7 +260,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
 void add_export(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* command =
-      app.add_subcommand("export", "write a checkpoint as a Hugging Face folder, or one of adapters as a PEFT folder");
+      app.add_subcommand("export", "write a checkpoint as a Hugging Face folder; one of adapters as a PEFT folder");
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
   command->add_option("--out", arguments->out, "folder to write")->required()->check(not_empty())->type_name("DIR");
   command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")

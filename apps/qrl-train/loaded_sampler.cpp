@@ -9,6 +9,7 @@
 #include "train/adapters.h"
 #include "train/checkpoint.h"
 #include "train/formats.h"
+#include "train/known_scores.h"
 #include "train/prompts.h"
 
 namespace qrl::app {
@@ -80,9 +81,20 @@ void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier&
 
 void LoadedSampler::say_what_it_samples(const config::Recipe& recipe) const {
   const std::string whose = checkpoint.empty() ? "the recipe's model before training" : checkpoint;
-  base::log_info("samples " + std::string(quant::name(train::snapshot_formats(recipe.quant).linear)) +
-                 " weights with " + std::string(quant::name(train::kv_format(recipe.quant))) + " keys and values, of " +
-                 whose);
+  const std::string what = train::policy_text(with_adapters_of(policy, recipe));
+  std::string more;
+  if (train::is_checkpoint(checkpoint)) {
+    const train::KnownScores known = train::known_scores(checkpoint);
+    if (known.weights != what) more = "; its run sampled " + known.text();
+    else if (!known.scores.empty()) more = "; its run scored " + known.scores + " with them";
+  } else if (!checkpoint.empty() && quant::spec(train::snapshot_formats(recipe.quant).linear).has_weight_scales()) {
+    const std::string own = policy.config.dtype == base::DType::f32 ? "fp32" : "bf16";
+    more =
+        "; they are quantized now from the folder's own, by which a merged or fine-tuned model may lose what it "
+        "learned: --set quant.rollout.weights=" +
+        own + " samples it as it is";
+  }
+  base::log_info("samples " + what + ", of " + whose + more);
 }
 
 }  // namespace qrl::app

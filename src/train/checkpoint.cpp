@@ -241,6 +241,12 @@ void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound
   }
 }
 
+std::optional<std::int64_t> rl_step_of(const fs::path& checkpoint) {
+  std::error_code error;
+  const auto age = age_of(fs::canonical(checkpoint, error));  // behind the link `best`, too
+  return age && age->first == 1 ? std::optional(age->second) : std::nullopt;
+}
+
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile) || fs::exists(path / kManifestFile); }
 
 void require_sound_checkpoint(const fs::path& path, const std::string& what_to_do) {

@@ -96,6 +96,9 @@ LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
 
+/// Returns the RL step in a checkpoint's name; nothing for one of the cold start and for other names.
+std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);
+
 /// True when `path` looks like a checkpoint of ours (however damaged) rather than a plain HF folder.
 bool is_checkpoint(const std::filesystem::path& path);
 

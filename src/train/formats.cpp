@@ -65,6 +65,18 @@ quant::KvFormat kv_format(const config::QuantRecipe& quant) {
   }
 }
 
+std::string policy_text(const config::Recipe& recipe) {
+  const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+  return (beside ? "adapters beside " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) +
+         " weights with " + std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
+}
+
+bool has_quantized_export(const config::Recipe& recipe) {
+  const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+  return quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales() &&
+         recipe.quant.lm_head != config::HeadFormat::int8 && !beside;
+}
+
 std::string_view name(config::LearnerForward forward) {
   return forward == config::LearnerForward::bf16      ? "bf16"
          : forward == config::LearnerForward::low_bit ? "low_bit"

@@ -33,13 +33,13 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   return rows;
 }
 
-void note_error(const std::vector<float>& base, const float* merged, const std::string& weight, bool is_bf16,
+/// Notes what `stored` has lost of the update that leads from `base` to `merged`.
+void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
                 MergeErrors& errors) {
   double lost = 0, whole = 0;
   for (std::size_t i = 0; i < base.size(); ++i) {
     const double update = static_cast<double>(merged[i]) - base[i];
-    const double stored = is_bf16 ? base::to_float(base::to_bf16(merged[i])) : merged[i];
-    lost += std::pow(stored - base[i] - update, 2);
+    lost += std::pow(stored[i] - base[i] - update, 2);
     whole += update * update;
   }
   if (whole == 0) return;
@@ -75,8 +75,30 @@ model::WeightSource merged(const Policy& policy, const std::optional<model::Weig
     if (spec.kind != model::WeightKind::linear) return;
     std::vector<float> before(static_cast<std::size_t>(spec.shape.numel()));
     base.read(spec, before.data());
-    note_error(before, to, spec.name, is_bf16, errors);
+    std::vector<float> stored(to, to + before.size());
+    if (is_bf16)
+      for (float& value : stored) value = base::to_float(base::to_bf16(value));
+    note_error(before, to, stored.data(), spec.name, errors);
   });
+}
+
+MergeErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
+                                const model::SnapshotFormats& formats) {
+  const PolicyAdapter& adapter = *policy.adapter;
+  const model::WeightSource base = onto.value_or(adapter.base);
+  const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
+  const model::WeightSource again = quantized_weights(policy.config, all, formats);
+  MergeErrors errors;
+  for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
+    if (spec.kind != model::WeightKind::linear) continue;
+    std::vector<float> before(static_cast<std::size_t>(spec.shape.numel())), merged(before.size()),
+        stored(before.size());
+    base.read(spec, before.data());
+    all.read(spec, merged.data());
+    again.read(spec, stored.data());
+    note_error(before, merged.data(), stored.data(), spec.name, errors);
+  }
+  return errors;
 }
 
 }  // namespace qrl::train

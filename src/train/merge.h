@@ -23,6 +23,11 @@ struct MergeErrors {
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 
+/// Measures the same where the merged model is quantized to `formats` again, as a sampler does with the exported
+/// folder. Quantizes all weights once; sums are fp64.
+MergeErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
+                                const model::SnapshotFormats& formats);
+
 /// The policy's merged weights in fp32, a tensor at a time, onto its own base or onto `onto`. `errors` gets those of
 /// rounding to policy.config.dtype, tensor by tensor as they are read, and outlives the source.
 model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, MergeErrors& errors);

@@ -17,6 +17,7 @@
 #include "train/cold_start.h"
 #include "train/evaluate.h"
 #include "train/export_score.h"
+#include "train/formats.h"
 #include "train/health.h"
 #include "train/resume.h"
 #include "train/settings.h"
@@ -64,8 +65,10 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   if (checkpoint) {
     say("  model: " + checkpoint->string());
     const char* kind = config::trains_adapters(recipe) ? "PEFT" : "Hugging Face";
-    say(std::string("  as a ") + kind + " folder: " + program_invocation_name + " export " + checkpoint->string() +
-        " --out DIR");
+    const std::string command = program_invocation_name + std::string(" export ") + checkpoint->string();
+    say(std::string("  as a ") + kind + " folder: " + command + " --out DIR");
+    say((held_out.empty() ? "  sampled as " : "  sampled and scored as ") + policy_text(recipe) +
+        (has_quantized_export(recipe) ? ": " + command + " --quantized --out DIR" : ""));
   } else {
     say("  no checkpoint: the recipe asks for no step");
   }

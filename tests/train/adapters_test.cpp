@@ -195,6 +195,10 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
     CHECK(outcome.output.find("merged updates as they are stored: relative error ") != std::string::npos);
+    CHECK(outcome.output.find("merged updates if the folder is quantized to int8: relative error ") !=
+          std::string::npos);
+    CHECK(outcome.output.find("the run sampled adapters beside int8 weights with int8 keys and values, which scored "
+                              "countdown mean@2 ") != std::string::npos);
     return outcome.output;
   };
   const std::string as_trained = merge("quantized", "--dtype bfloat16");
@@ -227,6 +231,11 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   CHECK(worst_from(w, "original") < 1e-6);
   CHECK(worst_from(quantized, "wide") < 1e-6);
   CHECK(worst_from(quantized, "original") > 1e-4);
+  // INT8 of the merged model is coarser than its update, which the words say and the command shows that undoes it.
+  const std::string on_folder = " --checkpoint " + (dir / "wide").string();
+  const test::Outcome again = test::run_command(test::kProgram + "eval " + test::kTiny + on_folder);
+  CHECK(test::says(again, "quantized now from the folder's own"));
+  CHECK(as_trained.find("the model may lose what its adapters learned") != std::string::npos);
 
   // Updates of a small learning rate are below what bf16 keeps beside the weights.
   REQUIRE(test::run_command(test::tiny_command(dir / "slow", kAdapters +
@@ -235,7 +244,7 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
               .exit_code == 0);
   const test::Outcome lossy = export_to(dir / "lossy", dir / "slow/checkpoints/step_1", "--merge --dtype bfloat16");
   CHECK(lossy.exit_code == 0);
-  CHECK(lossy.output.find("a relative error above 0.1") != std::string::npos);
+  CHECK(lossy.output.find("by more than 0.1 of their update") != std::string::npos);
 
   // A PEFT folder whose base has moved beside it, and one that names none.
   fs::copy(base, dir / "sft_12");
