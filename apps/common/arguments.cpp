@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "config/neighbors.h"
 #include "config/reader.h"
 #include "train/catalog.h"
 
@@ -83,6 +84,15 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
   }
 }
 
+/// Advises on "--optim.lr=1e-6", "--optim.lr 1e-6" and "--learning_rate 1e-6", `value` being what follows the name:
+/// --set, or the key that has this name here. Returns an empty text for any other word.
+std::string advice_for_key(const std::string& option, const std::string& value) {
+  const std::string name = option.substr(2);
+  if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;
+  const std::string advice = config::advice_for_unknown_key(train::keys(), name);
+  return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
+}
+
 /// For a word that is none of the command's: the option that it resembles, or --set for a key of the recipe.
 std::string advice_for_extra(const CLI::App& command, const std::vector<std::string>& words) {
   std::vector<std::string> options;
@@ -97,8 +107,15 @@ std::string advice_for_extra(const CLI::App& command, const std::vector<std::str
     if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
         is_known("--set"))
       return "a key of the recipe is set by --set " + without_pluses(word);
-    const std::string option = word.substr(0, word.find('='));
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(0, equals), behind = i + 1 < words.size() ? words[i + 1] : "VALUE";
     if (!word.starts_with("--") || is_known(option)) continue;
+    const bool has_recipe = command.get_option_no_throw("RECIPE") != nullptr;
+    if (has_recipe && option.starts_with("--config"))
+      return "name the recipe's file first: " + full_name(command) + " RECIPE.yaml";
+    const std::string key =
+        is_known("--set") ? advice_for_key(option, equals == std::string::npos ? behind : word.substr(equals + 1)) : "";
+    if (!key.empty()) return key;
     const std::string nearest = base::nearest_name(option, options);
     return nearest.empty() ? "" : "did you mean " + nearest + "?";
   }
@@ -114,7 +131,7 @@ void refuse_command(const CLI::App& parent, const std::string& word) {
     base::fail_input(name, "a recipe file first", base::quoted(word),
                      "type " + name + " RECIPE --set " + without_pluses(word));
   }
-  const bool is_file = word.find('/') != std::string::npos || word.ends_with(".yaml") || word.ends_with(".yml");
+  const bool is_file = word.find_first_of("/.") != std::string::npos;
   if (takes_recipe && is_file)
     base::fail_input(name, "a recipe file", "no such file: " + base::quoted(word), "check the path");
   const std::vector<std::string> names = names_of(parent);
@@ -140,6 +157,14 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words) 
     }
     parent = parent->get_subcommand(word);
   }
+}
+
+std::vector<std::string> with_bare_options(std::vector<std::string> words) {
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const auto next = word + 1;
+    if (*word == "--resume" && (next == words.end() || next->starts_with("--"))) word = words.insert(next, "auto");
+  }
+  return words;
 }
 
 base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {

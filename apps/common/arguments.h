@@ -17,6 +17,9 @@ namespace qrl::app {
 /// takes an unknown command for a recipe or for an extra argument.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 
+/// Returns the words with "auto" behind a --resume that no value follows.
+std::vector<std::string> with_bare_options(std::vector<std::string> words);
+
 /// The parser's error as one of ours: where, expected, got, and a hint at a misspelled option, at --set or at --help.
 base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
 

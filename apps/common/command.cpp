@@ -46,13 +46,13 @@ const std::string& memory_settings() { return memory_text; }
 
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required) {
   CLI::Option* file =
-      command.add_option("RECIPE", arguments.file, "recipe file (YAML); its keys are listed by qrl-train --help");
+      command.add_option("RECIPE", arguments.file, "recipe file (YAML); qrl-train --help-all lists its keys");
   if (required) file->required();
   add_overrides(command, arguments.overrides);
 }
 
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
-  command.add_option("--set", overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
+  command.add_option("--set", overrides, "override a key of the recipe; may be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()

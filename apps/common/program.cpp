@@ -21,14 +21,15 @@ namespace qrl::app {
 namespace {
 
 /// Logs the failure and returns the exit code. A job of several ranks is aborted; the first rank logs before the
-/// others.
-int fail(const char* message, int exit_code, const dist::Collectives* world) {
+/// others. `stopped`: somebody asked for the end, which is no error.
+int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
-    base::log_error("error (rank " + std::to_string(world->rank()) + "): " + message);
+    const std::string rank = "(rank " + std::to_string(world->rank()) + "): ";
+    base::log_error((stopped ? "" : "error ") + rank + message);
     dist::abort_job(exit_code);
   }
-  base::log_error(std::string("error: ") + message);
+  base::log_error((stopped ? "" : "error: ") + std::string(message));
   return exit_code;
 }
 
@@ -69,19 +70,20 @@ int run_program(const Program& program, int argc, char** argv) {
   program.add_commands(command_line, action);
 
   std::unique_ptr<dist::Collectives> world;
+  const std::vector<std::string> words = with_bare_options(std::vector<std::string>(argv + 1, argv + argc));
   try {
     learner::require_libtorch();
-    check_commands(command_line, std::vector<std::string>(argv + 1, argv + argc));
-    command_line.parse(argc, argv);
+    check_commands(command_line, words);
+    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as the parser takes them
     world = dist::make_world(&argc, &argv);
     action(*world);
     return finish_output(world.get());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return command_line.exit(error) == 0 ? finish_output(nullptr) : 2;
-    const base::Error ours = argument_error(command_line, error, std::vector<std::string>(argv + 1, argv + argc));
+    const base::Error ours = argument_error(command_line, error, words);
     return fail(ours.what(), ours.exit_code(), nullptr);
   } catch (const base::Error& error) {
-    return fail(error.what(), error.exit_code(), world.get());
+    return fail(error.what(), error.exit_code(), world.get(), error.kind() == base::ErrorKind::stopped);
   } catch (const std::bad_alloc&) {
     return fail_memory(world.get());
   } catch (const std::exception& error) {

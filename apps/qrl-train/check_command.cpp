@@ -140,8 +140,7 @@ void describe_gpu() {
 
 void add_check(CLI::App& app, Action& action) {
   CLI::App* check = app.add_subcommand(
-      "check",
-      "read one file, or look for a GPU's libraries, as a run would: a summary, or why it is refused (exit 2)");
+      "check", "read one file as a run would; or look for a GPU's libraries; a summary, or why it is refused (exit 2)");
   check->require_subcommand(1);
   auto file = std::make_shared<std::string>();
   for (const Kind& kind : kinds()) {

@@ -1,9 +1,12 @@
 #include "commands.h"
 
+#include "help.h"
+
 namespace qrl::app {
 
 void add_commands(CLI::App& app, Action& action) {
-  app.set_version_flag("--version", version_text);
+  app.set_version_flag("--version", version_text, "print the versions of the program and what it runs on, and stop")
+      ->group(kRareOptions);
   add_train(app, action);
   add_eval(app, action);
   add_generate(app, action);
@@ -16,6 +19,8 @@ void add_commands(CLI::App& app, Action& action) {
   add_tokenize(app, action);
   add_report(app, action);
   add_watch(app, action);
+  for (const char* rare : {"dump", "profile", "tokenize"}) app.get_subcommand(rare)->group(kRareCommands);
+  add_help(app);
 }
 
 }  // namespace qrl::app

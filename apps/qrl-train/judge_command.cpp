@@ -211,7 +211,7 @@ void add_judge(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<JudgeArguments>();
   CLI::App* command = app.add_subcommand(
       "judge",
-      "verdicts for JSON lines, standard input to standard output, one a row (blank lines are none); fields: response "
+      "print a verdict for each JSON line of standard input; blank lines have none; fields: response "
       "and ground_truth (--ground-truth-key)" +
           own_fields());
   command->add_option("--verifier", arguments->verifier, "who judges")->check(one_of(verifier_words()));

@@ -8,9 +8,8 @@ int main(int argc, char** argv) {
     std::fputs("error: qrl-train has no benchmarks; run scripts/bench, which builds and runs qrl-bench\n", stderr);
     return 2;
   }
-  return qrl::app::run_program(
-      {.name = "qrl-train",
-       .what = "Trains language models with reinforcement learning while generating with quantized weights.",
-       .add_commands = qrl::app::add_commands},
-      argc, argv);
+  return qrl::app::run_program({.name = "qrl-train",
+                                .what = "Trains language models with RL, on samples of quantized weights.",
+                                .add_commands = qrl::app::add_commands},
+                               argc, argv);
 }

@@ -63,7 +63,7 @@ void report_runs(const ReportArguments& arguments, dist::Collectives& world) {
 void add_report(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ReportArguments>();
   CLI::App* command =
-      app.add_subcommand("report", "what runs have learned: verdicts and a table, or with --out a page");
+      app.add_subcommand("report", "say what runs have learned; verdicts and a table, or with --out a page");
   command->add_option("RUN", arguments->runs, "run folders, at most 8")->required()->check(not_empty());
   command->add_option("--out", arguments->out, "write one HTML file with charts and samples, which needs no network")
       ->check(not_empty())

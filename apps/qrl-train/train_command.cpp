@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "commands.h"
+#include "help.h"
 #include "plan.h"
 #include "train/catalog.h"
 #include "train/run.h"
@@ -67,24 +68,27 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
   add_recipe_arguments(command, arguments.recipe, recipe_required);
   command
       .add_option("--resume", arguments.resume,
-                  "auto (default): go on from the newest sound checkpoint of the run folder; "
-                  "never: refuse when there is one; PATH: go on from that checkpoint")
+                  "auto (default): the run's newest sound checkpoint; "
+                  "never: refuse when there is one; PATH: go on from that checkpoint; without a word auto")
       ->check(not_empty())
       ->type_name("auto|never|PATH");
-  CLI::Option* print = command.add_flag("--print-config", arguments.print_config,
-                                        "print the resolved recipe with each value's origin, and stop");
+  CLI::Option* print =
+      command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and stop");
   CLI::Option* dry_run = command
                              .add_flag("--dry-run", arguments.dry_run,
-                                       "check recipe, data and the model's shapes, say what a run would do, and stop; "
-                                       "exit code 2 when a file or GPU that it needs is not here")
+                                       "say what a run would do and need, and stop; checks recipe, data, the model's "
+                                       "shapes and what would be resumed; exit code 2 when a file or GPU is not here")
                              ->excludes(print);
   command
       .add_flag("--allow-absent", arguments.allow_absent,
                 "with --dry-run: plan a run on another machine; what is absent here is listed")
-      ->needs(dry_run);
-  command.add_flag("--allow-change", arguments.allow_change,
-                   "resume although optim.lr, rollout.n, data.train_files or other keys marked in "
-                   "docs/reference/recipe-keys.md have changed; log and metrics.jsonl say so");
+      ->needs(dry_run)
+      ->group(kRareOptions);
+  command
+      .add_flag("--allow-change", arguments.allow_change,
+                "resume although optim.lr, rollout.n, data.train_files or other keys marked in "
+                "docs/reference/recipe-keys.md have changed; log and metrics.jsonl say so")
+      ->group(kRareOptions);
 }
 
 }  // namespace
@@ -112,7 +116,7 @@ void add_train(CLI::App& app, Action& action) {
   });
 
   auto sft_arguments = std::make_shared<TrainArguments>();
-  CLI::App* sft = app.add_subcommand("sft", "make the supervised cold start of a recipe, and stop");
+  CLI::App* sft = app.add_subcommand("sft", "make a recipe's supervised cold start, and stop");
   add_options(*sft, *sft_arguments, true);
   sft->callback([&action, sft_arguments] { action = prepared(sft_arguments, train::RunPart::cold_start_only); });
 }

@@ -25,7 +25,7 @@ void watch(const WatchArguments& arguments, dist::Collectives& world) {
 
 void add_watch(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<WatchArguments>();
-  CLI::App* command = app.add_subcommand("watch", "serve the report's page of runs at work, until Ctrl-C");
+  CLI::App* command = app.add_subcommand("watch", "serve the report's page of runs at work; until Ctrl-C");
   command->add_option("RUNS", arguments->runs, "folders of runs, or run folders")->required()->check(not_empty());
   command->add_option("--port", arguments->server.port, "port; 0: any that is free")
       ->check(between(0, 65535))

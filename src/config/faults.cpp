@@ -36,7 +36,7 @@ std::string Faults::text() const {
     add_line(base::Error(base::ErrorKind::input, where, "a key of the recipe", "an unknown one", advice).what());
   } else if (!unknown_keys_.empty()) {
     add_line(std::to_string(unknown_keys_.size()) +
-             " keys that recipes do not have (qrl-train --help lists those there are):");
+             " keys that recipes do not have (qrl-train --help-all lists those there are):");
     for (const auto& [where, advice] : unknown_keys_) add_line("  " + where + (advice.empty() ? "" : ": " + advice));
   }
   if (num_more_ > 0) text += "\n… and " + std::to_string(num_more_) + " more";

@@ -17,7 +17,9 @@ constexpr std::string_view kPacked = "samples are always packed without padding,
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
 constexpr std::string_view kVerlFile = "[python3, -m, qrl_reward, \"verl:FILE:NAME\"] with reward.verifier command";
 constexpr std::string_view kFrozen = "the reference is the model as RL began, and stays it";
-constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the console";
+constexpr std::string_view kLogs =
+    "true for TensorBoard; metrics.jsonl and the console are always there; wandb: python3 apps/python/qrl_log.py wandb "
+    "RUN";
 
 // Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and our own design's later
 // keys.
@@ -91,7 +93,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   if (!nearest.empty()) return "did you mean " + nearest + "?";
   const std::string nearest_last = base::nearest_name(last, last_parts);
   const auto found = std::find(last_parts.begin(), last_parts.end(), nearest_last);
-  if (nearest_last.empty() || found == last_parts.end()) return "--help lists all keys";
+  if (nearest_last.empty() || found == last_parts.end()) return "--help-all lists all keys";
   return "did you mean " + keys.names()[static_cast<std::size_t>(found - last_parts.begin())] + "?";
 }
 

@@ -88,7 +88,7 @@ std::string choices_markdown(const Catalog& catalog) {
 
 constexpr std::string_view kReferenceIntro = R"(# Recipe keys
 
-`keys_markdown` in `src/config/printer.cpp` makes this page from the list behind `qrl-train --help`. A test compares the two.
+`keys_markdown` in `src/config/printer.cpp` makes this page from the list behind `qrl-train --help-all`. A test compares the two.
 To write it again: `QRL_WRITE_REFERENCE=1 build/tests/test_config 'the committed reference page*'`.
 
 A recipe is a YAML file of sections and keys. Every fault of a recipe is reported at once, as

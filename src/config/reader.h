@@ -1,5 +1,5 @@
 // Owns the way from recipe files and --set arguments to a checked Recipe, and back to text. One declaration per key
-// (keys.cpp) feeds the reader, --help, the printed recipe and the reference page.
+// (keys.cpp) feeds the reader, --help-all, the printed recipe and the reference page.
 #pragma once
 
 #include <filesystem>
@@ -66,7 +66,7 @@ std::vector<KeyChange> changes_among(std::span<const std::string_view> names, co
 /// Whether a key of that name holds files or folders to read, which may lie elsewhere on another host or day.
 bool is_input_path(const Keys& keys, std::string_view key);
 
-/// "optim.lr  float > 0, default 1e-6  peak learning rate" per key: for --help.
+/// "optim.lr  float > 0, default 1e-6  peak learning rate" per key: for --help-all.
 std::string keys_help(const Keys& keys);
 /// docs/reference/recipe-keys.md, whole.
 std::string keys_markdown(const Keys& keys);

@@ -217,7 +217,7 @@ TEST_CASE("dynamic sampling that could never fill a step is refused") {
 }
 
 TEST_CASE("nothing is suggested where nothing is near") {
-  CHECK(holds(fault("1: 2"), "; --help lists all keys"));
+  CHECK(holds(fault("1: 2"), "; --help-all lists all keys"));
   const std::string dapo = fault("algorithm: {name: reinforce}");
   INFO(dapo);
   CHECK(dapo.ends_with(

@@ -45,7 +45,8 @@ TEST_CASE("every key that a neighbor's advice names exists") {
     }
     for (const std::string& word : dotted_words(neighbor.note)) {
       INFO(word);
-      CHECK((word == "metrics.jsonl" || train::keys().find(word) != nullptr || train::keys().is_section(word)));
+      const bool is_file = word == "metrics.jsonl" || std::filesystem::exists(QRL_SOURCE_DIR "/apps/python/" + word);
+      CHECK((is_file || train::keys().find(word) != nullptr || train::keys().is_section(word)));
     }
     // "model.dtype: bfloat16" is a setting that the reader takes.
     const std::size_t colon = neighbor.ours.find(": ");
@@ -91,4 +92,15 @@ TEST_CASE("no advice leads from one meaning to another") {
     INFO(name << ": " << advice);
     CHECK(advice.find(expected) != std::string::npos);
   }
+}
+
+TEST_CASE("where other trainers log is told with what does so here") {
+  for (const char* name : {"report_to", "logger"}) {
+    const std::string told = fault("trainer: {" + std::string(name) + ": wandb}");
+    CHECK(holds(told, "here it is trainer.tensorboard"));
+    CHECK(holds(told, "wandb: python3 apps/python/qrl_log.py wandb RUN"));
+  }
+  CHECK(
+      holds(fault("actor: {packing: true}"), "here it is actor.max_tokens_per_micro_batch (samples are always packed"));
+  CHECK(holds(fault("{packing: true, optim: {lr: 1}}"), "samples are always packed"));
 }

@@ -160,7 +160,7 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
       {"sft: {demonstrations: {size: 3}}", "no counterpart here: sft.steps"},
       {"quant: {learner: {forwards: low_bit}}", "did you mean quant.learner.forward?"},
       {"optim.lr: 1", "nest it"},
-      {"zzzzzzzzzzzz: 1", "--help lists all keys"},
+      {"zzzzzzzzzzzz: 1", "--help-all lists all keys"},
       {"foo: {}", "foo: expected a key"},
       {R"("a\nb": 1)", R"("a\nb": expected a key)"},
       {"actor_rollout_ref: {rollout: {n: 8}}",

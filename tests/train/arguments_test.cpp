@@ -1,5 +1,6 @@
 // What the command line answers to arguments that are not as it wants them.
 #include <fstream>
+#include <sstream>
 
 #include "support/catch.h"
 #include "train/support.h"
@@ -28,6 +29,13 @@ TEST_CASE("an argument that is none gets one line with what to do") {
   refuses(test::kTiny + " --dryrun", "did you mean --dry-run?");
   refuses("nowhere/recipe.yaml", "no such file: \"nowhere/recipe.yaml\"");
   refuses("recipe.yml --dry-run", "no such file: \"recipe.yml\"");
+  refuses("add.yam --dry-run", "expected a recipe file, got no such file: \"add.yam\"; check the path");
+  refuses(test::kTiny + " --optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses(test::kTiny + " --trainer.total_training_steps 5", "--set trainer.total_training_steps=5");
+  refuses(test::kTiny + " --trainer.max_steps=5", "here it is trainer.total_training_steps");
+  refuses(test::kTiny + " --learning_rate 1e-4", "here it is optim.lr (--set KEY=VALUE)");
+  refuses("--config-name tiny", "name the recipe's file first: qrl-train RECIPE.yaml");
+  refuses("--config-path . --config-name tiny", "name the recipe's file first: qrl-train RECIPE.yaml");
   refuses("evil " + test::kTiny, "did you mean eval?");
   refuses(test::kTiny + " --set 'data.prompt_template=Q: {prompt}' --dry-run", "--set 'data.prompt_template=\"…\"'");
   CHECK(test::run_command(test::kProgram + test::kTiny + " --set 'data.prompt_template=\"Q: {prompt}\"' --dry-run")
@@ -70,6 +78,33 @@ TEST_CASE("help shows ranges and defaults once") {
     CHECK(help.output.find("INT:INT") == std::string::npos);
   }
   CHECK(test::run_command(test::kProgram + "data countdown --help").output.find("=1000") != std::string::npos);
+}
+
+TEST_CASE("help fits a screen of 24 lines and 80 columns, and --help-all has the rest") {
+  const test::Outcome help = test::run_command(test::kProgram + "--help"),
+                      all = test::run_command(test::kProgram + "--help-all");
+  INFO(help.output);
+  CHECK((help.exit_code == 0 && all.exit_code == 0));
+  std::istringstream lines(help.output);
+  int num_lines = 0;
+  for (std::string line; std::getline(lines, line); ++num_lines) CHECK(line.size() <= 80);
+  CHECK(num_lines <= 24);
+  for (const char* word :
+       {"RECIPE", "--set KEY=VALUE", "--resume", "--dry-run", "--help-all", "eval", "export", "watch", "tokenize"})
+    CHECK(help.output.find(word) != std::string::npos);
+  CHECK(help.output.find("optim.lr") == std::string::npos);
+  for (const char* word : {"optim.lr ", "--allow-change", "--ground-truth-key", "--version", "Exit codes"})
+    CHECK(all.output.find(word) != std::string::npos);
+}
+
+TEST_CASE("an option --resume without a word is auto") {
+  for (const std::string words :
+       {"--print-config --resume", "--resume --print-config", "--print-config --resume auto"}) {
+    const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " " + words);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.output.find("resume_mode: auto ") != std::string::npos);
+  }
 }
 
 TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights") {

@@ -33,8 +33,11 @@ TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
   const test::TempDir dir;
   const std::string longer = "--set rollout.n=64";  // so that it is not done before it is stopped
   const int exit_code = stop_at(dir / "run", "rollouts/step_1.jsonl", longer, dir / "log");
-  INFO(test::read_file(dir / "log"));
+  const std::string log = test::read_file(dir / "log");
+  INFO(log);
   CHECK(exit_code == 75);
+  CHECK(log.find("stopped by a signal; the checkpoint is in ") != std::string::npos);
+  CHECK(log.find("error") == std::string::npos);  // somebody asked for the end
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_4"));
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
   check_goes_on(dir / "whole", dir / "run", longer);

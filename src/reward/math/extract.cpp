@@ -128,7 +128,7 @@ class Extraction {
     return one(answer);
   }
 
-  /// A box's content without "Answer:" in front of it, wherever its \text{ is closed.
+  /// Returns a box's content without "Answer:" in front of it, wherever its \text{ is closed.
   std::string_view without_label(std::string_view content) const noexcept {
     std::string_view rest = content;
     vocabulary_.take(W::silent, rest);  // \text
@@ -255,7 +255,7 @@ class Extraction {
 
 namespace {
 
-/// The text before the first token of a chat behind its beginning: a turn that follows is no part of the response.
+/// Returns the text before the first token of a chat: a turn that follows is no part of the response.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {
