@@ -1,5 +1,4 @@
 // products: a GPU's matmuls of one layer, beside the speed of its memory.
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,42 +15,8 @@ using Json = nlohmann::ordered_json;
 struct BenchProductsArguments {
   std::string shape = "8b", format = "int4";
   std::vector<std::int64_t> num_rows = {1, 16, 64, 256};
-  bool candidates = false, json = false, dry_run = false;
+  bool json = false, dry_run = false;
 };
-
-/// bf16 matmuls of few rows by every kernel that may compute them, and the table that qrl-train reads.
-void bench_candidates(const BenchProductsArguments& arguments) {
-  const model::ModelConfig config = built_in_shape(arguments.shape);
-  cuda::Bf16CandidateTask task;
-  std::vector<std::string> names;
-  for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
-    names.emplace_back(matrix.name);
-    task.matrices.push_back({matrix.out, matrix.in, false});
-  }
-  names.emplace_back("lm_head");
-  task.matrices.push_back({config.vocab_size, config.hidden_size, true});
-  if (arguments.dry_run) {
-    Json planned = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"dry_run", true}};
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      planned[names[i]] = std::to_string(task.matrices[i].out) + " x " + std::to_string(task.matrices[i].in) +
-                          ", streamed and by cuBLASLt's algorithms";
-    }
-    return print_result(planned, arguments.json);
-  }
-  const cuda::Bf16Candidates candidates = cuda::measure_bf16_candidates(task);
-  Json result = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"cublaslt", candidates.library}};
-  for (std::size_t i = 0; i < candidates.measured.size(); ++i) {
-    const cuda::Bf16Candidate& of = candidates.measured[i];
-    const std::string name =
-        names[i / (candidates.measured.size() / names.size())] + "_rows" + std::to_string(of.num_rows);
-    result[name + "_streamed_us"] = of.streamed_s * 1e6;
-    for (std::size_t n = 0; n < of.cublaslt_s.size(); ++n)
-      result[name + "_cublaslt" + std::to_string(n) + "_us"] = of.cublaslt_s[n] * 1e6;
-  }
-  if (arguments.json) result["table"] = candidates.table;
-  print_result(result, arguments.json);
-  if (!arguments.json) std::printf("\nthe lines of cuda/gemm/bf16_table.h:\n%s", candidates.table.c_str());
-}
 
 void bench_products(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
@@ -105,24 +70,19 @@ void add_bench_products(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchProductsArguments>();
   CLI::App* command = program.add_subcommand("products", "a layer's matmuls on the GPU, beside its memory's speed");
   command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
-  CLI::Option* format = command->add_option("--format", arguments->format, "of the weights");
-  format->check(one_of(gpu_format_names()))->type_name("NAME");
-  CLI::Option* rows = command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas");
-  rows->delimiter(',')->check(between(1, 65'536))->type_name("INT");
-  command
-      ->add_flag("--candidates", arguments->candidates,
-                 "instead: bf16 matmuls of 8 and 16 rows, lm_head's too, by the streamed kernel and by each algorithm "
-                 "that cuBLASLt proposes; prints the table to commit as cuda/gemm/bf16_table.h, from which qrl-train "
-                 "takes its kernels")
-      ->excludes(format)
-      ->excludes(rows);
+  command->add_option("--format", arguments->format, "of the weights")
+      ->check(one_of(gpu_format_names()))
+      ->type_name("NAME");
+  command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas")
+      ->delimiter(',')
+      ->check(between(1, 65'536))
+      ->type_name("INT");
   command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {
       require_one_process(world, "qrl-bench products");
-      if (arguments->candidates) bench_candidates(*arguments);
-      else bench_products(*arguments);
+      bench_products(*arguments);
     };
   });
 }

@@ -34,7 +34,7 @@ std::int64_t matrix_bytes(quant::Format format, std::int64_t out, std::int64_t i
 
 MatmulPlan plan_matmul(quant::Format format, std::int64_t out, std::int64_t in, std::int64_t num_rows) {
   const MatrixLayout at = matrix_layout(format, out, in);
-  const GemmChoice choice = gemm_choices(format, at, num_rows, false, {true, false, {}, true}, kHopper)[0];
+  const GemmChoice choice = gemm_choices(format, at, num_rows, false, {true, false, true}, kHopper)[0];
   const std::int64_t x_bytes = at.width * (quant::spec(format).activations == quant::Element::bf16 ? 2 : 1);
   MatmulPlan plan;
   plan.num_bytes = matrix_bytes(format, out, in) + num_rows * (x_bytes + at.rows * 2);

@@ -9,9 +9,6 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// speed.h's measure_gemms.
 GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task);
 
-/// speed.h's measure_bf16_candidates.
-Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task);
-
 /// speed.h's measure_attention.
 AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task);
 

@@ -5,9 +5,6 @@
 namespace qrl::cuda {
 
 GemmSpeeds measure_gemms(const GemmSpeedTask& task) { return device::measure_gemm_speeds(task); }
-Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task) {
-  return device::measure_bf16_candidate_speed(task);
-}
 AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
 TickSpeeds measure_ticks(const TickSpeedTask& task) { return device::measure_tick_speeds(task); }
 

@@ -12,7 +12,6 @@ namespace {
 }  // namespace
 
 GemmSpeeds measure_gemms(const GemmSpeedTask&) { fail(); }
-Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "cuda/engine/decode_engine.h"
@@ -30,31 +29,6 @@ struct GemmSpeeds {
 /// Times the GEMMs that the engine would launch, with bf16 results, on normal random values quantized to the format.
 /// They run one after another as a CUDA graph: the best of five rounds by the host's clock. Errors as make_engine's.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
-
-/// Matrices whose bf16 GEMMs of up to 16 rows are timed with every kernel that may compute them.
-struct Bf16CandidateTask {
-  struct Matrix {
-    std::int64_t out = 0, in = 0;
-    bool y_is_f32 = false;  ///< as lm_head's results are
-  };
-  std::vector<Matrix> matrices;
-  int device_number = 0;
-  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< of copies of a matrix, so that no cache holds it
-};
-struct Bf16Candidate {
-  std::int64_t outputs = 0, inputs = 0, num_rows = 0;  ///< in memory, padded; 8 or 16
-  bool y_is_f32 = false;
-  double streamed_s = 0;
-  std::vector<double> cublaslt_s;  ///< of the algorithms that it proposes, in its order
-};
-struct Bf16Candidates {
-  std::vector<Bf16Candidate> measured;
-  std::string library;  ///< cuBLASLt's version
-  std::string table;    ///< the lines of cuda/gemm/bf16_table.h that have the fastest of each shape
-};
-/// Times them one after another as a CUDA graph, on normal values: the best of five rounds by the host's clock. Errors
-/// as make_engine's.
-Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task);
 
 /// A tick's attention in one layer: a row each of sequences that see num_positions, in pages that lie in no order.
 struct AttentionSpeedTask {

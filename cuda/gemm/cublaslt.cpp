@@ -75,8 +75,7 @@ struct CublasLt::State {
   struct Plan {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
-    std::array<cublasLtMatmulHeuristicResult_t, kCublasLtAlgorithms> algorithms{};
-    int num_algorithms = 0;
+    cublasLtMatmulHeuristicResult_t proposed{};
     cublasStatus_t refusal = CUBLAS_STATUS_SUCCESS;
   };
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
@@ -86,7 +85,7 @@ struct CublasLt::State {
   const Plan& plan(const BlockScaledTask& task);
   void describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const;
   void choose(Plan& plan) const;
-  void launch(const Plan& plan, int algorithm, const GemmTask& task, const Stream& stream) const;
+  void launch(const Plan& plan, const GemmTask& task, const Stream& stream) const;
   template <class Value>
   void set(const Plan& plan, cublasLtMatmulDescAttributes_t attribute, const Value& value) const {
     check(library.cublasLtMatmulDescSetAttribute(plan.product, attribute, &value, sizeof value),
@@ -153,19 +152,18 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),
         "cublasLtMatmulPreferenceSetAttribute");
-  const cublasStatus_t status =
-      library.cublasLtMatmulAlgoGetHeuristic(handle, plan.product, plan.w, plan.x, plan.y, plan.y, preference,
-                                             kCublasLtAlgorithms, plan.algorithms.data(), &plan.num_algorithms);
+  int num_proposed = 0;
+  const cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(
+      handle, plan.product, plan.w, plan.x, plan.y, plan.y, preference, 1, &plan.proposed, &num_proposed);
   check(library.cublasLtMatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy");
-  plan.refusal = status == CUBLAS_STATUS_SUCCESS && plan.num_algorithms == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+  plan.refusal = status == CUBLAS_STATUS_SUCCESS && num_proposed == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
 }
 
-void CublasLt::State::launch(const Plan& plan, int algorithm, const GemmTask& task, const Stream& stream) const {
-  const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
-  check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
+void CublasLt::State::launch(const Plan& plan, const GemmTask& task, const Stream& stream) const {
+  check(plan.proposed.state, "cublasLtMatmulAlgoGetHeuristic");
   const float one = 1, zero = 0;
   check(library.cublasLtMatmul(handle, plan.product, &one, task.w.quantized, plan.w, task.x.quantized, plan.x, &zero,
-                               task.y, plan.y, task.y, plan.y, &proposed.algo, workspace.data(), kWorkspaceBytes,
+                               task.y, plan.y, task.y, plan.y, &plan.proposed.algo, workspace.data(), kWorkspaceBytes,
                                static_cast<cudaStream_t>(stream.handle())),
         "cublasLtMatmul");
 }
@@ -188,25 +186,19 @@ CublasLt::~CublasLt() {
 std::string CublasLt::refusal_of(const BlockScaledTask& task) {
   const State::Plan& plan = state_->plan(task);
   if (plan.refusal != CUBLAS_STATUS_SUCCESS) return state_->library.cublasLtGetStatusString(plan.refusal);
-  const cublasStatus_t of_first = plan.algorithms[0].state;
-  return of_first == CUBLAS_STATUS_SUCCESS ? "" : state_->library.cublasLtGetStatusString(of_first);
+  const cublasStatus_t of_proposed = plan.proposed.state;
+  return of_proposed == CUBLAS_STATUS_SUCCESS ? "" : state_->library.cublasLtGetStatusString(of_proposed);
 }
 
-void CublasLt::multiply(const GemmTask& task, int algorithm, const Stream& stream) {
+void CublasLt::multiply(const GemmTask& task, const Stream& stream) {
   QRL_INVARIANT(!task.adds_to_y, "cuBLASLt", "a GEMM that overwrites y: it rounds a product before it adds it to bf16",
                 "one that adds");
-  const State::Plan& plan = state_->plan(task);
-  QRL_INVARIANT(algorithm < plan.num_algorithms, "cuda/gemm/bf16_table.h",
-                "an algorithm of the " + std::to_string(plan.num_algorithms) + " that cuBLASLt " + version() + " has",
-                "number " + std::to_string(algorithm));
-  state_->launch(plan, algorithm, task, stream);
+  state_->launch(state_->plan(task), task, stream);
 }
 
 void CublasLt::multiply(const BlockScaledTask& task, const Stream& stream) {
-  state_->launch(state_->plan(task), 0, task.gemm, stream);
+  state_->launch(state_->plan(task), task.gemm, stream);
 }
-
-int CublasLt::num_algorithms(const GemmTask& task) { return state_->plan(task).num_algorithms; }
 
 std::string CublasLt::version() const { return state_->library.version; }
 

@@ -22,15 +22,13 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// By the algorithm that it proposes for the shape, 0: the one that it holds fastest.
-  void multiply(const GemmTask& task, int algorithm, const Stream& stream);
+  /// Makes a GEMM by the algorithm that the library proposes for the shape.
+  void multiply(const GemmTask& task, const Stream& stream);
   /// Makes a GEMM of fp8_block128 with a bf16 result. Sums within 128 inputs are the matrix unit's, with some 13 bits
   /// behind the point; sums of those are fp32.
   void multiply(const BlockScaledTask& task, const Stream& stream);
   /// Returns why the library refuses such a GEMM on this device; empty: it takes it.
   std::string refusal_of(const BlockScaledTask& task);
-  /// That it proposes for the shape, up to kCublasLtAlgorithms.
-  int num_algorithms(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"
 
  private:

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "cuda/engine/decode_engine.h"
-#include "cuda/gemm/bf16_table.h"
 #include "cuda/runtime/layout.h"
 #include "quant/format.h"
 
@@ -106,10 +104,9 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// bf16: cuBLASLt, or what a table has for the shape (bf16_table.h). On Hopper, with one scale a channel and a token
-/// and a bf16 result: CUTLASS, but not for up to 16 rows, most of whose tiles would be empty. All else is streamed. Of
-/// e4m3 the two kernels' sums differ in the last bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows
-/// rows than among fewer.
+/// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but not for up to 16
+/// rows, most of whose tiles would be empty. All else is streamed. Of e4m3 the two kernels' sums differ in the last
+/// bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows rows than among fewer.
 ///
 /// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
 /// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
@@ -150,15 +147,13 @@ inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_r
 /// What the choice depends on besides the GEMM.
 struct GemmRules {
   bool is_hopper = false, row_only_sums = false;
-  std::span<const Bf16Row> bf16_table{};  ///< that holds for the device and its library
-  bool block_scales = false;              ///< the library multiplies e4m3 with scales of 128 inputs
+  bool block_scales = false;  ///< the library multiplies e4m3 with scales of 128 inputs
 };
 
 /// One way to make a GEMM.
 struct GemmChoice {
   GemmKernel kernel = GemmKernel::streamed;
   StreamPlan plan{};  ///< of `streamed`
-  int algorithm = 0;  ///< of `cublaslt`: the n-th that it proposes
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
@@ -171,13 +166,8 @@ inline constexpr std::int64_t kSweptRows = 128;
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);
-  GemmKernel rule = choose_gemm(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums,
-                                rules.block_scales && at.has_whole_blocks);
-  if (rule == GemmKernel::cublaslt) {
-    const Bf16Row* row = find_bf16(rules.bf16_table, at.rows, at.width, num_rows, y_is_f32);
-    if (row != nullptr && row->way == kStreamedWay) rule = GemmKernel::streamed;
-    else if (row != nullptr) choices[0].algorithm = row->way;
-  }
+  const GemmKernel rule = choose_gemm(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums,
+                                      rules.block_scales && at.has_whole_blocks);
   choices[0].kernel = rule;
   if (rule == GemmKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
   if ((rule != GemmKernel::streamed && rule != GemmKernel::cutlass_int8) || num_rows > kSweptRows) return choices;

@@ -67,10 +67,8 @@ class LibraryGemms final : public Gemms {
         takes_block_scales_(is_hopper_ && !row_only_sums_ && may_take_block_scales()),
         limits_{static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
-        sweep_(gemm_rules(device, row_only_sums,
-                          uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>(),
-                          takes_block_scales_),
-               limits_, [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
+        sweep_(gemm_rules(device, row_only_sums, takes_block_scales_), limits_,
+               [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
     place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
@@ -95,11 +93,6 @@ class LibraryGemms final : public Gemms {
   std::string describe() const override {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
     std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
-    if (!kBf16Table.empty()) {
-      bf16 += uses_table()
-                  ? ", or by the table of cuda/gemm/bf16_table.h"
-                  : ", without cuda/gemm/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
-    }
     bf16 += "; int4 of " + std::to_string(dequantized_rows(quant::Format::int4)) +
             " rows and more, and fp8 (block128) of " + std::to_string(dequantized_rows(quant::Format::fp8_block128)) +
             ", by it, dequantized";
@@ -115,11 +108,10 @@ class LibraryGemms final : public Gemms {
   }
 
  private:
-  bool uses_table() const { return is_hopper_ && cublaslt_.version() == kBf16TableLibrary; }
   void make(const GemmTask& task, const GemmChoice& choice, const Stream& stream) {
     switch (choice.kernel) {
       case GemmKernel::cublaslt:
-        return cublaslt_.multiply(task, choice.algorithm, stream);
+        return cublaslt_.multiply(task, stream);
       case GemmKernel::block_scaled:
         return make_block_scaled(task, stream);
       case GemmKernel::cutlass_int8:
@@ -130,7 +122,7 @@ class LibraryGemms final : public Gemms {
         return streamed_.multiply(task, choice.plan, stream);
       case GemmKernel::dequantized:
         return dequantized_.multiply(
-            task, [&](const GemmTask& bf16) { cublaslt_.multiply(bf16, 0, stream); }, stream);
+            task, [&](const GemmTask& bf16) { cublaslt_.multiply(bf16, stream); }, stream);
     }
   }
 

@@ -115,7 +115,7 @@ TEST_CASE("block scales are the library's for bf16 results of more than 16 rows,
                           const GemmRules& rules) {
     return gemm_choices(format, at, rows, y_is_f32, rules, h100)[0].kernel;
   };
-  const GemmRules rules{true, false, {}, true}, bitwise{true, true, {}, true}, without{true, false, {}, false};
+  const GemmRules rules{true, false, true}, bitwise{true, true, true}, without{true, false, false};
   for (const std::int64_t rows : {17, 64, 512, 4096}) {
     CHECK(kernel(Format::fp8_block128, whole, rows, false, rules) == GemmKernel::block_scaled);
     for (const auto& [at, y_is_f32, of] :

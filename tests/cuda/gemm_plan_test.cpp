@@ -1,5 +1,6 @@
 // The kernel and the tiles of a GEMM, and the choices that time may make.
-#include "cuda/gemm/bf16_table.h"
+#include "cuda/gemm/gemm_plan.h"
+
 #include "cuda/gemm/gemm_sweep.h"
 #include "gemm_fixtures.h"
 
@@ -118,68 +119,14 @@ TEST_CASE("a GEMM's choices are those that keep its bits, the rule's first, and 
   CHECK(gemm_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
 }
 
-TEST_CASE("bf16 of few rows takes the kernel that the table has for its shape, by cuBLASLt's first where it has none") {
-  const DeviceLimits h100{227 << 10, 132};
-  const std::vector<Bf16Row> table = {
-      {4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}, {152064, 4096, 8, true, 7}};
-  REQUIRE(is_valid(table));
-  const auto ways = [&](std::int64_t out, std::int64_t rows, bool y_is_f32, bool row_only_sums = false) {
-    return gemm_choices(Format::bf16, matrix_layout(Format::bf16, out, 4096), rows, y_is_f32,
-                        {true, row_only_sums, table}, h100);
-  };
-  const auto is_cublaslt = [](const std::vector<GemmChoice>& made, int algorithm) {
-    return made.size() == 1 && made[0].kernel == GemmKernel::cublaslt && made[0].algorithm == algorithm;
-  };
-  const auto all_streamed = [](const std::vector<GemmChoice>& made) {
-    return std::ranges::all_of(made, [](const auto& way) { return way.kernel == GemmKernel::streamed; });
-  };
-  for (const std::int64_t rows : {1, 5, 8}) CHECK(all_streamed(ways(4096, rows, false)));
-  for (const std::int64_t rows : {9, 16}) CHECK(is_cublaslt(ways(4096, rows, false), 3));
-  CHECK(is_cublaslt(ways(4096, 17, false), 0));
-  CHECK(is_cublaslt(ways(4096, 8, true), 0));
-  CHECK(is_cublaslt(ways(152064, 8, true), 7));
-  CHECK(is_cublaslt(ways(6144, 8, false), 0));
-  CHECK(all_streamed(ways(152064, 8, true, true)));  // rollout.bitwise does not look there
-}
-
-TEST_CASE("a table of bf16 GEMMs is checked, chosen beyond times' scatter, and printed as it is committed") {
-  for (const Bf16Row& bad : {Bf16Row{4095, 4096, 8, false, 0},
-                             {4096, 100, 8, false, 0},
-                             {4096, 4096, 1, false, 0},
-                             {4096, 4096, 8, false, 8},
-                             {4096, 4096, 8, false, -2}})
-    CHECK_FALSE(is_valid(std::span(&bad, 1)));
-  const std::vector<Bf16Row> twice = {{4096, 4096, 8, false, 1}, {4096, 4096, 8, false, 2}};
-  CHECK_FALSE(is_valid(twice));
-
-  const std::vector<double> times = {1.0, 0.98, 0.9};
-  CHECK(fastest_way(2.0, times) == 2);
-  CHECK(fastest_way(0.89, times) == kStreamedWay);
-  CHECK(fastest_way(2.0, std::span(times).first(2)) == 0);
-  CHECK(fastest_way(0.98, std::span(times).first(1)) == 0);
-
-  CHECK(bf16_table_text("", {}) ==
-        "inline constexpr std::string_view kBf16TableLibrary = \"\";\n"
-        "inline constexpr std::array<Bf16Row, 0> kBf16Table{};\n");
-  const std::vector<Bf16Row> rows = {{4096, 4096, 8, false, kStreamedWay}, {152064, 4096, 16, true, 7}};
-  CHECK(bf16_table_text("13.1.0", rows) ==
-        "inline constexpr std::string_view kBf16TableLibrary = \"13.1.0\";\n"
-        "inline constexpr std::array<Bf16Row, 2> kBf16Table{{\n"
-        "    {4096, 4096, 8, false, kStreamedWay},\n"
-        "    {152064, 4096, 16, true, 7},\n"
-        "}};\n");
-}
-
 TEST_CASE("time never chooses between kernels whose bits differ") {
   const DeviceLimits h100{227 << 10, 132};
-  const std::vector<Bf16Row> table = {{4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}};
   // Sums that are exact in any order, or one kernel whose bits no plan changes (the cases of streamed GEMMs above).
   for (const Format format : kWeightFormats) {
     for (const std::int64_t out : {64, 4096, 28672}) {
       for (std::int64_t rows = 1; rows <= 4096; rows = rows < 160 ? rows + 1 : 2 * rows) {
         for (const bool y_is_f32 : {false, true}) {
-          for (const GemmRules& rules :
-               {GemmRules{false, false}, {false, true}, {true, false}, {true, true}, {true, false, table}}) {
+          for (const GemmRules& rules : {GemmRules{false, false}, {false, true}, {true, false}, {true, true}}) {
             const std::vector<GemmChoice> ways =
                 gemm_choices(format, matrix_layout(format, out, 4096), rows, y_is_f32, rules, h100);
             if (ways.size() == 1 || format == Format::int8) continue;
