@@ -1,8 +1,7 @@
 #include "tick_estimate.h"
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <bit>
 #include <utility>
 
 #include "base/error.h"
@@ -33,6 +32,29 @@ constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
 double up(std::int64_t count, std::int64_t divisor) { return static_cast<double>((count + divisor - 1) / divisor); }
+
+/// Thread instructions of the streamed kernel's inner loop for each weight, by tiles of 8, 16, 32 and 64 rows: counted
+/// in sm_90a's machine code of commit ce0255e8, by nvcc 13.0.
+struct InnerLoop {
+  quant::Format format;
+  double of_tile[4];
+};
+constexpr InnerLoop kInnerLoops[] = {
+    {quant::Format::bf16, {2.797, 4.281, 4.141, 7.438}},
+    {quant::Format::int8, {1.641, 2.125, 2.133, 3.961}},
+    {quant::Format::fp8_tensor, {2.203, 3.000, 2.578, 4.258}},
+    {quant::Format::fp8_channel, {2.203, 3.000, 2.578, 4.258}},
+    {quant::Format::fp8_block128, {3.438, 4.312, 3.836, 6.492}},
+    {quant::Format::int4, {3.875, 4.953, 4.258, 6.406}},
+    {quant::Format::int4_int8, {2.578, 2.641, 2.484, 4.156}},
+    {quant::Format::int4_fp8, {3.406, 4.266, 3.750, 5.672}},
+};
+
+double instructions_of_weight(quant::Format format, std::int64_t tile_rows) {
+  constexpr int kBitsOf8 = 4;
+  return std::ranges::find(kInnerLoops, format, &InnerLoop::format)
+      ->of_tile[std::bit_width(static_cast<std::uint64_t>(tile_rows)) - kBitsOf8];
+}
 
 struct MatmulEstimate {
   double seconds = 0;
@@ -65,11 +87,7 @@ MatmulEstimate largest(std::initializer_list<std::pair<const char*, double>> bou
 }
 
 MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& matrix, std::int64_t rows,
-                                 const cuda::MatmulPlan& plan, const InnerLoops& loops, const GpuFigures& gpu) {
-  const auto loop = loops.find(plan.tile_rows);
-  QRL_REQUIRE(loop != loops.end(), "qrl-bench ticks: --kernels",
-              "the inner loop of a tile of " + std::to_string(plan.tile_rows) + " rows", "none",
-              "make the file with this build's scripts/gpu/kernels --json");
+                                 const cuda::MatmulPlan& plan, const GpuFigures& gpu) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool is_int8 = what.activations == quant::Element::int8, x_is_bf16 = what.activations == quant::Element::bf16;
   const Reach& reach = what.weights == quant::Element::int4 && x_is_bf16 ? kStreamedInt4 : kStreamed;
@@ -79,7 +97,7 @@ MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& 
   const double x_bytes = static_cast<double>(rows * matrix.in) * (x_is_bf16 ? 2 : 1);
   const double read =
       std::min(gpu.read_bytes_per_s * reach.reads, static_cast<double>(plan.num_blocks) * kMultiprocessorBytesPerS);
-  const double issued = weights * row_tiles * loop->second;
+  const double issued = weights * row_tiles * instructions_of_weight(format, plan.tile_rows);
   const double operations = 2 * weights * row_tiles * static_cast<double>(plan.tile_rows);
   MatmulEstimate estimate = largest({{"memory", static_cast<double>(plan.num_bytes) / read},
                                      {"issue slots", issued / (kMultiprocessors * kLanesPerCycle * kClock *
@@ -91,9 +109,9 @@ MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& 
 }
 
 MatmulEstimate estimate_matmul(quant::Format format, const cuda::LayerMatrix& matrix, std::int64_t rows,
-                               const InnerLoops& loops, const GpuFigures& gpu) {
+                               const GpuFigures& gpu) {
   const cuda::MatmulPlan plan = cuda::plan_matmul(format, matrix.out, matrix.in, rows);
-  if (plan.kernel == cuda::MatmulKernel::streamed) return estimate_streamed(format, matrix, rows, plan, loops, gpu);
+  if (plan.kernel == cuda::MatmulKernel::streamed) return estimate_streamed(format, matrix, rows, plan, gpu);
   const double row_tiles = up(rows, kCutlassRows);
   const double operations = 2 * static_cast<double>(matrix.out) * static_cast<double>(matrix.in) * row_tiles *
                             static_cast<double>(kCutlassRows);
@@ -151,15 +169,14 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
 }
 
 /// lm_head, the sums of its logits and the tokens. A tile is as wide as 4 M logits of the rows (sample/lm_head.cpp).
-double estimate_head(const model::ModelConfig& config, std::int64_t batch, const InnerLoops& loops,
-                     const GpuFigures& gpu) {
+double estimate_head(const model::ModelConfig& config, std::int64_t batch, const GpuFigures& gpu) {
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;
   const cuda::LayerMatrix lm_head{"lm_head", config.vocab_size, config.hidden_size};
   double seconds = 0;
   for (std::int64_t first = 0; first < batch; first += kSampleRows) {
     const std::int64_t rows = std::min(kSampleRows, batch - first);
     const auto logits = static_cast<double>(rows * config.vocab_size);
-    seconds += estimate_matmul(quant::Format::bf16, lm_head, rows, loops, gpu).seconds +
+    seconds += estimate_matmul(quant::Format::bf16, lm_head, rows, gpu).seconds +
                kHeadTile_s * up(rows * config.vocab_size, kTileLogits) +
                4 * logits / (gpu.read_bytes_per_s * kLogitReads) + kSample_s + kSampleRow_s * static_cast<double>(rows);
   }
@@ -174,38 +191,21 @@ const char* const kHowEstimated =
     "the share of it that kernels reached in a trace of an H100 on 2026-11-26; others a time of their own and their "
     "bytes";
 
-InnerLoops read_inner_loops(const std::string& file, const std::string& format) {
-  std::ifstream stream(file);
-  const std::string where = "qrl-bench ticks: --kernels " + file;
-  QRL_REQUIRE(stream.good(), where, "a file", "none", "make it: scripts/gpu/kernels --json > " + file);
-  const nlohmann::json facts = nlohmann::json::parse(stream, nullptr, false);
-  InnerLoops loops;
-  try {
-    for (const auto& [rows, figures] : facts.at("inner_loops").at("sm_90a").at(format).items())
-      loops[std::stoll(rows)] = figures.at("per_weight").get<double>();
-  } catch (const std::exception&) {
-    base::fail_input(where, "the JSON that scripts/gpu/kernels --json prints, with inner loops of " + format,
-                     facts.is_discarded() ? "text that is no JSON" : "JSON without them",
-                     "make it again: scripts/gpu/kernels --json > " + file);
-  }
-  return loops;
-}
-
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
-                           const InnerLoops& loops, const GpuFigures& gpu) {
+                           const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const auto layers = static_cast<double>(config.num_hidden_layers);
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   TickEstimate estimate;
   std::int64_t largest = 0;
   for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
-    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::tick_rows(batch), loops, gpu);
+    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::tick_rows(batch), gpu);
     estimate.matmul_s += layers * one.seconds;
     if (matrix.out * matrix.in <= largest) continue;
     largest = matrix.out * matrix.in;
     estimate.bound = one.bound;
   }
-  const double head_s = estimate_head(config, batch, loops, gpu);
+  const double head_s = estimate_head(config, batch, gpu);
   estimate.matmul_s += head_s;
   const cuda::TickSpeed work = cuda::count_tick_work(task, batch, context),
                         without_kv = cuda::count_tick_work(task, batch, 0);

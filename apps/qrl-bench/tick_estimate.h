@@ -1,10 +1,9 @@
 // Owns the estimate of a decoding tick's time on an H100, from bytes, from instructions that were counted in the
-// machine code, and from kernels' times in a trace of 2026-11-26. It says what to expect, and what to look at where a
-// measurement is far from it.
+// machine code, and from kernels' times in a trace, both of 2026-11-26. It says what to expect, and what to look at
+// where a measurement is far from it.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 
 #include "cuda/bench/bench_plan.h"
@@ -18,18 +17,13 @@ struct GpuFigures {
   double small_kernel_s = 3.0e-6;  ///< norm, rotation, activation, quantizing, join: of few rows
 };
 
-/// Thread instructions that the streamed matmul's inner loop takes for each quantized weight, by rows of its tile.
-using InnerLoops = std::map<std::int64_t, double>;
-/// Of a format, from what `scripts/gpu/kernels --json` printed, sm_90a's. Input errors: no such file, another form.
-InnerLoops read_inner_loops(const std::string& file, const std::string& format);
-
 struct TickEstimate {
   double tick_s = 0, matmul_s = 0;  ///< of it in matmuls, lm_head among them
   double limit_s = 0;               ///< the roofline: max(bytes / reading, operations / matrix units)
   std::string bound;                ///< of a layer's largest matrix: memory, issue slots, L2 or matrix units
 };
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
-                           const InnerLoops& loops, const GpuFigures& gpu);
+                           const GpuFigures& gpu);
 
 /// A sentence on how it is made.
 extern const char* const kHowEstimated;

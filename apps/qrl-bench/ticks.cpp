@@ -20,7 +20,6 @@ struct BenchTicksArguments {
   std::string shape = "8b", format = "bf16", kv_format = "bf16";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
   bool json = false, dry_run = false, estimate = false;
-  std::string kernels;
   GpuFigures gpu;
 };
 
@@ -71,7 +70,6 @@ void plan_ticks(const BenchTicksArguments& arguments) {
 
 void estimate_ticks(const BenchTicksArguments& arguments) {
   const cuda::TickSpeedTask task = task_of(arguments);
-  const InnerLoops loops = read_inner_loops(arguments.kernels, arguments.format);
   Json result = {{"bench", "ticks"},
                  {"estimated", kHowEstimated},
                  {"shape", arguments.shape},
@@ -80,11 +78,9 @@ void estimate_ticks(const BenchTicksArguments& arguments) {
                  {"assumed_read_gb_per_s", arguments.gpu.read_bytes_per_s * 1e-9},
                  {"assumed_matmul_tflops", arguments.gpu.matmul_flops * 1e-12},
                  {"assumed_small_kernel_us", arguments.gpu.small_kernel_s * 1e6}};
-  for (const auto& [rows, per_weight] : loops)
-    result["tile" + std::to_string(rows) + "_instructions_per_weight"] = per_weight;
   for (const std::int64_t context : arguments.contexts) {
     for (const std::int64_t batch : arguments.batches) {
-      const TickEstimate estimate = estimate_tick(task, batch, context, loops, arguments.gpu);
+      const TickEstimate estimate = estimate_tick(task, batch, context, arguments.gpu);
       const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
       result[name + "_estimated_us"] = estimate.tick_s * 1e6;
       result[name + "_estimated_matmul_us"] = estimate.matmul_s * 1e6;
@@ -135,11 +131,6 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
                     "estimate an H100's ticks; wants no GPU. contextC_batchB_estimated_share stands beside\n"
                     "the measured contextC_batchB_share_of_limit, _estimated_us beside _us")
           ->excludes(dry_run);
-  CLI::Option* kernels =
-      command.add_option("--kernels", arguments.kernels, "with --estimate: what scripts/gpu/kernels --json printed")
-          ->needs(estimate)
-          ->type_name("FILE");
-  estimate->needs(kernels);
   const auto figure = [&](const char* option, double& value, double unit, const char* what) {
     command
         .add_option_function<double>(

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/gpu/check and scripts/gpu/profile without a GPU: each of their command lines, what they make of the programs' answers, and
-what a packed archive holds. usage: test.py BUILD"""
+"""scripts/gpu/check, profile and kernels without a GPU: each of their command lines, what they make of the programs' answers, what a
+packed archive holds, and what the build makes of ptxas's figures. usage: test.py BUILD CMAKE"""
 import contextlib
 import io
 import json
@@ -27,6 +27,7 @@ import figures  # noqa: E402
 import programs  # noqa: E402
 import trace_table  # noqa: E402
 
+CMAKE = sys.argv.pop(2)
 programs.BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 if programs.program("test_cuda_device") is None:
     programs.PROGRAMS["test_cuda_device"] = "tests/test_cuda"  # built without CUDA: the same cases, emulated
@@ -335,6 +336,34 @@ class Profile(unittest.TestCase):
         self.assertEqual(trace_table.read(self.file), ([], []))
         for command, code in ((["true"], 4), (["false"], 1), (["/nowhere/command"], 1)):
             self.assertEqual(self.profile(*command)[0], code)
+
+
+def figures_of(frame, spills, name="_ZN3qrl18some_thing_kernelE"):
+    """What ptxas says of a kernel."""
+    return (f"ptxas info    : Compiling entry function '{name}' for 'sm_80'\nptxas info    : Function properties for {name}\n"
+            f"    {frame} bytes stack frame, {spills} bytes spill stores, {spills} bytes spill loads\n"
+            "ptxas info    : Used 40 registers, used 1 barriers\n")
+
+
+class Kernels(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def test_frames_spills_and_a_report_without_figures_fail(self):
+        for text, said in ((figures_of(8, 0), "FAILS"), (figures_of(0, 4), "FAILS"), (figures_of(0, 0), "ok   "), ("nothing", "FAILS")):
+            (self.folder / "rows.ptxas").write_text(text)
+            run = subprocess.run([GPU / "kernels", "--objects", self.folder, "--tools", self.folder], capture_output=True, text=True)
+            self.assertTrue(run.stdout.startswith(said), run.stdout)
+            self.assertTrue(run.returncode == 1 or said == "ok   ")
+
+    def test_a_stack_frame_fails_the_build(self):
+        for frame, code in ((16, 1), (0, 0)):
+            compiler, built = self.folder / "compiler", self.folder / "o"
+            compiler.write_text(f"#!/bin/sh\necho object > '{built}'\ncat >&2 <<END\n{figures_of(frame, 0)}END\n")
+            compiler.chmod(0o755)
+            command = [CMAKE, f"-DFIGURES={self.folder}/figures", f"-DOBJECT={built}", "-P", ROOT / "cuda/compile.cmake", "--", compiler]
+            run = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((run.returncode, built.exists(), "got 16 bytes stack frame" in run.stderr), (code, code == 0, code == 1))
 
 
 if __name__ == "__main__":
