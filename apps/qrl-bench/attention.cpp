@@ -2,9 +2,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "benchmarks.h"
-#include "cuda/bench/bench_plan.h"
+#include "cuda/bench/speed.h"
 #include "shapes.h"
+#include "tick_limit.h"
 
 namespace qrl::app {
 
@@ -19,16 +21,25 @@ struct BenchAttentionArguments {
   bool json = false, dry_run = false;
 };
 
+/// Keys, values and scales, what is shared once, queries and contexts.
+double attention_bytes(const cuda::AttentionSpeedTask& task) {
+  model::ModelConfig layer = task.model;
+  layer.num_hidden_layers = 1;
+  const std::int64_t own = task.num_positions - task.shared_positions;
+  const auto positions = static_cast<double>(task.shared_positions + task.num_sequences * own);
+  return attention_of_tick(layer, {1, positions, task.format, task.page_size}).kv_bytes +
+         2.0 * static_cast<double>(task.num_sequences * layer.q_size()) * sizeof(float);
+}
+
 void bench_attention(const BenchAttentionArguments& arguments) {
-  const model::ModelConfig config = built_in_shape(arguments.shape);
   cuda::AttentionSpeedTask task;
+  task.model = built_in_shape(arguments.shape);
   task.format = gpu_kv_format(arguments.format);
-  task.num_heads = config.num_attention_heads;
-  task.num_kv_heads = config.num_key_value_heads;
-  task.head_dim = config.head_dim;
   task.num_positions = arguments.context;
   task.shared_positions = arguments.shared;
-  cuda::require_valid(task);
+  QRL_REQUIRE(arguments.shared % task.page_size == 0 && arguments.shared < arguments.context, "--shared",
+              "whole pages, fewer than the " + std::to_string(arguments.context) + " positions of --context",
+              std::to_string(arguments.shared), "give a multiple of " + std::to_string(task.page_size));
   Json result = {{"bench", "attention"},
                  {"shape", arguments.shape},
                  {"kv_cache", arguments.format},
@@ -38,22 +49,21 @@ void bench_attention(const BenchAttentionArguments& arguments) {
     result["dry_run"] = true;
     for (const std::int64_t batch : arguments.batches) {
       task.num_sequences = batch;
-      result["batch" + std::to_string(batch) + "_bytes"] = cuda::attention_bytes(task);
+      result["batch" + std::to_string(batch) + "_bytes"] = static_cast<std::int64_t>(attention_bytes(task));
     }
     return print_result(result, arguments.json);
   }
-  double copy_bytes_per_s = 0, read_bytes_per_s = 0;
+  double read_bytes_per_s = 0;
   for (const std::int64_t batch : arguments.batches) {
     task.num_sequences = batch;
     const cuda::AttentionSpeed speed = cuda::measure_attention(task);
-    copy_bytes_per_s = std::max(copy_bytes_per_s, speed.copy_bytes_per_s);
     read_bytes_per_s = std::max(read_bytes_per_s, speed.read_bytes_per_s);
     const std::string name = "batch" + std::to_string(batch);
     result[name + "_us"] = speed.attention_s * 1e6;
-    result[name + "_gb_per_s"] = static_cast<double>(speed.num_bytes) / speed.attention_s * 1e-9;
-    result[name + "_share_of_read"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.read_bytes_per_s;
+    const double bytes_per_s = attention_bytes(task) / speed.attention_s;
+    result[name + "_gb_per_s"] = bytes_per_s * 1e-9;
+    result[name + "_share_of_read"] = bytes_per_s / speed.read_bytes_per_s;
   }
-  result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
   result["read_gb_per_s"] = read_bytes_per_s * 1e-9;
   print_result(result, arguments.json);
 }

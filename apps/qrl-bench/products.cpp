@@ -4,6 +4,7 @@
 
 #include "benchmarks.h"
 #include "cuda/bench/bench_plan.h"
+#include "cuda/bench/speed.h"
 #include "shapes.h"
 
 namespace qrl::app {
@@ -20,14 +21,15 @@ struct BenchProductsArguments {
 
 void bench_products(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
-  const std::vector<cuda::LayerMatrix> matrices = cuda::layer_matrices(config);
+  const std::vector<model::BlockMatrix> matrices = cuda::layer_matrices(config);
   Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
   if (arguments.dry_run) {
     result["dry_run"] = true;
-    for (const cuda::LayerMatrix& matrix : matrices) {
+    for (const model::BlockMatrix& matrix : matrices) {
       for (const std::int64_t num_rows : arguments.num_rows) {
-        const cuda::MatmulPlan plan = cuda::plan_matmul(gpu_format(arguments.format), matrix.out, matrix.in, num_rows);
-        const std::string name = matrix.name + "_rows" + std::to_string(num_rows);
+        const cuda::MatmulPlan plan =
+            cuda::plan_matmul(gpu_format(arguments.format), matrix.out(), matrix.in, num_rows);
+        const std::string name = std::string(matrix.name) + "_rows" + std::to_string(num_rows);
         result[name] = plan.text;
         result[name + "_bytes"] = plan.num_bytes;
       }
@@ -35,28 +37,28 @@ void bench_products(const BenchProductsArguments& arguments) {
     return print_result(result, arguments.json);
   }
   std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
-  double copy_bytes_per_s = 0, read_bytes_per_s = 0;
-  for (const cuda::LayerMatrix& matrix : matrices) {
+  double read_bytes_per_s = 0;
+  for (const model::BlockMatrix& matrix : matrices) {
     cuda::GemmSpeedTask task;
     task.format = gpu_format(arguments.format);
-    task.out = matrix.out;
+    task.out = matrix.out();
     task.in = matrix.in;
     task.num_rows = arguments.num_rows;
     const cuda::GemmSpeeds speeds = cuda::measure_gemms(task);
-    copy_bytes_per_s = std::max(copy_bytes_per_s, speeds.copy_bytes_per_s);
     read_bytes_per_s = std::max(read_bytes_per_s, speeds.read_bytes_per_s);
     for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
       layer_s[i] += speeds.gemm_s[i];
-      layer_bytes[i] += static_cast<double>(speeds.num_bytes[i]);
-      result[matrix.name + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] = speeds.gemm_s[i] * 1e6;
+      layer_bytes[i] +=
+          static_cast<double>(cuda::plan_matmul(task.format, matrix.out(), matrix.in, arguments.num_rows[i]).num_bytes);
+      result[std::string(matrix.name) + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] =
+          speeds.gemm_s[i] * 1e6;
     }
   }
-  result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
   result["read_gb_per_s"] = read_bytes_per_s * 1e-9;
   for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
     const std::string rows = "_rows" + std::to_string(arguments.num_rows[i]);
     double weights = 0;
-    for (const cuda::LayerMatrix& matrix : matrices) weights += static_cast<double>(matrix.out * matrix.in);
+    for (const model::BlockMatrix& matrix : matrices) weights += static_cast<double>(matrix.out() * matrix.in);
     result["layer" + rows + "_us"] = layer_s[i] * 1e6;
     result["layer" + rows + "_tflops"] = 2 * weights * static_cast<double>(arguments.num_rows[i]) / layer_s[i] * 1e-12;
     result["layer" + rows + "_share_of_read"] = layer_bytes[i] / layer_s[i] / read_bytes_per_s;

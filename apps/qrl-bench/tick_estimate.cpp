@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cuda/bench/bench_plan.h"
+#include "tick_limit.h"
 
 namespace qrl::app {
 
@@ -86,14 +87,14 @@ MatmulEstimate largest(std::initializer_list<std::pair<const char*, double>> bou
   return estimate;
 }
 
-MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& matrix, std::int64_t rows,
+MatmulEstimate estimate_streamed(quant::Format format, const model::BlockMatrix& matrix, std::int64_t rows,
                                  const cuda::MatmulPlan& plan, const GpuFigures& gpu) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool is_int8 = what.activations == quant::Element::int8, x_is_bf16 = what.activations == quant::Element::bf16;
   const Reach& reach = what.weights == quant::Element::int4 && x_is_bf16 ? kStreamedInt4 : kStreamed;
-  const double weights = static_cast<double>(matrix.out) * static_cast<double>(matrix.in);
-  const double row_tiles = up(rows, plan.tile_rows), output_tiles = up(matrix.out, plan.tile_outputs);
-  const auto weight_bytes = static_cast<double>(cuda::matrix_bytes(format, matrix.out, matrix.in));
+  const double weights = static_cast<double>(matrix.out()) * static_cast<double>(matrix.in);
+  const double row_tiles = up(rows, plan.tile_rows), output_tiles = up(matrix.out(), plan.tile_outputs);
+  const auto weight_bytes = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in));
   const double x_bytes = static_cast<double>(rows * matrix.in) * (x_is_bf16 ? 2 : 1);
   const double read =
       std::min(gpu.read_bytes_per_s * reach.reads, static_cast<double>(plan.num_blocks) * kMultiprocessorBytesPerS);
@@ -108,28 +109,28 @@ MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& 
   return estimate;
 }
 
-MatmulEstimate estimate_matmul(quant::Format format, const cuda::LayerMatrix& matrix, std::int64_t rows,
+MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& matrix, std::int64_t rows,
                                const GpuFigures& gpu) {
-  const cuda::MatmulPlan plan = cuda::plan_matmul(format, matrix.out, matrix.in, rows);
-  if (plan.kernel == cuda::MatmulKernel::streamed) return estimate_streamed(format, matrix, rows, plan, gpu);
+  const cuda::MatmulPlan plan = cuda::plan_matmul(format, matrix.out(), matrix.in, rows);
+  if (plan.kernel == cuda::GemmKernel::streamed) return estimate_streamed(format, matrix, rows, plan, gpu);
   const double row_tiles = up(rows, kCutlassRows);
-  const double operations = 2 * static_cast<double>(matrix.out) * static_cast<double>(matrix.in) * row_tiles *
+  const double operations = 2 * static_cast<double>(matrix.out()) * static_cast<double>(matrix.in) * row_tiles *
                             static_cast<double>(kCutlassRows);
   const bool is_int8 = quant::spec(format).activations == quant::Element::int8;
   Reach reach = kCublasLt;
   double bytes = static_cast<double>(plan.num_bytes), units = kBf16Units, before_s = 0,
          most_bytes_per_s = gpu.read_bytes_per_s;
-  if (plan.kernel == cuda::MatmulKernel::cutlass) {
+  if (plan.kernel == cuda::GemmKernel::cutlass_int8 || plan.kernel == cuda::GemmKernel::cutlass_fp8) {
     reach = kCutlass;
     units = 2 * (is_int8 ? kInt8Units : kFp8Units);
-    most_bytes_per_s = row_tiles * up(matrix.out, kCutlassOutputs) * kMultiprocessorBytesPerS;
-  } else if (plan.kernel == cuda::MatmulKernel::block_scaled) {
+    most_bytes_per_s = row_tiles * up(matrix.out(), kCutlassOutputs) * kMultiprocessorBytesPerS;
+  } else if (plan.kernel == cuda::GemmKernel::block_scaled) {
     reach = kBlockScaled;
     units = 2 * kBlockScaledUnits;
     before_s = kOwnKernel_s;
-  } else if (plan.kernel == cuda::MatmulKernel::dequantized) {  // read and written as bf16 first
-    const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out, matrix.in)),
-               bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out, matrix.in));
+  } else if (plan.kernel == cuda::GemmKernel::dequantized) {  // read and written as bf16 first
+    const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in)),
+               bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out(), matrix.in));
     before_s = (quantized + bf16) / (gpu.read_bytes_per_s * kDequantizeReads) + kOwnKernel_s;
     if (quant::spec(format).activations != quant::Element::bf16)
       before_s +=
@@ -171,7 +172,7 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
 /// lm_head, the sums of its logits and the tokens. A tile is as wide as 4 M logits of the rows (sample/lm_head.cpp).
 double estimate_head(const model::ModelConfig& config, std::int64_t batch, const GpuFigures& gpu) {
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;
-  const cuda::LayerMatrix lm_head{"lm_head", config.vocab_size, config.hidden_size};
+  const model::BlockMatrix lm_head{"lm_head", {}, {{"lm_head", config.vocab_size}}, config.hidden_size};
   double seconds = 0;
   for (std::int64_t first = 0; first < batch; first += kSampleRows) {
     const std::int64_t rows = std::min(kSampleRows, batch - first);
@@ -198,23 +199,24 @@ TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, 
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   TickEstimate estimate;
   std::int64_t largest = 0;
-  for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
-    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::tick_rows(batch), gpu);
+  for (const model::BlockMatrix& matrix : cuda::layer_matrices(config)) {
+    const MatmulEstimate one = estimate_matmul(task.format, matrix, cuda::padded_rows(batch), gpu);
     estimate.matmul_s += layers * one.seconds;
-    if (matrix.out * matrix.in <= largest) continue;
-    largest = matrix.out * matrix.in;
+    if (matrix.out() * matrix.in <= largest) continue;
+    largest = matrix.out() * matrix.in;
     estimate.bound = one.bound;
   }
   const double head_s = estimate_head(config, batch, gpu);
   estimate.matmul_s += head_s;
-  const cuda::TickSpeed work = cuda::count_tick_work(task, batch, context),
-                        without_kv = cuda::count_tick_work(task, batch, 0);
-  const double kv_bytes = static_cast<double>(work.num_bytes - without_kv.num_bytes) / layers;
+  const DecodeTick tick{static_cast<double>(batch), static_cast<double>(context), task.options.kv_format,
+                        task.options.page_size};
+  const TickWork work = gpu_tick_work(config, task.format, tick);
+  const double kv_bytes = attention_of_tick(config, tick).kv_bytes / layers;
   estimate.tick_s = estimate.matmul_s + layers * (estimate_attention(task, kv_bytes, batch, context, gpu) +
-                                                  estimate_row_kernels(task, cuda::tick_rows(batch), gpu));
-  estimate.limit_s = std::max(
-      static_cast<double>(work.num_bytes) / gpu.read_bytes_per_s,
-      work.layer_operations / (gpu.matmul_flops * (of_8_bits ? 2 : 1)) + work.other_operations / gpu.matmul_flops);
+                                                  estimate_row_kernels(task, cuda::padded_rows(batch), gpu));
+  estimate.limit_s =
+      std::max(work.num_bytes / gpu.read_bytes_per_s, work.layer_operations / (gpu.matmul_flops * (of_8_bits ? 2 : 1)) +
+                                                          work.other_operations / gpu.matmul_flops);
   return estimate;
 }
 

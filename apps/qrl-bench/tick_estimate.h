@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/bench/bench_plan.h"
+#include "cuda/bench/speed.h"
 
 namespace qrl::app {
 

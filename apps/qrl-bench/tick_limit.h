@@ -24,6 +24,13 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
+/// What a GPU's tick must read and compute, whose lm_head is bf16: weights, scales, keys and values once; operations of
+/// the layers' matmuls; those of lm_head and attention, which are bf16 or as fast.
+struct TickWork {
+  double num_bytes = 0, layer_operations = 0, other_operations = 0;
+};
+TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, const DecodeTick& tick);
+
 /// Operations a second that matmuls with weights of a format reach at most; the format of the activations decides.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 

@@ -4,9 +4,11 @@
 
 #include "benchmarks.h"
 #include "cuda/bench/bench_plan.h"
+#include "cuda/bench/speed.h"
 #include "decoder/device_backend.h"
 #include "shapes.h"
 #include "tick_estimate.h"
+#include "tick_limit.h"
 
 namespace qrl::app {
 
@@ -42,6 +44,12 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
   return task;
 }
 
+TickWork work_of(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context) {
+  return gpu_tick_work(
+      task.options.model, task.format,
+      {static_cast<double>(batch), static_cast<double>(context), task.options.kv_format, task.options.page_size});
+}
+
 void plan_ticks(const BenchTicksArguments& arguments) {
   const cuda::TickSpeedTask task = task_of(arguments);
   const model::ModelConfig& config = task.options.model;
@@ -54,15 +62,15 @@ void plan_ticks(const BenchTicksArguments& arguments) {
                  {"ceiling_pool_bytes", task.pool_bytes},
                  {"lm_head_bytes", cuda::matrix_bytes(quant::Format::bf16, config.vocab_size, config.hidden_size)}};
   for (const std::int64_t batch : arguments.batches) {
-    for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
-      result["batch" + std::to_string(batch) + "_" + matrix.name] =
-          cuda::plan_matmul(task.format, matrix.out, matrix.in, batch).text;
+    for (const model::BlockMatrix& matrix : cuda::layer_matrices(config)) {
+      result["batch" + std::to_string(batch) + "_" + std::string(matrix.name)] =
+          cuda::plan_matmul(task.format, matrix.out(), matrix.in, batch).text;
     }
   }
   for (const std::int64_t context : arguments.contexts) {
     for (const std::int64_t batch : arguments.batches) {
       const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
-      result[name + "_bytes"] = cuda::count_tick_work(task, batch, context).num_bytes;
+      result[name + "_bytes"] = static_cast<std::int64_t>(work_of(task, batch, context).num_bytes);
     }
   }
   print_result(result, arguments.json);
@@ -104,7 +112,6 @@ void bench_ticks(const BenchTicksArguments& arguments) {
                  {"shape", arguments.shape},
                  {"weights", arguments.format},
                  {"kv_cache", arguments.kv_format},
-                 {"copy_gb_per_s", speeds.copy_bytes_per_s * 1e-9},
                  {"read_gb_per_s", speeds.read_bytes_per_s * 1e-9},
                  {"ceiling_gpu_matmul_tflops", speeds.matmul_flops * 1e-12},
                  {"rewrite_s", speeds.rewrite_s}};
@@ -114,8 +121,9 @@ void bench_ticks(const BenchTicksArguments& arguments) {
       result[name + "_us"] = nullptr;
       continue;
     }
-    const double memory_s = static_cast<double>(tick.num_bytes) / speeds.read_bytes_per_s,
-                 matrix_s = tick.layer_operations / layer_flops + tick.other_operations / speeds.matmul_flops;
+    const TickWork work = work_of(task, tick.batch, tick.context);
+    const double memory_s = work.num_bytes / speeds.read_bytes_per_s,
+                 matrix_s = work.layer_operations / layer_flops + work.other_operations / speeds.matmul_flops;
     result[name + "_us"] = tick.tick_s * 1e6;
     result[name + "_tokens_per_s"] = static_cast<double>(tick.batch) / tick.tick_s;
     result[name + "_share_of_limit"] = std::max(memory_s, matrix_s) / tick.tick_s;

@@ -1,68 +1,90 @@
 #include "cuda/bench/bench_operands.h"
 
-#include "base/error.h"
-#include "cuda/bench/bench_kernels.h"
-#include "cuda/quantize/quantize_weights.h"
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/rng.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
+using quant::Element;
+using quant::KvFormat;
+
 namespace {
 
-// Any that differ.
-constexpr std::uint64_t kWeightSeed = 1, kRowSeed = 2;
-
-std::size_t float_bytes(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
+/// Makes of all bytes copies of the first `num_bytes`, in the stream's order.
+void repeat(void* at, std::int64_t num_bytes, std::int64_t all_bytes, const Stream& stream) {
+  for (; num_bytes < all_bytes; num_bytes *= 2) {
+    copy_on_device(static_cast<std::uint8_t*>(at) + num_bytes, at,
+                   static_cast<std::size_t>(std::min(num_bytes, all_bytes - num_bytes)), stream);
+  }
+  stream.wait();
+}
 
 }  // namespace
 
-Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const Stream& stream) {
-  Memory values(float_bytes(count));
-  fill_normal({quant::Element::f32, sigma, seed, count, values.data()}, stream);
-  return values;
+float unit_scale(Element element) {
+  if (element == Element::f32 || element == Element::bf16) return 1;
+  return quant::scale_of(element, element == Element::fp8_e4m3 ? 5.0F : 2.7F);
 }
 
-Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* quantized, const Stream& stream) {
-  const quant::FormatSpec& what = quant::spec(format);
-  const Memory weights = normal_floats(at.out * at.in, kBenchWeightSigma, kWeightSeed, stream);
-  Memory scales = Memory::zeroed(float_bytes(at.num_scales * at.rows));  // of padded outputs, too
-  const Memory magnitudes(float_bytes(num_magnitudes(what.scope, at.out, at.num_scales)));
-  const Memory not_finite = Memory::zeroed(sizeof(std::uint32_t));
-  quantize_weights({weights.as<float>(), at.out, nullptr, nullptr, what.weights, what.scope,
-                    what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, 0,
-                    static_cast<std::uint8_t*>(quantized), scales.as<float>(), magnitudes.as<std::uint32_t>(),
-                    not_finite.as<std::uint32_t>()},
-                   stream);
-  std::uint32_t found = 0;
-  copy_to_host(&found, not_finite.data(), sizeof found, stream);
-  stream.wait();
-  QRL_INVARIANT(found == 0, "benchmark's weights", "finite numbers", "NaN or infinity");
-  return scales;
-}
-
-NormalRows::NormalRows(quant::Format format, std::int64_t num_rows, std::int64_t width, const Stream& stream) {
-  const quant::FormatSpec& what = quant::spec(format);
-  const std::int64_t stride = round_up(width, kInputChunk);
-  values = Memory(static_cast<std::size_t>(num_rows * stride * (what.activations == quant::Element::bf16 ? 2 : 1)));
-  rows = {what.activations, values.data(), nullptr,
-          stride,           width,         what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
-  if (what.has_activation_scales()) {
-    scales = Memory(float_bytes(num_rows * rows.num_scales()));
-    rows.scales = scales.as<float>();
+void fill_normal(Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, void* to,
+                 const Stream& stream) {
+  std::vector<std::uint8_t> bytes;
+  const auto put = [&](auto value) {
+    const std::size_t at = bytes.size();
+    bytes.resize(at + sizeof value);
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+  };
+  base::RandomStream random(seed, base::RandomPurpose::generator, 0);
+  const auto next = [&] { return sigma / unit_scale(element) * random.normal(); };
+  for (std::int64_t i = 0; i < std::min(kNormalPeriod, num_bytes); ++i) {
+    if (element == Element::bf16) put(bf16_of(next()));
+    else if (element == Element::int8) put(quantize_to_int(next(), 1, 127));
+    else if (element == Element::fp8_e4m3) put(fp8_of(next()));
+    else if (element == Element::int4)
+      put(static_cast<std::uint8_t>((quantize_to_int(next(), 1, 7) & 15) | quantize_to_int(next(), 1, 7) << 4));
+    else put(next());
   }
-  const Memory from = normal_floats(num_rows * width, kBenchRowSigma, kRowSeed, stream);
-  quantize_rows({from.as<float>(), rows}, num_rows, stream);
-  stream.wait();
+  const auto there = std::min(static_cast<std::int64_t>(bytes.size()), num_bytes);
+  copy_to_device(to, bytes.data(), static_cast<std::size_t>(there), stream);
+  repeat(to, there, num_bytes, stream);
 }
 
-float page_scale(quant::KvFormat format) {
-  return format == quant::KvFormat::int8 ? 2.7F / 127.0F : format == quant::KvFormat::fp8_e4m3 ? 5.0F / 448.0F : 1.0F;
+Memory normal_memory(Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, const Stream& stream) {
+  Memory memory(static_cast<std::size_t>(num_bytes));
+  fill_normal(element, sigma, seed, num_bytes, memory.data(), stream);
+  return memory;
 }
 
-void fill_pages(quant::KvFormat format, std::int64_t num_bytes, std::uint64_t seed, void* to, const Stream& stream) {
-  const quant::Element element = format == quant::KvFormat::int8       ? quant::Element::int8
-                                 : format == quant::KvFormat::fp8_e4m3 ? quant::Element::fp8_e4m3
-                                                                       : quant::Element::bf16;
-  fill_normal({element, 1.0F / page_scale(format), seed, num_bytes / quant::value_bytes(format), to}, stream);
+void fill_floats(float value, std::int64_t count, float* to, const Stream& stream) {
+  constexpr std::int64_t kBytes = sizeof value;
+  if (count == 0) return;
+  copy_to_device(to, &value, kBytes, stream);
+  repeat(to, kBytes, count * kBytes, stream);
+}
+
+Element element_of(KvFormat format) {
+  return format == KvFormat::int8 ? Element::int8 : format == KvFormat::fp8_e4m3 ? Element::fp8_e4m3 : Element::bf16;
+}
+
+void fill_pages(const KvPages& pages, std::int64_t num_pages, const Stream& stream) {
+  constexpr std::uint64_t kKeySeed = 1, kValueSeed = 2;
+  const Element element = element_of(pages.format);
+  const std::int64_t num_slots = pages.at.slots(num_pages), num_bytes = pages.at.byte_at(num_slots);
+  fill_normal(element, 1, kKeySeed, num_bytes, pages.keys, stream);
+  fill_normal(element, 1, kValueSeed, num_bytes, pages.values, stream);
+  if (pages.format != KvFormat::int8) return;
+  fill_floats(unit_scale(element), num_slots, pages.key_slot_scales, stream);
+  fill_floats(unit_scale(element), num_slots, pages.value_slot_scales, stream);
+}
+
+std::vector<std::int32_t> shuffled_pages(std::int64_t first, std::int64_t count) {
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(count));
+  std::iota(pages.begin(), pages.end(), static_cast<std::int32_t>(first));
+  base::RandomStream(1, base::RandomPurpose::data_shuffle, 0).shuffle(std::span(pages));
+  return pages;
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "cuda/bench/speed.h"
 
-namespace qrl::cuda {
+namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 [[noreturn]] void fail() {
@@ -15,4 +15,4 @@ GemmSpeeds measure_gemms(const GemmSpeedTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
 
-}  // namespace qrl::cuda
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,13 +1,12 @@
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "cuda/bench/bench_operands.h"
-#include "cuda/bench/bench_plan.h"
-#include "cuda/bench/device_speed.h"
+#include "cuda/bench/speed.h"
 #include "cuda/engine/device_engine.h"
 #include "cuda/engine/weight_store.h"
 #include "cuda/runtime/layout.h"
@@ -18,9 +17,7 @@ namespace {
 
 constexpr int kTickRounds = 3, kTicksPerRound = 6;
 constexpr std::uint64_t kMasterSeed = 1;
-
-/// Keys have norms of √head_dim behind their norm; values some units.
-constexpr float kKvScale = 0.0125F;
+constexpr float kMasterSigma = 0.02F;  // as models are initialized
 
 /// Gives the engine weights; seconds of the second of two rewrites of all of them.
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
@@ -49,8 +46,8 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
 
   const Stream stream;
   // With gains of 1 this deviation keeps logits at some units.
-  const Memory values = normal_floats(largest, kBenchWeightSigma, kMasterSeed, stream);
-  stream.wait();  // the engine's stream reads them
+  const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
+                                      largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
                                  {values.as<float>(), {kLmHead}, 0, config.vocab_size}};
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
@@ -70,12 +67,8 @@ class Sequences {
   Sequences(const TickSpeedTask& task, std::int64_t context, std::int64_t num_pages)
       : task_(task),
         context_(context),
-        page_size_(task.options.page_size),
-        pages_each_(ceil_div(context, page_size_)),
-        pages_(static_cast<std::size_t>(num_pages)) {
-    std::iota(pages_.begin(), pages_.end(), 0);
-    base::RandomStream(1, base::RandomPurpose::data_shuffle, 0).shuffle(std::span(pages_));
-  }
+        pages_each_(ceil_div(context, task.options.page_size)),
+        pages_(shuffled_pages(0, num_pages)) {}
 
   std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
 
@@ -99,14 +92,15 @@ class Sequences {
     };
     for (std::int64_t to = pages_each_; to < count * pages_each_; ++to) {
       copies.push_back({pages_[static_cast<std::size_t>(to % pages_each_)], pages_[static_cast<std::size_t>(to)],
-                        static_cast<std::int32_t>(page_size_)});
+                        static_cast<std::int32_t>(task_.options.page_size)});
       if (static_cast<std::int64_t>(copies.size()) == task_.options.max_sequences) copy();
     }
     if (!copies.empty()) copy();
   }
 
-  TickSpeed decode(DecodeEngine& engine, std::int64_t batch) const {
-    const auto rows = static_cast<std::size_t>(batch);
+  /// Times speed.batch of them.
+  void decode(DecodeEngine& engine, TickSpeed& speed) const {
+    const auto rows = static_cast<std::size_t>(speed.batch);
     std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
     const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
     std::vector<double> uniforms(rows);
@@ -119,7 +113,7 @@ class Sequences {
     }
     const auto start = [&] {
       for (double& uniform : uniforms) uniform = random.uniform();
-      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {sample_rows, uniforms, temperatures});
+      engine.start({tokens, positions, first_pages, pages_of(speed.batch), {}}, {sample_rows, uniforms, temperatures});
     };
     // As the decoder does it: a tick is started when the one before is under way.
     const auto tick = [&] {
@@ -131,7 +125,6 @@ class Sequences {
     start();  // launched one by one; its tokens any
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = sampled_before(static_cast<std::int32_t>(i));
     tick();  // recorded
-    TickSpeed speed{batch, context_};
     for (int round = 0; round < kTickRounds; ++round) {
       const double waited_before_s = engine.stats().waited_s, start_s = base::now_s();
       for (int i = 0; i < kTicksPerRound; ++i) tick();
@@ -141,7 +134,6 @@ class Sequences {
       speed.host_s = tick_s - (engine.stats().waited_s - waited_before_s) / kTicksPerRound;
     }
     engine.finish(sampled);
-    return speed;
   }
 
  private:
@@ -150,24 +142,16 @@ class Sequences {
   }
 
   const TickSpeedTask& task_;
-  std::int64_t context_, page_size_, pages_each_;
+  std::int64_t context_, pages_each_;
   std::vector<std::int32_t> pages_;
 };
 
 }  // namespace
 
-TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
-  GemmSpeedTask matmul;
-  matmul.out = matmul.in = task.matmul_size;
-  matmul.num_rows = {task.matmul_size};
-  matmul.device_number = task.options.device_number;
-  matmul.pool_bytes = task.pool_bytes;
-  const GemmSpeeds ceilings = measure_gemm_speeds(matmul);
-  const auto size = static_cast<double>(task.matmul_size);
-  TickSpeeds speeds;
-  speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;
-  speeds.read_bytes_per_s = ceilings.read_bytes_per_s;
-  speeds.matmul_flops = 2 * size * size * size / ceilings.gemm_s[0];
+TickSpeeds measure_ticks(const TickSpeedTask& task) {
+  const std::int64_t size = task.matmul_size;
+  const GemmSpeeds ceilings = measure_gemms({quant::Format::bf16, size, size, {size}, task.pool_bytes});
+  TickSpeeds speeds{ceilings.read_bytes_per_s, 2 * std::pow(static_cast<double>(size), 3) / ceilings.gemm_s[0]};
 
   const std::unique_ptr<DecodeEngine> engine = make_device_engine(task.options);
   speeds.rewrite_s = make_weights(task, *engine);
@@ -175,7 +159,7 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
   if (task.options.kv_format == quant::KvFormat::fp8_e4m3) {
     const std::vector<float> scales(
         static_cast<std::size_t>(task.options.model.num_hidden_layers * task.options.model.num_key_value_heads),
-        kKvScale);
+        unit_scale(quant::Element::fp8_e4m3));
     engine->set_kv_scales(scales, scales);
   }
   for (const std::int64_t context : task.contexts) {
@@ -183,13 +167,8 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
     const std::int64_t most = *std::ranges::max_element(task.batches);
     sequences.fill(*engine, std::min(most, sequences.most()));
     for (const std::int64_t batch : task.batches) {
-      TickSpeed work = count_tick_work(task, batch, context);
-      if (batch <= sequences.most()) {
-        const TickSpeed measured = sequences.decode(*engine, batch);
-        work.tick_s = measured.tick_s;
-        work.host_s = measured.host_s;
-      }
-      speeds.ticks.push_back(work);
+      speeds.ticks.push_back({batch, context});
+      if (batch <= sequences.most()) sequences.decode(*engine, speeds.ticks.back());
     }
   }
   return speeds;

@@ -52,6 +52,22 @@ TEST_CASE("operations of an update whose sequences share no prompt") {
   CHECK(app::unshared_learner_operations(quickstart(), 4, 12) == kUnshared);
 }
 
+TEST_CASE("a GPU's tick: padded weights with their scales, pages, and operations of layers and of the rest") {
+  // qkv 160 (192 in whole tiles of 64) x 96 (128), o 96 (128) x 96 (128), gate_up 512 x 96 (128), down 96 (128) x 256;
+  // lm_head 259 (320) x 96 (128).
+  constexpr double kWeights = 3 * (192 * 128 + 128 * 128 + 512 * 128 + 128 * 256),
+                   kScales = 3 * (192 + 128 + 512 + 128), kHeadBytes = 2 * 320 * 128,
+                   kPositions = 2 * 3 * 1 * 2 * 10;  // keys and values of 1 kv head
+  const auto work = [](quant::Format format, quant::KvFormat kv) {
+    return app::gpu_tick_work(quickstart(), format, {2, 10, kv, 16});
+  };
+  const app::TickWork int8 = work(quant::Format::int8, quant::KvFormat::int8);
+  CHECK(int8.num_bytes == kWeights + 4 * kScales + kHeadBytes + kPositions * (32 + 4));
+  CHECK(int8.layer_operations == 2 * 2 * kLayers);
+  CHECK(int8.other_operations == 2 * 2 * kHead + 4 * 2 * 10 * kQueries);
+  CHECK(work(quant::Format::bf16, quant::KvFormat::bf16).num_bytes == 2 * kWeights + kHeadBytes + kPositions * 32 * 2);
+}
+
 TEST_CASE("a tick's attention: four operations a query's element and position, and the bytes of its pages") {
   const auto work = [](quant::KvFormat format) { return app::attention_of_tick(quickstart(), {2, 10.5, format, 16}); };
   CHECK(work(quant::KvFormat::bf16).operations == 4 * 2 * 10.5 * kQueries);

@@ -1,6 +1,6 @@
 // GEMMs in every format against the CPU's, on the same quantized values: by the plain kernel and by those chosen for
 // the device.
-#include "cuda/bench/device_speed.h"
+#include "cuda/bench/speed.h"
 #include "cuda/engine/weights.h"
 #include "gemm_fixtures.h"
 
@@ -242,17 +242,13 @@ TEST_CASE("a row's GEMM has the same bits beside any other rows, by any kernel, 
   }
 }
 
-TEST_CASE("GEMMs are measured: the bytes that they must move, and some time") {
+TEST_CASE("GEMMs are measured: some time for each number of rows") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {
-    const GemmSpeeds speeds = target::measure_gemm_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
+    const GemmSpeeds speeds = target::measure_gemms({format, 100, 200, {1, 2}, 1 << 17});
     INFO(quant::name(format));
-    CHECK((speeds.copy_bytes_per_s > 0 && speeds.read_bytes_per_s > 0));
+    CHECK(speeds.read_bytes_per_s > 0);
     REQUIRE(speeds.gemm_s.size() == 2);
     CHECK((speeds.gemm_s[0] > 0 && speeds.gemm_s[1] > 0));
-    const MatrixLayout at = matrix_layout(format, 100, 200);
-    CHECK(speeds.num_bytes[0] > at.num_bytes());
-    CHECK(speeds.num_bytes[1] - speeds.num_bytes[0] ==
-          (2 * 128 + 256 * (quant::spec(format).activations == quant::Element::bf16 ? 2 : 1)));
   }
 }

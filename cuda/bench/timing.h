@@ -1,4 +1,5 @@
-// Owns how benchmarks time kernels: many calls as one CUDA graph, the best of some rounds by the host's clock.
+// Owns how benchmarks time kernels: many calls as one CUDA graph, the best of some rounds by the host's clock; and the
+// kernel that they compare others with, which reads memory once.
 #pragma once
 
 #include <cstdint>
@@ -32,5 +33,15 @@ double best_s(std::int64_t count, const Stream& stream, Call call) {
   }
   return best;
 }
+
+/// Reads every word of `from` once, 16 bytes a load, and leaves num_read_sums(num_bytes) sums of them (mod 2³²), which
+/// together are the sum of all words. num_bytes: a multiple of 16. Pointers are the device's.
+struct ReadTask {
+  const void* from;
+  std::int64_t num_bytes;
+  std::uint32_t* sums;
+};
+std::int64_t num_read_sums(std::int64_t num_bytes);
+void read_once(const ReadTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET
