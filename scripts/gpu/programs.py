@@ -67,18 +67,20 @@ def cold_start():
     return packed if packed.exists() else make_cold_start()
 
 
-def build_trace(target):
-    """Builds trace.c where CUPTI's headers are. Returns why it was not built, or nothing."""
-    places = [os.environ.get("CUDA_HOME", "/usr/local/cuda")]
-    if nvcc := shutil.which("nvcc"):
-        places.append(pathlib.Path(nvcc).resolve().parent.parent)
-    places += [site / "nvidia" / "cu13" for site in map(pathlib.Path, sys.path)]
-    folders = [pathlib.Path(place) / below for place in places for below in ("include", "extras/CUPTI/include")]
-    if not (found := [folder for folder in folders if (folder / "cupti.h").exists()]):
+def find_cuda(*names):
+    """The first file of such a name in the library path, the CUDA toolkit, and python3's and LibTorch's packages; or None."""
+    nvcc = pathlib.Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    places = [*filter(None, environment()[0]["LD_LIBRARY_PATH"].split(":")), os.environ.get("CUDA_HOME", "/usr/local/cuda"),
+              nvcc.resolve().parent.parent, *(pathlib.Path(site) / "nvidia" / "cu13" for site in (ROOT / ".deps" / "libtorch", *sys.path))]
+    return next((path for place in places for name in names if (path := pathlib.Path(place) / name).exists()), None)
+
+
+def build_shared(source, target):
+    """Builds a shared library of C where CUPTI's headers are. Returns why it was not built, or nothing."""
+    if (found := find_cuda("include/cupti.h", "extras/CUPTI/include/cupti.h")) is None:
         return "no cupti.h: it comes with the CUDA toolkit (CUDA_HOME says where that is)"
-    done = subprocess.run(["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden",
-                           *(word for folder in found for word in ("-isystem", folder)),
-                           ROOT / "scripts" / "gpu" / "trace.c", "-ldl", "-lpthread", "-o", target], capture_output=True, text=True)
+    done = subprocess.run(["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-isystem", found.parent,
+                           source, "-ldl", "-o", target], capture_output=True, text=True)
     return done.stderr[-500:] if done.returncode != 0 else ""
 
 
@@ -101,7 +103,7 @@ def gather(target):
     shutil.copytree(make_cold_start(), target / "cold_start", ignore=lambda _, names: [
         name for name in names if name not in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json")])
     (target / "COMMIT").write_text(commit() + "\n")
-    if why := build_trace(target / "lib" / TRACE):
+    if why := build_shared(ROOT / "scripts" / "gpu" / "trace.c", target / "lib" / TRACE):
         stop(f"scripts/gpu/trace.c: {why}")
 
 

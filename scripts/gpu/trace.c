@@ -1,74 +1,43 @@
-// Records every kernel, copy and fill of an unchanged CUDA program: an injection that the driver loads into it.
-// usage: CUDA_INJECTION64_PATH=libqrl_trace.so QRL_TRACE_OUT=FILE COMMAND; scripts/gpu/profile makes a table of FILE.
+// Writes down every kernel, copy and fill of an unchanged CUDA program: an injection that the driver loads into it.
+// usage: CUDA_INJECTION64_PATH=libqrl_trace.so QRL_TRACE_OUT=FOLDER COMMAND; scripts/gpu/profile makes a table of FOLDER.
 // CUPTI (libcupti.so.13, by QRL_TRACE_CUPTI or the library path) stamps each with the GPU's clock. No counters are
-// read, so no rights are needed. FILE: "QRLTRC1\n", u64 records, u32 names, zero-terminated names, records.
+// read, so no rights are needed. Each process has a file of its own, FOLDER/PID.
 #define _GNU_SOURCE
 #include <cupti.h>
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
-// Times in nanoseconds; grid of a copy: KiB, 0, 0. scripts/gpu/trace_table.py reads it.
-typedef struct {
-  uint64_t start, end;
-  uint32_t name, grid[3], block, shared_bytes, registers, stream;
-} Record;
-
-static Record *records;
-static size_t num_records, room;
-static char **names;
-static uint32_t num_names, names_room;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUptiResult (*get_next)(uint8_t *, size_t, CUpti_Activity **);
 static CUptiResult (*flush_all)(uint32_t);
+static FILE *out;
+static pid_t owner;  // of `out`: a process that it forks inherits both
 enum { BUFFER_BYTES = 8 << 20 };
 
-static void *grown(void *memory, size_t bytes) {
-  void *more = realloc(memory, bytes);
-  if (more == NULL) {
-    fprintf(stderr, "trace: out of memory\n");
-    abort();
-  }
-  return more;
+/// A line: begin and end in nanoseconds, grid (of a copy its KiB, 0, 0), threads of a block, bytes of shared memory,
+/// registers, name.
+static void write_line(uint64_t begin, uint64_t end, uint64_t x, int y, int z, int block, int shared_bytes, int registers,
+                       const char *name) {
+  fprintf(out, "%llu %llu %llu %d %d %d %d %d %.512s\n", (unsigned long long)begin, (unsigned long long)end,
+          (unsigned long long)x, y, z, block, shared_bytes, registers, name);
 }
 
-/// The index of a name, as it is or made now. CUPTI keeps a kernel's name where it is.
-static uint32_t name_index(const char *name) {
-  static const char *last_name;
-  static uint32_t last;
-  if (name == last_name) return last;
-  last_name = name;
-  for (last = 0; last < num_names; ++last)
-    if (strcmp(names[last], name) == 0) return last;
-  if (num_names == names_room) names = grown(names, (names_room = names_room * 2 + 256) * sizeof *names);
-  if ((names[num_names] = strdup(name)) == NULL) abort();
-  return last = num_names++;
-}
-
-static void add(Record record) {
-  if (num_records == room) records = grown(records, (room = room * 2 + 65536) * sizeof *records);
-  records[num_records++] = record;
-}
-
-static void add_activity(const CUpti_Activity *activity) {
+static void write_activity(const CUpti_Activity *activity) {
   if (activity->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
     const CUpti_ActivityKernel10 *k = (const CUpti_ActivityKernel10 *)activity;
-    add((Record){k->start, k->end, name_index(k->name ? k->name : "?"),
-                 {(uint32_t)k->gridX, (uint32_t)k->gridY, (uint32_t)k->gridZ},
-                 (uint32_t)(k->blockX * k->blockY * k->blockZ), (uint32_t)(k->dynamicSharedMemory + k->staticSharedMemory),
-                 k->registersPerThread, k->streamId});
+    write_line(k->start, k->end, (uint64_t)k->gridX, k->gridY, k->gridZ, k->blockX * k->blockY * k->blockZ,
+               k->dynamicSharedMemory + k->staticSharedMemory, k->registersPerThread, k->name ? k->name : "?");
   } else if (activity->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const CUpti_ActivityMemcpy6 *m = (const CUpti_ActivityMemcpy6 *)activity;
-    const char *name = m->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "copy to the device"
-                       : m->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "copy to the host"
-                                                                        : "copy";
-    add((Record){m->start, m->end, name_index(name), {(uint32_t)(m->bytes >> 10), 0, 0}, 0, 0, 0, m->streamId});
+    write_line(m->start, m->end, m->bytes >> 10, 0, 0, 0, 0, 0,
+               m->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "copy to the device"
+               : m->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "copy to the host"
+                                                                : "copy");
   } else if (activity->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
     const CUpti_ActivityMemset4 *m = (const CUpti_ActivityMemset4 *)activity;
-    add((Record){m->start, m->end, name_index("fill"), {(uint32_t)(m->bytes >> 10), 0, 0}, 0, 0, 0, m->streamId});
+    write_line(m->start, m->end, m->bytes >> 10, 0, 0, 0, 0, 0, "fill");
   }
 }
 
@@ -81,36 +50,21 @@ static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *ma
 static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
   (void)context, (void)stream, (void)size;
   CUpti_Activity *activity = NULL;
-  pthread_mutex_lock(&lock);
-  while (get_next(buffer, valid, &activity) == CUPTI_SUCCESS) add_activity(activity);
-  pthread_mutex_unlock(&lock);
+  while (get_next(buffer, valid, &activity) == CUPTI_SUCCESS) write_activity(activity);
+  if (fflush(out) != 0) perror("trace: cannot write");  // at once, so that no forked process has lines to write again
   free(buffer);
 }
 
-static void write_trace(void) {
-  if (flush_all != NULL) flush_all(1);
-  pthread_mutex_lock(&lock);
-  const char *path = getenv("QRL_TRACE_OUT");
-  FILE *out = path == NULL ? NULL : fopen(path, "wb");
-  if (out != NULL) {
-    const uint64_t count = num_records;
-    fwrite("QRLTRC1\n", 1, 8, out);
-    fwrite(&count, sizeof count, 1, out);
-    fwrite(&num_names, sizeof num_names, 1, out);
-    for (uint32_t i = 0; i < num_names; ++i) fwrite(names[i], 1, strlen(names[i]) + 1, out);
-    fwrite(records, sizeof *records, num_records, out);
-    if (fclose(out) != 0) out = NULL;
-  }
-  if (out == NULL) fprintf(stderr, "trace: expected a file that can be written in QRL_TRACE_OUT, got %s\n", path ? path : "none");
-  pthread_mutex_unlock(&lock);
+static void write_the_rest(void) {
+  if (getpid() == owner) flush_all(1);
 }
 
 /// Called by the driver when it is initialized. A program without a GPU calls it in tests. Always returns 1: the
 /// program runs on untraced where CUPTI fails, which is said.
-__attribute__((visibility("default"))) int InitializeInjection(void) {
-  static int begun;
-  if (begun++) return 1;
-  const char *path = getenv("QRL_TRACE_CUPTI");
+int InitializeInjection(void) {
+  if (owner != 0) return 1;
+  owner = getpid();
+  const char *path = getenv("QRL_TRACE_CUPTI"), *folder = getenv("QRL_TRACE_OUT");
   void *cupti = dlopen(path != NULL ? path : "libcupti.so.13", RTLD_NOW | RTLD_GLOBAL);
   if (cupti == NULL) {
     fprintf(stderr, "trace: %s\n", dlerror());
@@ -122,11 +76,17 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
   *(void **)&enable = dlsym(cupti, "cuptiActivityEnable");
   *(void **)&get_next = dlsym(cupti, "cuptiActivityGetNextRecord");
   *(void **)&flush_all = dlsym(cupti, "cuptiActivityFlushAll");
+  char file[4096];
+  snprintf(file, sizeof file, "%s/%d", folder != NULL ? folder : "", (int)owner);
   if (!callbacks || !enable || !get_next || !flush_all) {
     fprintf(stderr, "trace: libcupti lacks the activity functions\n");
     return 1;
   }
-  atexit(write_trace);
+  if ((out = fopen(file, "w")) == NULL) {
+    fprintf(stderr, "trace: expected a folder that can be written in QRL_TRACE_OUT, got %s\n", folder ? folder : "none");
+    return 1;
+  }
+  atexit(write_the_rest);
   const CUptiResult done[] = {callbacks(buffer_requested, buffer_completed), enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
                               enable(CUPTI_ACTIVITY_KIND_MEMCPY), enable(CUPTI_ACTIVITY_KIND_MEMSET)};
   for (size_t i = 0; i < sizeof done / sizeof *done; ++i)

@@ -9,7 +9,6 @@ import pathlib
 import runpy
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,6 @@ sys.dont_write_bytecode = True
 import correct  # noqa: E402
 import figures  # noqa: E402
 import programs  # noqa: E402
-import trace_table  # noqa: E402
 
 CMAKE = sys.argv.pop(2)
 programs.BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -269,7 +267,7 @@ class Programs(unittest.TestCase):
     def test_a_packed_archive_runs_from_its_own_folder(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name) / "qrl-gpu"
-            with mock.patch.object(programs, "make_cold_start", lambda: MODEL), mock.patch.object(programs, "build_trace", lambda target: target.write_text("") and ""):
+            with mock.patch.object(programs, "make_cold_start", lambda: MODEL), mock.patch.object(programs, "build_shared", lambda *_: ""):
                 programs.gather(folder)
             self.assertEqual({path.name for path in (folder / "bin").iterdir()}, set(programs.PROGRAMS))
             self.assertFalse([path.name for path in (folder / "lib").iterdir() if path.name.startswith(("libtorch", "libc.so", "libcuda"))])
@@ -284,58 +282,91 @@ class Programs(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
 
+# A CUPTI that has recorded one kernel of a process when it ends.
+CUPTI = """
+#include <cupti.h>
+static CUpti_BuffersCallbackRequestFunc request;
+static CUpti_BuffersCallbackCompleteFunc complete;
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc a, CUpti_BuffersCallbackCompleteFunc b) {
+  request = a, complete = b;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) { return (void)kind, CUPTI_SUCCESS; }
+CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
+  if (*record != 0) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  *(CUpti_ActivityKernel10 *)buffer = (CUpti_ActivityKernel10){
+      .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 1000, .end = 6000, .gridX = 2, .gridY = 3, .gridZ = 1,
+      .blockX = 32, .blockY = 4, .blockZ = 1, .registersPerThread = 40, .staticSharedMemory = 8, .name = "a_kernel"};
+  *record = (CUpti_Activity *)buffer;
+  return (void)valid, CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityFlushAll(uint32_t flag) {
+  uint8_t *buffer;
+  size_t size, most;
+  request(&buffer, &size, &most);
+  complete(0, 0, buffer, size, flag);
+  return CUPTI_SUCCESS;
+}
+"""
+
+
 class Profile(unittest.TestCase):
     def setUp(self):
-        self.file = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "trace"
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "traces"
+        self.folder.mkdir()
         # Three steps of 100 us: a kernel of 10 us, one of 20 with another of 5 below it, 30 us idle, a copy of 5.
-        names, records = [b"_ZN3qrl12embed_kernelEv", b"_ZN3qrl13other_kernelILi3EEEv", b"copy"], []
+        lines = []
         for at in (1_000_000, 1_100_000, 1_200_000):
-            records += [(at + 65_000, at + 70_000, 2, 4, 0, 0, 0, 0, 0, 1), (at, at + 10_000, 0, 8, 1, 1, 128, 0, 20, 1),
-                        (at + 15_000, at + 35_000, 1, 2, 1, 1, 256, 64, 40, 1), (at + 30_000, at + 35_000, 1, 2, 1, 1, 256, 64, 40, 1)]
-        self.file.write_bytes(b"QRLTRC1\n" + struct.pack("<QI", len(records), len(names)) + b"".join(name + b"\0" for name in names) +
-                              b"".join(trace_table.RECORD.pack(*record) for record in records))
+            lines += [f"{at + 65_000} {at + 70_000} 4 0 0 0 0 0 copy", f"{at} {at + 10_000} 8 1 1 128 0 20 _ZN3qrl12embed_kernelEv",
+                      *(f"{at + begin} {at + 35_000} 2 1 1 256 64 40 _ZN3qrl13other_kernelILi3EEEv" for begin in (15_000, 30_000))]
+        self.file = self.folder / "77"
+        self.file.write_text("".join(line + "\n" for line in lines))
 
-    def profile(self, *arguments):
-        done = subprocess.run([sys.executable, GPU / "profile", *arguments], capture_output=True, text=True)
+    def profile(self, *arguments, **more):
+        done = subprocess.run([sys.executable, GPU / "profile", *arguments], capture_output=True, text=True, **more)
         return done.returncode, done.stdout, done.stderr
 
     def test_a_table_of_a_made_up_trace(self):
-        code, said, _ = self.profile("--json", "--step", "embed_kernel", "--read", self.file)
+        (self.folder / "78").write_text("1000 2000 1 1 1 32 0 8 alone\n")
+        code, said, error = self.profile("--json", "--step", "embed_kernel", "--traces", self.folder)
+        self.assertIn("process 78: expected a pattern of at least two", error)
         table = json.loads(said)
-        self.assertEqual([code, *(table[key] for key in ("steps", "span_us", "busy_us", "idle_us", "kernels"))], [0, 2, 100, 35, 65, 4])
-        self.assertEqual((table["gaps_us"], table["idle_before_us"]), ({"2 to 10 us": 5, "10 to 100 us": 30}, {"copy": 30, "other_kernel 3": 5}))
+        self.assertEqual((code, table["process"], table["idle_before_us"]), (0, "77", {"copy": 30, "other_kernel 3": 5}))
+        self.assertEqual([table[key] for key in ("steps", "span_us", "busy_us", "idle_us", "kernels")], [2, 100, 35, 65, 4])
         self.assertEqual([[row[key] for key in ("kernel", "total_us", "exposed_us", "calls", "least_us", "most_us", "grid")] for row in table["rows"]],
                          [["other_kernel 3", 25, 20, 2, 5, 20, "2x1x1"], ["embed_kernel", 10, 10, 1, 10, 10, "8x1x1"], ["copy", 5, 5, 1, 5, 5, "0x0x0"]])
-        said = self.profile("--read", self.file)[1]
-        self.assertIn("all: 270 us, 105 busy, 165 idle, 12 kernels", said)
+        said = self.profile("--traces", self.folder)[1]
+        self.assertIn("process 77, all: 270 us, 105 busy, 165 idle, 12 kernels", said)
         self.assertIn("| 30.0 | 30.0 | 3 | 10.0 | 10.0 | 10.0 | 8x1x1 x 128 | 20 | embed_kernel |", said)
+        self.assertIn("process 78, all: 1 us", said)
 
     def test_what_is_no_trace_or_has_no_step_is_refused(self):
-        self.assertEqual(self.profile("--step", "nothing", "--read", self.file)[0], 2)
-        self.file.write_bytes(self.file.read_bytes()[:-1])
-        self.assertIn("it was cut off", self.profile("--read", self.file)[2])
-        self.file.write_text("QRL")
-        self.assertEqual((self.profile("--read", self.file)[0], self.profile()[0]), (2, 2))
-        nowhere = self.file.with_name("nowhere")
-        for arguments in (["--read", nowhere], ["--read", nowhere.parent], ["--step", "[", "--read", self.file], ["--keep", nowhere / "x" / "y", "true"]):
-            code, _, said = self.profile(*arguments)
-            self.assertEqual((code, said.count("Traceback")), (2, 0), arguments)
+        self.assertEqual((self.profile("--step", "nothing", "--traces", self.folder)[0], self.profile()[0]), (2, 2))
+        nowhere, whole = self.folder / "nowhere", self.file.read_text()
+        for spoiled in (whole[:-1], whole + "QRL\n", whole.replace("128", "x")):
+            self.file.write_text(spoiled)
+            code, _, said = self.profile("--traces", self.folder)
+            self.assertEqual((code, "77, line" in said), (2, True), said)
+        for traces, *more in ((nowhere,), (self.file,), (self.folder, "--step", "["), (self.folder, "true"), (self.file / "x", "true")):
+            code, _, said = self.profile("--traces", traces, *more)  # an older trace is not tabled as the new one
+            self.assertEqual((code, said.count("Traceback")), (2, 0), more)
 
-    def test_an_older_trace_is_not_tabled_as_the_new_one(self):
-        code = self.profile("--keep", self.file, "true")[0]
-        self.assertIn(code, (3, 4))  # no CUPTI, or no kernel
-        self.assertFalse(self.file.exists())
-
-    def test_the_injection_is_built_loads_and_writes_a_trace(self):
-        library, cupti = self.file.with_name(programs.TRACE), runpy.run_path(str(GPU / "profile"))["cupti"]()
-        if why := programs.build_trace(library) or ("" if cupti else "no libcupti.so.13 here"):
+    def test_each_process_of_a_command_writes_a_trace_of_its_own(self):
+        if why := programs.build_shared(GPU / "trace.c", self.folder / programs.TRACE):
             self.skipTest(why)
-        begin = f"import ctypes; assert ctypes.CDLL('{library}').InitializeInjection() == 1"
-        subprocess.run([sys.executable, "-c", begin], check=True, capture_output=True,
-                       env={**os.environ, "QRL_TRACE_OUT": str(self.file), "QRL_TRACE_CUPTI": str(cupti)})
-        self.assertEqual(trace_table.read(self.file), ([], []))
         for command, code in ((["true"], 4), (["false"], 1), (["/nowhere/command"], 1)):
-            self.assertEqual(self.profile(*command)[0], code)
+            self.assertIn(self.profile(*command)[0], (code, 3))  # 3: no CUPTI
+        (self.folder / "cupti.c").write_text(CUPTI)
+        self.assertEqual(programs.build_shared(self.folder / "cupti.c", self.folder / "libcupti.so.13"), "")
+        inject = "import ctypes, os, subprocess, sys\nctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()\n"
+        # Two programs, and a copy of the first that ends without having used a GPU.
+        command = f"{inject}if os.fork() == 0: sys.exit()\nos.wait()\nsubprocess.run([sys.executable, '-c', {inject!r}])"
+        code, said, error = self.profile("--json", "--traces", self.folder / "new", sys.executable, "-c", command,
+                                         env={**os.environ, "LD_LIBRARY_PATH": str(self.folder)})
+        tables = [json.loads(line) for line in said.splitlines()]
+        self.assertEqual((code, len(tables), len({table.pop("process") for table in tables})), (0, 2, 2), error)
+        self.assertEqual(tables[0], tables[1])
+        self.assertEqual([list(row.values()) for row in tables[0]["rows"]], [["a_kernel", 5, 5, 1, 5, 5, 5, "2x3x1", 128, 40, 8]])
 
 
 def figures_of(frame, spills, name="_ZN3qrl18some_thing_kernelE"):
