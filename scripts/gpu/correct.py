@@ -80,17 +80,20 @@ def cases_job(path, names, limit_s):
         if not names:
             return {"holds": False, "what": f"{path.name} lists no case: it does not start"}
         cases, seconds = run_cases(runner, path, names, limit_s)
-        good = sum(case["holds"] for case in cases)
-        return {"holds": good == len(names), "what": f"{good} of {len(names)} cases in {seconds:.0f} s", "cases": cases}
+        return row_of(cases, f"in {seconds:.0f} s")
     return job
+
+
+def row_of(cases, how):
+    good = sum(case["holds"] for case in cases)
+    bad = "; ".join(f"{case['case']}: {case['why'][:160]}" for case in cases if not case["holds"])
+    return {"holds": not bad, "what": f"{good} of {len(cases)} cases {how}{f': {bad}' if bad else ''}"[:600], "cases": cases}
 
 
 def examine(runner, path, row):
     """Runs what failed again when nothing else runs: alone, without overlapping kernels, under memcheck."""
     failed = [case for case in row["cases"] if not case["holds"]]
     for case in failed:
-        if runner.left_s() < 5:
-            break
         name = [case["case"]]
         alone = run_cases(runner, path, name, 60)[0][0]
         if alone["holds"]:
@@ -100,14 +103,12 @@ def examine(runner, path, row):
         code, output, _ = sanitize(runner, "memcheck", [str(path), escaped(case["case"])], 60)
         case["why"] = (f"{alone['why']} | with QRL_CUDA_OVERLAP=0 it {'holds' if apart['holds'] else 'fails'} | memcheck, exit code "
                        f"{code}: {' '.join(line for line in output.splitlines() if '=========' in line)[:800]}")
-    if runner.left_s() > 5 and any(case["why"].startswith(ALONE) for case in failed):  # together, when no other program runs
+    if any(case["why"].startswith(ALONE) for case in failed):  # together, when no other program runs
         now = {case["case"]: case["holds"] for case in run_cases(runner, path, [case["case"] for case in row["cases"]], 90)[0]}
         for case in failed:
             if case["why"].startswith(ALONE) and now[case["case"]]:
                 case |= {"holds": True, "why": f"holds when no other program runs; {case['why']}"}
-    good = sum(case["holds"] for case in row["cases"])
-    bad = "; ".join(f"{case['case']}: {case['why'][:160]}" for case in row["cases"] if not case["holds"])
-    return {**row, "holds": good == len(row["cases"]), "what": f"{good} of {len(row['cases'])} cases, {len(failed)} again{f': {bad}' if bad else ''}"[:600]}
+    return row_of(row["cases"], f"and {len(failed)} again")
 
 
 # ---- trainings
@@ -176,7 +177,7 @@ def compare_curves(gpu, cpu):
                     f"{mean(gpu['rewards']):.3f} and {mean(cpu['rewards']):.3f}; k3 {ratio:.2f} times the CPU's (at most {MAX_GAP_RATIO:.0f})"}
 
 
-# ---- tools and bits
+# ---- tools
 
 SUMMARY = " SUMMARY: "  # memcheck: ERROR SUMMARY, racecheck: RACECHECK SUMMARY
 SIX_CASES = "copied slots*,embedding rows*,swiglu*,streamed GEMMs of a row*,NaN among keys*,a graph repeats*"
@@ -187,7 +188,9 @@ SANITIZED = (("memcheck", "six small cases", SIX_CASES), ("racecheck", "six smal
 def sanitize(runner, tool, command, limit_s):
     """Runs a program under compute-sanitizer: (exit code, 9 where it found an error, output, seconds)."""
     under = ["compute-sanitizer", "--tool", tool, "--error-exitcode", 9, "--target-processes", "all"]
-    done = runner.run([*under, *programs.behind_tool(command)], limit_s, is_tool=True)
+    # Our libraries are the program's alone, not the tool's.
+    ours = [shutil.which("env"), f"LD_LIBRARY_PATH={programs.environment()[0]['LD_LIBRARY_PATH']}"]
+    done = runner.run([*under, *ours, *command], limit_s, is_tool=True)
     # A sanitizer that does not follow env to the program says nothing of it.
     return done if SUMMARY in done[1] or done[0] in (124, 127) else runner.run([*under, *command], limit_s)
 
@@ -201,28 +204,14 @@ def sanitizer_job(tool, cases):
     return job
 
 
-def bitwise_job(kv):
-    """`bench step` ends where a log-prob is a bit away from the sampler's."""
-    settings = ["trainer.device=cuda", "quant.learner.forward=low_bit", "quant.rollout.weights=int8", f"quant.rollout.kv_cache={kv}", "rollout.bitwise=true"]
-
-    def job(runner):
-        code, output, _ = runner.run([program("qrl-bench"), "step", "--json", "--shape", "86m", "--rounds", 1, *programs.set_words(settings)], 90)
-        if code != 0 or not (found := programs.objects(output)):
-            return {"holds": False, "what": programs.why(code, output)}
-        step = found[-1]
-        return {"holds": step["bitwise_tokens_differing"] == 0 and step["k3_kl"] in (0, None),
-                "what": f"{step['bitwise_tokens_differing']} of {step['bitwise_tokens_compared']} log-probs differ by a bit"}
-    return job
-
-
 def jobs(runner, work):
     """Name and job, those first that take longest or say most. Each returns a row: holds, what and figures."""
     learner, device = program("test_learner"), program("test_cuda_device")
     programs.cold_start()
-    found = {"libraries": libraries}
-    for name in names_of(runner, [learner, "[gpu]"]) or [""]:
+    found, listing = {"libraries": libraries}, programs.Runner(60, runner.log)
+    for name in names_of(listing, [learner, "[gpu]"]) or [""]:
         found[f"learner: {name or 'cases'}"] = cases_job(learner, [name] if name else [], 110)
-    cases = names_of(runner, [device])
+    cases = names_of(listing, [device])
     for i in range(SHARDS):
         found[f"device cases, {i + 1} of {SHARDS}"] = cases_job(device, cases[i::SHARDS], 100)
     for tool, what, patterns in SANITIZED:
@@ -231,6 +220,4 @@ def jobs(runner, work):
         found[name] = curve_job(work, where)
     for name in CUT_RUNS:
         found[f"cut and resumed, {name}"] = cut_job(work, name)
-    for kv in ("int8", "bf16"):
-        found[f"bitwise, int8 weights, {kv} KV"] = bitwise_job(kv)
     return found

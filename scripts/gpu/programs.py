@@ -1,5 +1,6 @@
 """Where the programs of scripts/gpu are, packing them for another machine, and running commands within a time."""
 import functools
+import hashlib
 import importlib.util
 import json
 import os
@@ -23,7 +24,6 @@ RECIPE = pathlib.Path("recipes") / "countdown_quickstart.yaml"
 NOT_PACKED = re.compile(r"^(linux-vdso|ld-linux|libc|libm|libdl|librt|libutil|libpthread|libcuda|libtorch_cpu|libc10|libgomp"
                         r"|libcudart|libcupti|libcublasLt)\b")
 MAX_PACKED_MB = 40
-MAX_LOG_BYTES = 8 << 20
 TRACE = "libqrl_trace.so"
 
 
@@ -38,8 +38,13 @@ def program(name):
     return next((path for path in places if path.exists()), None)
 
 
+def digest():
+    """Tells programs apart that one commit's working trees made."""
+    return hashlib.sha256(b"".join(program(name).read_bytes() for name in PROGRAMS)).hexdigest()[:16]
+
+
 def commit():
-    """The commit that the programs are of."""
+    """The commit that the scripts are of, and the programs where they were built from it."""
     packed = ROOT / "COMMIT"
     if packed.exists():
         return packed.read_text().strip()
@@ -126,10 +131,6 @@ def pack(target):
 
 # ---- running
 
-def wanted_torch():
-    return re.search(r"^torch==(\S+)", (ROOT / "third_party" / "libtorch.txt").read_text(), re.M)[1]
-
-
 @functools.cache
 def environment():
     """Variables for our programs, with the packed libraries and then torch's in the path; and which torch that is."""
@@ -142,8 +143,9 @@ def environment():
         found = re.search(r"^__version__ = '(\S+)'", (folder / "version.py").read_text(), re.M) if folder else None
         version = found[1] if found else "none"
         plain, _, build = version.partition("+")
-        torch = f"python3's torch: {wanted_torch()} for CUDA 13 wanted, found {version}{f' at {folder}' if folder else ''}"
-        if plain == wanted_torch() and build[:4] in ("", "cu13"):
+        wanted = re.search(r"^torch==(\S+)", (ROOT / "third_party" / "libtorch.txt").read_text(), re.M)[1]
+        torch = f"python3's torch: {wanted} for CUDA 13 wanted, found {version}{f' at {folder}' if folder else ''}"
+        if plain == wanted and build[:4] in ("", "cu13"):
             paths += [str(folder / "lib"), str(folder.parent / "nvidia" / "cu13" / "lib")]
     paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}, torch
@@ -151,12 +153,6 @@ def environment():
 
 def set_words(settings):
     return [word for setting in settings for word in ("--set", setting)]
-
-
-def behind_tool(command, variables=None):
-    """`command` with our variables set by env, so that the tool before it has its own libraries."""
-    ours = {"LD_LIBRARY_PATH": environment()[0]["LD_LIBRARY_PATH"], **(variables or {})}
-    return [shutil.which("env"), *(f"{name}={value}" for name, value in ours.items()), *command]
 
 
 running = set()  # process groups that a Runner of any thread has started
@@ -169,6 +165,10 @@ def end_all():
             os.killpg(group, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+
+class OutOfTime(Exception):
+    """The budget ended before a command did."""
 
 
 class Runner:
@@ -185,13 +185,12 @@ class Runner:
         if self.log is None:
             return
         with self.lock, open(self.log, "a") as log:
-            if log.tell() + len(text) < MAX_LOG_BYTES:
-                log.write(text)
+            log.write(text)
 
     def run(self, command, limit_s, variables=None, is_tool=False):
-        """(exit code, output, seconds). Code 124: out of time, 127: not started. A tool has its environment untouched."""
-        begin = time.monotonic()
-        limit_s = max(1, min(limit_s, self.left_s()))
+        """(exit code, output, seconds). Code 124: not done within limit_s, 127: not started. OutOfTime: not done when the budget ended.
+        A tool has its environment untouched."""
+        begin, left_s = time.monotonic(), max(1, self.left_s())
         words = [str(word) for word in command]
         env = {**(os.environ if is_tool else environment()[0]), **(variables or {})}
         with tempfile.TemporaryFile() as said:  # not a pipe, which a tool's child may hold open for ever
@@ -203,9 +202,9 @@ class Runner:
                 return 127, str(error), 0.0
             running.add(process.pid)
             try:
-                code, late = process.wait(limit_s), ""
+                code, late = process.wait(min(limit_s, left_s)), ""
             except subprocess.TimeoutExpired:
-                code, late = 124, f"\nnot done in {limit_s:.0f} s"
+                code, late = 124, f"\nnot done in {min(limit_s, left_s):.0f} s"
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -215,6 +214,8 @@ class Runner:
             output = said.read().decode(errors="replace") + late
         seconds = time.monotonic() - begin
         self.keep(f"$ {' '.join(words)}\n{output}\n# exit code {code} after {seconds:.1f} s\n")
+        if late and left_s < limit_s:
+            raise OutOfTime(f"the budget ended {seconds:.0f} s after it began")
         return code, output, seconds
 
 
@@ -226,19 +227,5 @@ def why(code, output):
 
 
 def objects(output):
-    """The JSON objects among the lines of an output."""
-    found = []
-    for line in output.splitlines():
-        if line.startswith('{"'):
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # cut off
-    return found
-
-
-def write_json(path, value):
-    """Replaces the file at once, so that a reader never sees half of it."""
-    written = path.with_name(path.name + ".tmp")
-    written.write_text(json.dumps(value, indent=1) + "\n")
-    written.replace(path)
+    """The JSON objects among the lines of an output, without one that was cut off."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith('{"') and line.endswith("}")]

@@ -33,8 +33,7 @@ CHECK = runpy.run_path(str(GPU / "check"))
 MODEL = ROOT / "recipes" / "models" / "quickstart"
 CASES = ["first case", 'second [of two], "quoted"', *(f"case {letter}" for letter in "abcdefghijkl")]
 ANSWERS = {
-    "step": {"step_s": 1.7, "gen_s": 0.9, "gen_tokens_per_s": 17e3, "learner_s": 0.7, "publish_s": 0.02, "gap_probe_s": 0.05, "k3_kl": 0.0,
-             "bitwise_tokens_differing": 0, "bitwise_tokens_compared": 16384},
+    "step": {"step_s": 1.7, "gen_s": 0.9, "gen_tokens_per_s": 17e3, "learner_s": 0.7, "publish_s": 0.02, "gap_probe_s": 0.05, "k3_kl": 0.0},
     "learner": {"learner_s": 0.4, "learner_tokens_per_s": 4e4, "learner_share_of_limit": 0.5, "ceiling_gpu_matmul_tflops": 740, "forward_s": 0.1},
     "ticks": {"read_gb_per_s": 3100, "ceiling_gpu_matmul_tflops": 740, "rewrite_s": 0.03} | {
         f"context512_batch{batch}_{key}": value for batch in figures.BATCHES for key, value in (("us", 7000.0), ("tokens_per_s", 145.0), ("share_of_limit", 0.7))},
@@ -48,7 +47,8 @@ def without_gpu(words):
     name = pathlib.Path(words[0]).name
     if "-r" in words:
         words = words[:words.index("-r")]
-    dry = {"qrl-train": ["--dry-run", "--allow-absent"]}.get(name, ["--list-test-names-only" if name.startswith("test_") else "--dry-run"])
+    dry = ["--list-test-names-only" if name.startswith("test_") else "--dry-run"]
+    dry += ["--allow-absent"] if name == "qrl-train" else []
     done = subprocess.run(words + [word for word in dry if word not in words], capture_output=True, text=True, env=programs.environment()[0])
     taken = {"profile": (3, 4)}.get(name, (0, 1) if name.startswith("test_") else (0,))  # profile: no CUPTI, or no kernel was run
     assert done.returncode in taken and done.stdout + done.stderr, f"{words}: exit code {done.returncode}: {(done.stdout + done.stderr)[-600:]}"
@@ -82,12 +82,15 @@ class Card(programs.Runner):
         if key == self.fails:
             return 1, "some line\nerror: no memory\n", 0.1
         answer = {"estimated_gpu_bytes": 40 * 2**30} if "--dry-run" in words else {"other": 1} if self.fails == f"form of {key}" else ANSWERS[key]
-        return 0, "some line\n" + json.dumps(answer | ({"bitwise_tokens_differing": 3} if self.fails == "bits" else {})) + "\n", 0.1
+        return 0, "some line\n" + json.dumps(answer) + "\n", 0.1
 
     def cases(self, words, variables, asked):
         if "--list" in words[-1]:
             return (127, "cannot open shared object file", 0.1) if self.fails == "loader" else (1, "\n".join(asked) + "\n", 0.1)
-        bad = CASES[0] in asked and (self.fails == "case" or (self.fails == "overlap" and not variables) or (self.fails == "together" and len(asked) > 1))
+        if self.fails == "late" and len(asked) == 1:
+            raise programs.OutOfTime("the budget ended 3 s after it began")
+        bad = CASES[0] in asked and (self.fails == "case" or (self.fails == "overlap" and not variables) or
+                                     (self.fails in ("together", "late") and len(asked) > 1))
         if self.fails == "crash" and CASES[0] in asked:
             return -11, "Segmentation fault", 0.1
         if "-o" in words:
@@ -122,8 +125,8 @@ class Rows(unittest.TestCase):
         self.enterContext(mock.patch.object(shutil, "which", lambda name: name))
         self.enterContext(contextlib.redirect_stdout(io.StringIO()))
 
-    def record(self, device="an H100"):
-        return CHECK["Record"](self.folder, {"commit": "abc", "device": device})
+    def record(self, device="an H100", digest="1234"):
+        return CHECK["Record"](self.folder, {"commit": "abc", "programs": digest, "device": device})
 
     def check(self, part, fails="", really=False, anew=True, budget_s=600):
         """The card and the record of one call; anew: without what earlier ones found."""
@@ -154,8 +157,8 @@ class Rows(unittest.TestCase):
         self.assertIn("decode_1_us 8000 (ours 1.14 times its speed)", record.rows["torch, decoding 8B bf16 in a CUDA graph"]["what"])
 
     def test_what_is_wrong_is_seen_and_costs_no_other_row(self):
-        for fails, named, said in (("weights", "cut and resumed, rollout.device", "weights DIFFER"), ("bits", "bitwise, int8 weights, bf16 KV", "3 of 16384"),
-                                   ("gap", "cut and resumed, adapters, bitwise int8", "0 wanted"), ("driver", "libraries", "found 12.4"),
+        for fails, named, said in (("weights", "cut and resumed, rollout.device", "weights DIFFER"), ("driver", "libraries", "found 12.4"),
+                                   ("gap", "cut and resumed, adapters, bitwise int8", "0 wanted"),
                                    ("flat", "cut and resumed, adapters, bitwise int8", "[None, None, None, None]"), ("train", "quickstart, 20 steps, cpu", "error: no memory"),
                                    ("curve", "quickstart, 20 steps, both devices", "differ by 0.600")):
             _, record = self.check("correct", fails)
@@ -173,6 +176,9 @@ class Rows(unittest.TestCase):
             _, record = self.check("correct", fails)
             cases = [case for row in record.rows.values() if row["holds"] is False for case in row.get("cases", [])]
             self.assertTrue(any(said in case.get("why", "") for case in cases), (fails, cases))
+        _, record = self.check("correct", "late")  # what the budget ends is left out, and what failed before stays so
+        self.assertEqual(self.failing(record), {"device cases, 1 of 6"})
+        self.assertEqual(record.rows[f"learner: {CASES[0]}"]["what"], "left out: the budget ended 3 s after it began")
         _, record = self.check("correct", "loader")
         self.assertLessEqual({"device cases, 1 of 6", "learner: cases"}, self.failing(record))
         _, record = self.check("correct", anew=False)  # what it lacked is there now
@@ -209,7 +215,8 @@ class Rows(unittest.TestCase):
         self.record().put("correct", "libraries", {"holds": True, "what": "found"})
         def spoiled(text):
             return lambda: self.record().file.write_text(text) and self.record()
-        for spoil in (lambda: self.record("an H200"), *map(spoiled, ("{", "[]", "null", '{"rows": {"a": 1}}'))):
+        others = [lambda: self.record("an H200"), lambda: self.record(digest="5678")]
+        for spoil in (*others, *map(spoiled, ("{", "[]", "null", '{"rows": {"a": 1}}'))):
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
                 spoil()
             self.assertEqual(ended.exception.code, 2)
@@ -238,8 +245,9 @@ class Programs(unittest.TestCase):
                 with mock.patch.object(sys, "argv", arguments), mock.patch.object(figures, "measure", lambda *_: dict(measured)), \
                         contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(CHECK["main"](), wanted)
-                rows = json.loads((pathlib.Path(arguments[4]) / "check.json").read_text())["rows"]
-                self.assertEqual({bool(row.get("left_out")) for row in rows.values()}, {measured is None})
+                found = json.loads((pathlib.Path(arguments[4]) / "check.json").read_text())
+                self.assertEqual({bool(row.get("left_out")) for row in found["rows"].values()}, {measured is None})
+                self.assertEqual(found["programs"], programs.digest())
 
     def test_a_command_ends_with_the_check_that_started_it(self):
         with tempfile.TemporaryDirectory() as name:
@@ -259,10 +267,12 @@ class Programs(unittest.TestCase):
         code, said, _ = runner.run(["sh", "-c", "echo begun; sleep 3600 & wait"], 3)
         self.assertEqual((code, said), (124, "begun\n\nnot done in 3 s"))
         self.assertEqual(runner.run(["/nowhere/tool"], 1)[0], 127)
+        with self.assertRaises(programs.OutOfTime):
+            programs.Runner(1).run(["sleep", "3600"], 30)
         show = ["sh", "-c", "echo $LD_LIBRARY_PATH"]
         with mock.patch.object(programs, "environment", lambda: ({**os.environ, "LD_LIBRARY_PATH": "/ours"}, "")):
-            said = [runner.run(show, 5)[1], runner.run(show, 5, is_tool=True)[1], runner.run(programs.behind_tool(show), 5, is_tool=True)[1]]
-        self.assertEqual([line.strip() for line in said], ["/ours", os.environ.get("LD_LIBRARY_PATH", ""), "/ours"])
+            said = [runner.run(show, 5, is_tool=is_tool)[1].strip() for is_tool in (False, True)]
+        self.assertEqual(said, ["/ours", os.environ.get("LD_LIBRARY_PATH", "")])
 
     def test_a_packed_archive_runs_from_its_own_folder(self):
         with tempfile.TemporaryDirectory() as name:
@@ -274,9 +284,12 @@ class Programs(unittest.TestCase):
             self.assertTrue((folder / "cold_start" / "config.json").exists())
             done = subprocess.run([sys.executable, folder / "scripts" / "gpu" / "check"], capture_output=True, text=True, cwd=name, env={**os.environ, "PATH": ""})
             self.assertEqual((done.returncode, done.stdout), (4, ""), done.stderr)
-            show = "import sys; sys.path.insert(0, 'qrl-gpu/scripts/gpu'); import programs; print(programs.program('qrl-train'), programs.commit())"
+            show = ("import sys; sys.path.insert(0, 'qrl-gpu/scripts/gpu'); import programs as its; "
+                    "print(its.program('qrl-train'), its.commit(), its.digest())")
             done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, cwd=name, check=True)
-            self.assertEqual(done.stdout.split(), [str(folder / "bin" / "qrl-train"), programs.commit()])
+            *packed, digest = done.stdout.split()
+            self.assertEqual(packed, [str(folder / "bin" / "qrl-train"), programs.commit()])
+            self.assertNotEqual(digest, programs.digest())  # these are stripped
             libraries = f"{folder / 'lib'}:{ROOT / '.deps' / 'libtorch' / 'torch' / 'lib'}"
             done = subprocess.run([folder / "bin" / "qrl-bench", "--help"], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": libraries})
             self.assertEqual(done.returncode, 0, done.stderr)
