@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """What plain torch reaches on this GPU at the shapes that qrl-bench measures, with random weights. For scripts/gpu/check.
 
-    python3 scripts/gpu/torch_peer.py decode|train|gemm [--dry-run]
+    python3 scripts/gpu/torch_peer.py decode|train|gemm
 
 decode: a tick of 8B in bf16 at 512 positions, torch's operations in a CUDA graph. train: a step of the 1.5B shape, two micro-batches of
 16 x 384, nothing recomputed, fused AdamW. gemm: a layer's four GEMMs in bf16, and in fp8 by _scaled_mm with scales of rows or of blocks
 (1 x 128 by 128 x 128). Prints one JSON object a measurement, as soon as it is there; an error takes the place of a figure.
 """
+import argparse
+import functools
 import gc
 import json
-import sys
 
 V, E = 151936, 128
-LAYER = {"qkv": (6144, 4096), "o": (4096, 4096), "gate_up": (24576, 4096), "down": (4096, 12288)}  # of 8B: outputs, inputs
+LAYER = (6144, 4096), (4096, 4096), (24576, 4096), (4096, 12288)  # of 8B: outputs, inputs
 CONTEXT, COPIES = 512, 6  # copies of a layer: its weights come from memory, not from L2
 
 
@@ -64,10 +65,6 @@ class Model:
         shapes = ((heads + 2 * kv_heads) * E, width), (width, heads * E), (2 * ffn, width), (width, ffn)
         self.layers = [(one(width), one(E), one(E), one(width), *(bf16(*shape) for shape in shapes)) for _ in range(depth)]
         self.embed, self.norm = bf16(V, width), one(width)
-        self.num_matmul_weights = depth * sum(out * inputs for out, inputs in shapes) + V * width
-
-    def parameters(self):
-        return [self.embed, self.norm, *(weight for layer in self.layers for weight in layer)]
 
     def logits(self, tokens, angles, attend, head):
         """attend(layer, q, k, v): contexts [..., heads, E]. angles: those of the rows' positions, [..., 1, E / 2]."""
@@ -106,7 +103,8 @@ def decode():
 
 def train():
     batch, length, model = 16, 384, Model(1536, 28, 12, 2, 8960)
-    optimizer = torch.optim.AdamW([parameter.requires_grad_() for parameter in model.parameters()], lr=1e-6, fused=True)
+    weights = [model.embed, model.norm, *(weight for layer in model.layers for weight in layer)]
+    optimizer = torch.optim.AdamW([weight.requires_grad_() for weight in weights], lr=1e-6, fused=True)
     tokens, angles = torch.randint(0, V, (batch, length), device="cuda"), torch.rand(length, 1, E // 2, device="cuda")
 
     def attend(_, q, k, v):
@@ -122,41 +120,38 @@ def train():
     for _ in range(2):
         step()
     seconds, count = best_s(step, 2, 2), 2 * batch * length
-    for name, value in (("s", seconds), ("tokens_per_s", count / seconds), ("tflops", 6 * model.num_matmul_weights * count / seconds * 1e-12),
-                        ("peak_gib", torch.cuda.max_memory_allocated() / 2**30)):
+    for name, value in (("s", seconds), ("tokens_per_s", count / seconds), ("peak_gib", torch.cuda.max_memory_allocated() / 2**30)):
         say(f"train_{name}", lambda value=value: value)
 
 
 def gemm():
     e4m3 = lambda *shape: torch.randn(*shape, device="cuda").to(torch.float8_e4m3fn)  # noqa: E731
-    full = lambda *shape: torch.full(shape, 0.02, device="cuda")  # noqa: E731
-    scales = {"rows": lambda m, n, k: (full(m, 1), full(1, n)), "blocks": lambda m, n, k: (full(k // 128, m).t(), full(n // 128, k // 128).t())}
+
+    @functools.cache
+    def scales(kind, rows, n, k):
+        full = lambda *shape: torch.full(shape, 0.02, device="cuda")  # noqa: E731
+        return (full(rows, 1), full(1, n)) if kind == "fp8 rows" else (full(k // 128, rows).t(), full(n // 128, k // 128).t())
+
+    def layer_us(kind, weights, rows, make):
+        xs = {k: make(rows, k) for _, k in LAYER}
+
+        def layers():
+            for w in weights:
+                x = xs[w.shape[1]]
+                if kind == "bf16":
+                    torch.mm(x, w.t())
+                else:
+                    torch._scaled_mm(x, w.t(), *scales(kind, rows, *w.shape), out_dtype=torch.bfloat16)
+        return best_s(captured(layers), 4) / COPIES * 1e6
     for kind, make in (("bf16", bf16), ("fp8 rows", e4m3), ("fp8 blocks", e4m3)):
-        weights = [{name: make(*shape) for name, shape in LAYER.items()} for _ in range(COPIES)]
-
-        def layer_us(rows, kind=kind, make=make, weights=weights):
-            xs = {k: make(rows, k) for _, k in LAYER.values()}
-            scaled = {name: scales[kind[4:]](rows, n, k) for name, (n, k) in LAYER.items()} if kind != "bf16" else {}
-
-            def layers():
-                for layer in weights:
-                    for name, w in layer.items():
-                        x = xs[w.shape[1]]
-                        if kind == "bf16":
-                            torch.mm(x, w.t())
-                        else:
-                            torch._scaled_mm(x, w.t(), *scaled[name], out_dtype=torch.bfloat16)
-            return best_s(captured(layers), 4) / COPIES * 1e6
+        weights = [make(*shape) for _ in range(COPIES) for shape in LAYER]
         for rows in (16, 64, 256, 512):
-            say(f"{kind}_{rows}_us", lambda rows=rows: layer_us(rows))
+            say(f"{kind}_{rows}_us", lambda rows=rows: layer_us(kind, weights, rows, make))
 
 
 if __name__ == "__main__":
-    groups = {"decode": decode, "train": train, "gemm": gemm}
-    if len(sys.argv) < 2 or sys.argv[1] not in groups or sys.argv[2:] not in ([], ["--dry-run"]):
-        sys.exit(f"error: expected {'|'.join(groups)} [--dry-run], got {' '.join(sys.argv[1:])}")
-    if sys.argv[2:]:
-        print(json.dumps({"dry_run": sys.argv[1]}))
-    else:
-        import torch
-        groups[sys.argv[1]]()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("group", choices=("decode", "train", "gemm"))
+    group = parser.parse_args().group
+    import torch
+    {"decode": decode, "train": train, "gemm": gemm}[group]()

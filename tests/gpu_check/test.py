@@ -47,7 +47,7 @@ def without_gpu(words):
     name = pathlib.Path(words[0]).name
     if "-r" in words:
         words = words[:words.index("-r")]
-    dry = ["--list-test-names-only" if name.startswith("test_") else "--dry-run"]
+    dry = ["--list-test-names-only" if name.startswith("test_") else "--help" if words[0] == sys.executable else "--dry-run"]
     dry += ["--allow-absent"] if name == "qrl-train" else []
     done = subprocess.run(words + [word for word in dry if word not in words], capture_output=True, text=True, env=programs.environment()[0])
     taken = {"profile": (3, 4)}.get(name, (0, 1) if name.startswith("test_") else (0,))  # profile: no CUPTI, or no kernel was run
@@ -198,7 +198,7 @@ class Rows(unittest.TestCase):
         tool.write_text("#!/bin/sh\necho 600\necho 41560\necho 20000\nsleep 60\n")
         tool.chmod(0o755)
         with mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
-            row = figures.measure(Card(), figures.learner("86m"), {})
+            row = figures.measure(Card(), figures.model("learner", "86m"), {})
         self.assertIn("GPU memory 40.0 GiB at most, --dry-run estimates 40.0", row["what"])
 
     def test_a_later_call_repeats_what_failed_or_was_left_out(self):
