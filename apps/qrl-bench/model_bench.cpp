@@ -150,7 +150,7 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   r.actor.max_tokens_per_micro_batch =
-      std::max(r.actor.max_tokens_per_micro_batch, arguments.prompt_tokens + arguments.new_tokens);
+      std::max(r.actor.max_tokens_per_micro_batch.value, arguments.prompt_tokens + arguments.new_tokens);
   return loaded;
 }
 

@@ -174,8 +174,8 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   encode(prompts, recipe.data, source.policy);
   hint_at_line_break(prompts, recipe);
   // No more sequences than are asked for, so that the KV cache holds those and not a run's.
-  std::int64_t& max_num_seqs = source.recipe.rollout.max_num_seqs;
-  max_num_seqs = std::min(max_num_seqs, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
+  config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
+  max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
   // The profile that a checkpoint brings is its recipe's, whose file may be on another machine.
   if (loaded.quantizer.profile != nullptr && fs::is_directory(config::local_model(arguments.model)) &&

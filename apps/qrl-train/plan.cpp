@@ -14,12 +14,14 @@
 #include "config/hub.h"
 #include "data/dataset_folder.h"
 #include "dist/join.h"
+#include "learner/cuda_library.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/adapters.h"
 #include "train/best_checkpoint.h"
 #include "train/decoder_fit.h"
 #include "train/disk_estimate.h"
+#include "train/gpu_plan.h"
 #include "train/inputs.h"
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
@@ -168,6 +170,19 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
     base::log_warning(
         "the checkpoints need more disk than is free: lower trainer.max_ckpt_to_keep, or set another "
         "trainer.default_local_dir");
+/// Chooses what is at `auto` and prints it, for the GPU that is here or for one of 80 GiB.
+void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  constexpr double kExample = 80.0 * (1 << 30);
+  const bool is_here = train::missing_gpu(recipe, 0).empty();
+  const double bytes = is_here ? learner::gpu_bytes(0) : kExample;
+  std::string chosen;
+  for (const std::string_view key : train::kAutoKeys)
+    if (recipe.keys->find(key)->print(recipe) == "auto") chosen += (chosen.empty() ? "" : ", ") + std::string(key);
+  train::set_auto(train::choose_settings(recipe, config, num_ranks, bytes), recipe);
+  std::printf("GPU plan    %s%s\n", train::describe_gpu_plan(recipe, config, num_ranks, bytes).c_str(),
+              is_here ? "" : " of an example: a run chooses by its own GPU");
+  if (!chosen.empty()) std::printf("            chosen here, as they are auto: %s\n", chosen.c_str());
+  if (is_here) train::require_gpu_memory(recipe, config, num_ranks, bytes);
 }
 
 struct Data {
@@ -288,6 +303,7 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   }
   for (const std::string& line : train::describe_settings(loaded)) std::printf("%s\n", line.c_str());
   train::warn_of_idle_settings(loaded);
+  if (config::learns_on_gpu(recipe)) plan_gpu(recipe, config, num_ranks);
   describe_model(config);
   describe_batch(recipe);
   describe_memory(recipe, config, num_ranks);

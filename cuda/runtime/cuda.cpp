@@ -20,7 +20,10 @@ std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
   return device::make_device_training(device_number);
 }
 
-std::string device_uuid(int device_number) { return device::use_device(device_number).uuid; }
+DeviceIdentity identify_device(int device_number) {
+  const device::DeviceFacts facts = device::use_device(device_number);
+  return {facts.uuid, facts.total_bytes};
+}
 
 std::vector<base::LibraryReport> find_libraries() {
   int driver_version = 0;

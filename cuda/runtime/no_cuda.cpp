@@ -16,7 +16,7 @@ namespace {
 
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions&) { fail(); }
 std::unique_ptr<TrainingKernels> make_training_kernels(int) { fail("trainer.device"); }
-std::string device_uuid(int) { fail("trainer.device"); }
+DeviceIdentity identify_device(int) { fail("trainer.device"); }
 std::vector<base::LibraryReport> find_libraries() { return {}; }
 
 }  // namespace qrl::cuda

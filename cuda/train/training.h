@@ -142,9 +142,12 @@ class TrainingKernels {
 /// Errors as make_engine's; the device by its number as there.
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
-/// What the driver calls a device, by its number as above: the same text in every process that has it, whatever these
-/// may see of the others, and no other device's.
-std::string device_uuid(int device_number);
+struct DeviceIdentity {
+  std::string uuid;  ///< the driver's: the same in every process that has the device, and no other device's
+  std::size_t total_bytes = 0;
+};
+/// Identifies a device by its number as above.
+DeviceIdentity identify_device(int device_number);
 
 /// What this program needs of a machine to use a GPU, wanted and found: driver, cuBLASLt. Nothing without CUDA.
 std::vector<base::LibraryReport> find_libraries();

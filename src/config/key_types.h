@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "config/auto_value.h"
 #include "config/choice.h"
 #include "config/keys.h"
 #include "config/range.h"
@@ -47,6 +48,18 @@ Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
 Type<std::int64_t> integer_or_minus_one(std::int64_t low);
 /// "auto", held as 0, or 1 … high.
 Type<std::int64_t> integer_or_auto(std::int64_t high);
+/// "auto", which reads as `automatic`, or a value of `type`.
+template <class T>
+Type<AutoValue<T>> or_auto(Type<T> type, AutoValue<T> automatic) {
+  return {"auto | " + type.text,
+          [read = type.read, automatic](const YamlNode& node) -> Reading<AutoValue<T>> {
+            if (node.kind == YamlNode::Kind::scalar && node.text == "auto") return automatic;
+            Reading<T> reading = read(node);
+            if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
+            return AutoValue<T>(std::get<T>(reading));
+          },
+          [print = type.print](const AutoValue<T>& value) { return value.is_auto ? "auto" : print(value.value); }};
+}
 Type<std::uint64_t> seed();
 Type<bool> boolean();
 Type<std::string> text();
@@ -190,6 +203,11 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
     if constexpr (kPlain) return type.print(member(recipe));
     else return member(recipe) ? type.print(*member(recipe)) : "null";
   };
+  if constexpr (requires(Member value) { value.is_auto; }) {
+    key.fill = [member](Recipe& recipe) {  // a CPU's default depends on nothing: the recipe states it
+      if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
+    };
+  }
   if constexpr (!kPlain) {
     key.fill = [member, unset](Recipe& recipe) {
       if (!member(recipe) && unset.value) member(recipe) = unset.value(recipe);

@@ -189,7 +189,9 @@ void add_rollout(List& list) {
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
   rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
   rollout.add("top_k", &O::top_k, integer_or_minus_one(1), "likeliest tokens kept; -1: all");
-  rollout.add("max_num_seqs", &O::max_num_seqs, integer(1, kMaxSamples), "sequences decoded at once");
+  rollout.add("max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
+              "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for that "
+              "many longest ones");
   rollout.add("max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
               "tokens of one decoder tick");
   rollout.add("page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
@@ -439,13 +441,15 @@ void add_actor(List& list) {
   using A = ActorRecipe;
   Section actor(list, "actor", &Recipe::actor);
   actor.add("mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts an optimizer update");
-  actor.add("max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch, integer(2, kMaxTokens),
-            "tokens of one forward and backward");
+  actor.add("max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
+            or_auto(integer(2, kMaxTokens), A{}.max_tokens_per_micro_batch),
+            "tokens of one forward and backward; auto: 4096, on a GPU what its memory has room for");
   actor.add("ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
-  actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, integer(1, kMaxTokens),
-            "tokens whose logits exist at once");
-  actor.add("activation_checkpointing", &A::activation_checkpointing, boolean(),
-            "recompute activations in the backward pass to save memory");
+  actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, or_auto(integer(1, kMaxTokens), A{}.logprob_chunk_tokens),
+            "tokens whose logits exist at once; auto: 1024, on a GPU up to 4096");
+  actor.add("activation_checkpointing", &A::activation_checkpointing, or_auto(boolean(), A{}.activation_checkpointing),
+            "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory has "
+            "no room without");
 
   Section optim(list, "optim", &Recipe::optim);
   optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}, {"muon", OptimName::muon}}),

@@ -341,14 +341,18 @@ LoadedRecipe load(const Keys& keys, std::string_view yaml, const fs::path& file,
   LoadedRecipe loaded{loader.finish(complete, use), file, {}, {}, {}, {}};
   TrainerRecipe& trainer = loaded.recipe.trainer;
   if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(file.string(), trainer.seed);
-  loaded.resolved_yaml = resolved_yaml(loaded.recipe);
-  loaded.annotated_yaml = resolved_yaml(loaded.recipe, loader.origins());
   loaded.origins = loader.origins();
   loaded.mode_overrides = loader.mode_overrides();
+  print_again(loaded);
   return loaded;
 }
 
 }  // namespace
+
+void print_again(LoadedRecipe& loaded) {
+  loaded.resolved_yaml = resolved_yaml(loaded.recipe);
+  loaded.annotated_yaml = resolved_yaml(loaded.recipe, loaded.origins);
+}
 
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
                          bool complete, RecipeUse use) {

@@ -47,6 +47,9 @@ LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::st
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use = RecipeUse::training);
 
+/// Prints a recipe's texts anew, after values of it were chosen.
+void print_again(LoadedRecipe& loaded);
+
 /// What keeps `value` (YAML, as behind --set KEY=) from being the key's: "expected float > 0, got -1"; "" for nothing.
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value);
 

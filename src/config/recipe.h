@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/auto_value.h"
 #include "config/choice.h"
 
 namespace qrl::config {
@@ -111,7 +112,7 @@ struct RolloutRecipe {
   std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
-  std::int64_t max_num_seqs = 256;
+  AutoValue<std::int64_t> max_num_seqs = AutoValue<std::int64_t>::automatic(256);
   std::int64_t max_num_batched_tokens = 2048;
   std::int64_t page_size = 16;           ///< tokens
   std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need, on a GPU what fits
@@ -295,10 +296,10 @@ struct RewardRecipe {
 
 struct ActorRecipe {
   std::int64_t mini_batch_size = 64;  ///< prompts an optimizer update
-  std::int64_t max_tokens_per_micro_batch = 4096;
+  AutoValue<std::int64_t> max_tokens_per_micro_batch = AutoValue<std::int64_t>::automatic(4096);
   std::int64_t ppo_epochs = 1;
-  std::int64_t logprob_chunk_tokens = 1024;
-  bool activation_checkpointing = false;
+  AutoValue<std::int64_t> logprob_chunk_tokens = AutoValue<std::int64_t>::automatic(1024);
+  AutoValue<bool> activation_checkpointing = AutoValue<bool>::automatic(false);
   friend bool operator==(const ActorRecipe&, const ActorRecipe&) = default;
 };
 

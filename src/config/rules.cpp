@@ -94,6 +94,11 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
                 "write one for each, or delete it");
 }
 
+/// Whether a run chooses its micro-batches: large enough for the longest sequence and row.
+bool is_chosen_on_gpu(const Recipe& recipe) {
+  return learns_on_gpu(recipe) && recipe.actor.max_tokens_per_micro_batch.is_auto;
+}
+
 void check_batches(const Recipe& recipe, RuleBook& rules) {
   const std::int64_t prompts = recipe.data.train_batch_size, mini = recipe.actor.mini_batch_size;
   rules.require({"actor.mini_batch_size", "data.train_batch_size"}, prompts % mini == 0,
@@ -101,10 +106,10 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 number(mini) + " and " + number(prompts), "every step makes a whole number of updates");
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   rules.require({"actor.max_tokens_per_micro_batch", "data.max_response_length", "data.max_prompt_length"},
-                recipe.actor.max_tokens_per_micro_batch >= longest,
+                is_chosen_on_gpu(recipe) || recipe.actor.max_tokens_per_micro_batch >= longest,
                 "actor.max_tokens_per_micro_batch of at least " + number(longest) +
                     " tokens (max_prompt_length + max_response_length)",
-                number(recipe.actor.max_tokens_per_micro_batch) + " tokens", "a sample must fit a micro-batch");
+                number(recipe.actor.max_tokens_per_micro_batch.value) + " tokens", "a sample must fit a micro-batch");
   const std::int64_t page = recipe.rollout.page_size;
   const std::int64_t pages = (longest + page - 1) / page;
   rules.require({"rollout.kv_pages", "rollout.page_size", "data.max_response_length", "data.max_prompt_length"},
@@ -189,7 +194,7 @@ void check_backward(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
                 !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,
                 "actor.max_tokens_per_micro_batch of at most " + number(kMostTokens) + backward,
-                number(recipe.actor.max_tokens_per_micro_batch), "its sums over tokens are exact up to there");
+                number(recipe.actor.max_tokens_per_micro_batch.value), "its sums over tokens are exact up to there");
   rules.require({"quant.learner.backward", "quant.rollout.weights"},
                 !int8_backward || quant.weights == WeightFormat::int8, "quant.rollout.weights int8" + backward,
                 kTheirValues, "use model_dtype");
@@ -404,7 +409,8 @@ void check_sft(const Recipe& recipe, RuleBook& rules) {
                 "sft.steps above 0 beside sft.from", "0",
                 "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights");
   const std::int64_t room = recipe.actor.max_tokens_per_micro_batch;
-  rules.require({"sft.max_length", "actor.max_tokens_per_micro_batch"}, sft.max_length.value_or(room) <= room,
+  rules.require({"sft.max_length", "actor.max_tokens_per_micro_batch"},
+                is_chosen_on_gpu(recipe) || sft.max_length.value_or(room) <= room,
                 "sft.max_length of at most actor.max_tokens_per_micro_batch = " + number(room),
                 number(sft.max_length.value_or(room)), "a row must fit a micro-batch");
   check_generator(recipe, sft.demonstrations, "sft.demonstrations", false, rules);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "base/clock.h"
@@ -85,8 +86,20 @@ double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
   return 2.0 * kSize * kSize * kSize / best_s;
 }
 
+double gpu_bytes(int device_number) { return static_cast<double>(cuda::identify_device(device_number).total_bytes); }
+
+double smallest_gpu_share(int device_number, dist::Collectives& world) {
+  const cuda::DeviceIdentity device = cuda::identify_device(device_number);
+  const std::vector<std::string> devices = world.all_gather(device.uuid);
+  const std::vector<std::string> sizes = world.all_gather(std::to_string(device.total_bytes));
+  double smallest = std::numeric_limits<double>::infinity();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank)
+    smallest = std::min(smallest, std::stod(sizes[rank]) / static_cast<double>(std::ranges::count(devices, devices[rank])));
+  return smallest;
+}
+
 bool share_gpus(int device_number, dist::Collectives& world) {
-  std::vector<std::string> devices = world.all_gather(cuda::device_uuid(device_number));
+  std::vector<std::string> devices = world.all_gather(cuda::identify_device(device_number).uuid);
   std::ranges::sort(devices);
   return std::ranges::adjacent_find(devices) != devices.end();
 }
@@ -96,7 +109,7 @@ void require_nccl(dist::Collectives& world) {
 }
 
 std::string gpu_fault(int device_number) try {
-  (void)cuda::device_uuid(device_number);
+  (void)cuda::identify_device(device_number);
   return {};
 } catch (const base::Error& error) {
   return without_place(error.what());

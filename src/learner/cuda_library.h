@@ -21,6 +21,12 @@ int load_cuda_library(int number);
 /// called before), the best of some: what a learner there could do at most.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
+/// Bytes of memory that a GPU has in all.
+double gpu_bytes(int device_number);
+/// The least GPU memory that a rank of `world` has, in bytes: ranks with one GPU between them have equal parts of it.
+/// device_number: this rank's. Collective.
+double smallest_gpu_share(int device_number, dist::Collectives& world);
+
 /// Whether ranks of `world` have one GPU between them; device_number: this rank's. Collective.
 bool share_gpus(int device_number, dist::Collectives& world);
 /// An input error where ranks with GPUs of their own lack the NCCL that they would meet by. Collective.

@@ -150,7 +150,7 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
 double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
-                                         learns ? recipe.actor.max_tokens_per_micro_batch : std::int64_t{0});
+                                         learns ? recipe.actor.max_tokens_per_micro_batch.value : std::int64_t{0});
   return static_cast<double>(
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
@@ -227,8 +227,8 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   config::Recipe draw = recipe;
   draw.rollout.kv_pages.reset();
   draw.rollout.max_num_seqs =
-      std::min(recipe.rollout.max_num_seqs, (prompts + num_ranks - 1) / num_ranks * recipe.rollout.n);
-  const std::int64_t samples = draw.rollout.max_num_seqs, n = recipe.rollout.n;
+      std::min(recipe.rollout.max_num_seqs.value, (prompts + num_ranks - 1) / num_ranks * recipe.rollout.n);
+  const std::int64_t samples = draw.rollout.max_num_seqs.value, n = recipe.rollout.n;
   const std::int64_t shared =
       recipe.rollout.prefix_sharing
           ? (samples - (samples + n - 1) / n) * (recipe.data.max_prompt_length / recipe.rollout.page_size)

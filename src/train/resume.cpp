@@ -259,9 +259,18 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
+/// Names what changes a run's bits on a GPU alone.
+void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
+  const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
+  if (was == is || !config::samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
+  base::log_warning("rollout.max_num_seqs " + std::to_string(is) + " (it was made with " + std::to_string(was) +
+                    "): on a GPU samples depend on how many rows a tick has, so the bits are not those of a run never "
+                    "stopped; with rollout.bitwise they would be");
+}
+
 ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder& folder, bool allow_change,
                    int num_ranks) {
-  const config::Recipe& recipe = loaded.recipe;
+  config::Recipe recipe = loaded.recipe;
   state::remove_leftovers(folder.checkpoints());
   ResumePoint point;
   const auto newest = newest_sound_checkpoint(folder.checkpoints());
@@ -278,10 +287,16 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   }
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
+  const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
+  if (!is_shared_cold_start) {  // else it is another run's, which had its own micro-batches
+    point.settings = auto_settings_of(before);
+    set_auto(point.settings, recipe);
+    warn_of_other_ticks(before, recipe);
+  }
   point.changes = check_fit(*point.checkpoint, saved, recipe, inputs, allow_change);
   warn_of_other_ranks(*point.checkpoint, saved, num_ranks);
   point.state = saved.state;
-  const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
   if (!goes_on_here || before.trainer.keep_best != recipe.trainer.keep_best) point.state.best_step = -1;
   point.unfinished_row = saved.unfinished_row;
   const bool cold_start_done =
@@ -289,7 +304,6 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const bool is_read = recipe.algorithm.kl_loss_coef != 0 ||
                        (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
-  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!goes_on_here || is_shared_cold_start) {
     if (!goes_on_here) folder.set_aside_earlier_rows();  // once nothing refuses the run any more
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
@@ -340,6 +354,7 @@ ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& 
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();
   world.broadcast(std::as_writable_bytes(std::span(&point.state, 1)), 0);
+  world.broadcast(std::as_writable_bytes(std::span(&point.settings, 1)), 0);
   point.checkpoint = path.empty() ? std::nullopt : std::optional<fs::path>(path);
   return point;
 }

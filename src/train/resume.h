@@ -8,6 +8,7 @@
 #include "config/reader.h"
 #include "dist/collectives.h"
 #include "train/checkpoint.h"
+#include "train/gpu_plan.h"
 #include "train/run_folder.h"
 
 namespace qrl::train {
@@ -20,6 +21,8 @@ struct ResumePoint {
   /// Keys whose values the checkpoint's run had otherwise, and data whose contents were others; with allow_change, on
   /// the first rank alone.
   std::vector<config::KeyChange> changes;
+  /// What the checkpoint's run had for keys that are at `auto` here; all 0: nothing to take over.
+  AutoSettings settings;
 };
 
 /// The finished cold start's checkpoint in a run folder.

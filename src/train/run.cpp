@@ -18,6 +18,7 @@
 #include "train/evaluate.h"
 #include "train/export_score.h"
 #include "train/formats.h"
+#include "train/gpu_plan.h"
 #include "train/health.h"
 #include "train/resume.h"
 #include "train/settings.h"
@@ -295,6 +296,22 @@ void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& wo
   world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
 }
 
+/// Chooses what is at `auto`, as the checkpoint's run had it where there is one, and compares the plan with the GPU.
+void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, const ResumePoint& point,
+              dist::Collectives& world) {
+  const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
+  const bool is_resumed = point.settings != AutoSettings{};
+  if (has_auto(loaded.recipe)) {
+    const AutoSettings chosen =
+        is_resumed ? point.settings : choose_settings(loaded.recipe, model, world.size(), bytes);
+    set_auto(chosen, is_resumed ? "auto, from the checkpoint" : "auto", loaded);
+    if (world.is_first())
+      say(std::string("GPU plan    ") + describe_gpu_plan(loaded.recipe, model, world.size(), bytes) +
+          (is_resumed ? ", as the checkpoint has it" : ""));
+  }
+  require_gpu_memory(loaded.recipe, model, world.size(), bytes);
+}
+
 /// What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
 void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
   if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
@@ -329,6 +346,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
 
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
   ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
+  if (config::learns_on_gpu(recipe)) plan_gpu(loaded, policy.config, point, world);
   if (!point.checkpoint) (void)given_adapters(recipe, policy.config);  // what is wrong shows before the cold start
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;

@@ -86,13 +86,8 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.page_size = recipe.rollout.page_size;
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
   options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
-  // vLLM's default and veRL's: the rest is for what others on the device ask for later, a micro-batch's activations
-  // say.
-  constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
-  if (options.device == base::Device::cuda && !recipe.rollout.kv_pages) {
-    options.gpu_memory_utilization =
-        recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner : kGpuShare);
-  }
+  if (options.device == base::Device::cuda && !recipe.rollout.kv_pages)
+    options.gpu_memory_utilization = gpu_memory_share(recipe);
   options.enforce_eager = recipe.rollout.enforce_eager;
   options.row_only_sums = recipe.rollout.bitwise;
   options.kv_format = kv_format(recipe.quant);
@@ -220,6 +215,13 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
   const std::int64_t longest =
       longest_prompt_tokens.value_or(recipe.data.max_prompt_length) + recipe.data.max_response_length;
   return recipe.rollout.kv_pages.value_or((longest + page - 1) / page * recipe.rollout.max_num_seqs);
+}
+
+double gpu_memory_share(const config::Recipe& recipe) {
+  // vLLM's default and veRL's. The learner allocates its activations later, so beside it more stays free.
+  constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
+  return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
+                                                                                      : kGpuShare);
 }
 
 std::int64_t total_steps(const config::Recipe& recipe, const PromptSet& prompts) {

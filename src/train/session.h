@@ -79,6 +79,9 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
 /// Pages of the KV cache; without rollout.kv_pages what rollout.max_num_seqs longest sequences need (prompts of
 /// data.max_prompt_length tokens by default).
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
+/// Share of a GPU's memory that may be in use once KV pages have taken the rest: rollout.gpu_memory_utilization, or its
+/// default.
+double gpu_memory_share(const config::Recipe& recipe);
 
 /// An input error that names what the recipe's GPU lacks on this machine: driver, device, or a library of the version
 /// that is wanted. With trainer.device cuda LibTorch's CUDA part is loaded when it returns, before any decoder can

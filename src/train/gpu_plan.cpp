@@ -1,0 +1,180 @@
+#include "train/gpu_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "train/memory_estimate.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr double kGiB = 1 << 30;
+/// Share of a GPU's memory that a plan fills: CUDA's context, its libraries' kernels and gaps between allocations take
+/// the rest, and the estimate may be 10 percent low.
+constexpr double kPlannedShare = 0.85;
+constexpr double kKeptBackBytes = 512.0 * (1 << 20);  // as cuda/runtime keeps for kernels when KV pages take the rest
+constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
+constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
+constexpr std::int64_t kMostChunk = 4096, kLeastChunk = 1024;
+constexpr double kLogitsShare = 0.1;  // of a GPU's memory
+
+std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
+
+/// What the parts of an estimate take on the GPU, by phase.
+struct GpuBytes {
+  double always = 0, sampling = 0, learning = 0;
+};
+
+GpuBytes gpu_bytes_of(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks) {
+  GpuBytes bytes;
+  for (const MemoryPart& part : estimate_memory(recipe, model, num_ranks)) {
+    if (!part.on_gpu) continue;
+    (part.phase == MemoryPhase::always     ? bytes.always
+     : part.phase == MemoryPhase::sampling ? bytes.sampling
+                                           : bytes.learning) += part.bytes;
+  }
+  return bytes;
+}
+
+/// What KV pages may take beside the rest.
+double kv_room(const config::Recipe& recipe, const GpuBytes& bytes, double gpu_bytes) {
+  return std::max(0.0, gpu_memory_share(recipe) * gpu_bytes - kKeptBackBytes - bytes.always);
+}
+
+void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+  if (!recipe.rollout.max_num_seqs.is_auto || !config::samples_on_gpu(recipe)) return;
+  const std::int64_t prompts = recipe.data.gen_batch_size.value_or(recipe.data.train_batch_size);
+  const std::int64_t drawn = round_up(divide_up(prompts, num_ranks) * recipe.rollout.n, kSequenceStep);
+  const std::int64_t most = std::min({drawn, kMostSequences, recipe.rollout.max_num_batched_tokens});
+  if (most <= kFewestSequences) return;
+  recipe.rollout.max_num_seqs.value = most;
+  const GpuBytes bytes = gpu_bytes_of(recipe, model, num_ranks);
+  const double of_one = bytes.sampling / static_cast<double>(most);  // with kv_pages set: a share of them
+  const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  const std::int64_t page = recipe.rollout.page_size;
+  const std::int64_t fitting = recipe.rollout.kv_pages
+                                   ? *recipe.rollout.kv_pages / divide_up(longest, page)
+                                   : static_cast<std::int64_t>(kv_room(recipe, bytes, gpu_bytes) / of_one);
+  recipe.rollout.max_num_seqs.value = std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
+}
+
+bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+  return gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes) <= kPlannedShare * gpu_bytes;
+}
+
+/// The chunk whose logits take at most a tenth of the memory.
+void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
+  if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
+  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // fp32, and a gradient in bf16
+  std::int64_t chunk = kMostChunk;
+  while (chunk > kLeastChunk && logits * static_cast<double>(chunk) > kLogitsShare * gpu_bytes) chunk /= 2;
+  recipe.actor.logprob_chunk_tokens.value = chunk;
+}
+
+/// The largest micro-batch that fits, from `most` tokens down to `fewest`; whether one does.
+bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+                   std::int64_t fewest, std::int64_t most) {
+  if (!recipe.actor.max_tokens_per_micro_batch.is_auto) return fits(recipe, model, num_ranks, gpu_bytes);
+  for (std::int64_t tokens = most; tokens >= fewest; tokens -= kTokenStep) {
+    recipe.actor.max_tokens_per_micro_batch.value = tokens;
+    if (fits(recipe, model, num_ranks, gpu_bytes)) return true;
+  }
+  recipe.actor.max_tokens_per_micro_batch.value = fewest;
+  return fits(recipe, model, num_ranks, gpu_bytes);
+}
+
+std::string gib(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", bytes / kGiB);
+  return text;
+}
+
+}  // namespace
+
+bool has_auto(const config::Recipe& recipe) {
+  return recipe.rollout.max_num_seqs.is_auto || recipe.actor.max_tokens_per_micro_batch.is_auto ||
+         recipe.actor.logprob_chunk_tokens.is_auto || recipe.actor.activation_checkpointing.is_auto;
+}
+
+AutoSettings auto_settings_of(const config::Recipe& recipe) {
+  return {recipe.rollout.max_num_seqs, recipe.actor.max_tokens_per_micro_batch, recipe.actor.logprob_chunk_tokens,
+          recipe.actor.activation_checkpointing};
+}
+
+void set_auto(const AutoSettings& settings, config::Recipe& recipe) {
+  const auto set = [](auto& member, auto value) {
+    if (member.is_auto) member = value;
+  };
+  set(recipe.rollout.max_num_seqs, settings.max_num_seqs);
+  set(recipe.actor.max_tokens_per_micro_batch, settings.max_tokens_per_micro_batch);
+  set(recipe.actor.logprob_chunk_tokens, settings.logprob_chunk_tokens);
+  set(recipe.actor.activation_checkpointing, settings.activation_checkpointing);
+}
+
+void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded) {
+  const config::Recipe before = loaded.recipe;
+  set_auto(settings, loaded.recipe);
+  for (const config::KeyChange& change : config::changes_among(kAutoKeys, before, loaded.recipe))
+    loaded.origins[change.key] = origin;
+  config::print_again(loaded);
+}
+
+double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+  const GpuBytes bytes = gpu_bytes_of(recipe, model, num_ranks);
+  const bool takes_rest = config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages;
+  const double pages = takes_rest ? std::min(bytes.sampling, kv_room(recipe, bytes, gpu_bytes)) : bytes.sampling;
+  return bytes.always + (recipe.rollout.free_cache_engine ? std::max(pages, bytes.learning) : pages + bytes.learning);
+}
+
+AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                             double gpu_bytes) {
+  config::Recipe chosen = recipe;
+  choose_sequences(chosen, model, num_ranks, gpu_bytes);
+  choose_chunk(chosen, model, gpu_bytes);
+  const std::int64_t sequence = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  const std::int64_t longest = std::max(sequence, recipe.sft.max_length.value_or(0));
+  const std::int64_t of_update = divide_up(recipe.actor.mini_batch_size * recipe.rollout.n, num_ranks) * sequence;
+  const std::int64_t fewest = round_up(longest, kTokenStep);
+  const std::int64_t most = std::max(fewest, round_up(std::min(of_update, kMostTokens), kTokenStep));
+  const bool may_recompute = chosen.actor.activation_checkpointing.is_auto && !chosen.rollout.bitwise;
+  const std::int64_t enough = may_recompute ? std::clamp(kFewTokens, fewest, most) : fewest;
+  if (choose_tokens(chosen, model, num_ranks, gpu_bytes, enough, most) || !may_recompute)
+    return auto_settings_of(chosen);
+  chosen.actor.activation_checkpointing.value = true;
+  (void)choose_tokens(chosen, model, num_ranks, gpu_bytes, fewest, most);
+  return auto_settings_of(chosen);
+}
+
+std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                              double gpu_bytes) {
+  const bool recomputes = recipe.actor.activation_checkpointing && !recipe.rollout.bitwise;
+  return "micro-batches of " + std::to_string(recipe.actor.max_tokens_per_micro_batch.value) + " tokens" +
+         (recomputes ? " with recomputed activations" : "") + ", logits of " +
+         std::to_string(recipe.actor.logprob_chunk_tokens.value) + " at once, " +
+         std::to_string(recipe.rollout.max_num_seqs.value) + " sequences decoded at once: about " +
+         gib(gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes)) + " of " + gib(gpu_bytes) + " GiB";
+}
+
+void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                        double gpu_bytes) {
+  double known = 0;
+  for (const MemoryPart& part : estimate_memory(recipe, model, num_ranks))
+    if (part.on_gpu && part.is_exact && part.phase == MemoryPhase::always) known += part.bytes;
+  QRL_REQUIRE(known <= gpu_bytes, "trainer.device: cuda", "a plan within the GPU's " + gib(gpu_bytes) + " GiB",
+              gib(known) + " GiB of weights, gradients and moments alone",
+              "train adapters (lora.rank), share moments between processes (trainer.zero_stage 1), or take a smaller "
+              "model");
+  const double peak = gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes);
+  if (peak <= gpu_bytes) return;
+  base::log_warning("the plan needs about " + gib(peak) + " GiB of the GPU's " + gib(gpu_bytes) +
+                    ": lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
+                    "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and rollout.free_cache_engine");
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,53 @@
+// Owns the values that a run on a GPU chooses for keys at `auto`, from the GPU's memory and the memory estimate. Knows
+// nothing of how memory is allocated.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "config/reader.h"
+#include "model/config.h"
+
+namespace qrl::train {
+
+/// Keys whose default `auto` a run with trainer.device cuda replaces when it begins.
+inline constexpr std::array<std::string_view, 4> kAutoKeys = {
+    "rollout.max_num_seqs", "actor.max_tokens_per_micro_batch", "actor.logprob_chunk_tokens",
+    "actor.activation_checkpointing"};
+
+/// Values of these keys.
+struct AutoSettings {
+  std::int64_t max_num_seqs = 0, max_tokens_per_micro_batch = 0, logprob_chunk_tokens = 0;
+  bool activation_checkpointing = false;
+  friend bool operator==(const AutoSettings&, const AutoSettings&) = default;
+};
+
+/// Whether a key is still at `auto`.
+bool has_auto(const config::Recipe& recipe);
+AutoSettings auto_settings_of(const config::Recipe& recipe);
+/// Sets the keys that are at `auto`; others stay.
+void set_auto(const AutoSettings& settings, config::Recipe& recipe);
+/// The same, and prints the recipe anew: `origin` says where the values come from.
+void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
+
+/// Chooses what is at `auto` for one of num_ranks with gpu_bytes of memory, and keeps what is set. Micro-batches are as
+/// large as fits, at most 32,768 tokens and an update's, and never smaller than the longest sequence or row.
+/// Activations are recomputed only where 2,048 tokens do not fit without. Sequences exceed 256 only where the KV cache
+/// has room for that many of the longest ones.
+AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                             double gpu_bytes);
+
+/// The most that a run needs of a GPU's memory at once, in bytes; its KV pages take what
+/// rollout.gpu_memory_utilization leaves.
+double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
+
+/// "micro-batch 8704 tokens, …: 61.2 of 79.1 GiB": the values of kAutoKeys and what they need.
+std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                              double gpu_bytes);
+
+/// Warns where the estimate exceeds the GPU's memory; an input error where what is exactly known does already.
+void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
+
+}  // namespace qrl::train

@@ -1,0 +1,177 @@
+// What a run on a GPU chooses where the recipe says auto, and what a resumed one takes over.
+#include "base/error.h"
+#include "config/keys.h"
+#include "config/reader.h"
+#include "dist/collectives.h"
+#include "support/catch.h"
+#include "train/catalog.h"
+#include "train/gpu_plan.h"
+#include "train/memory_estimate.h"
+#include "train/resume.h"
+#include "train/support.h"
+
+using namespace qrl;
+using train::AutoSettings;
+
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+/// Qwen2.5-1.5B's shape.
+model::ModelConfig large_model() {
+  model::ModelConfig model;
+  model.vocab_size = 151'936;
+  model.hidden_size = 1536;
+  model.intermediate_size = 8960;
+  model.num_hidden_layers = 28;
+  model.num_attention_heads = 12;
+  model.num_key_value_heads = 2;
+  model.head_dim = 128;
+  model.tie_word_embeddings = true;
+  return model;
+}
+
+/// 64 prompts x 8 answers of 256 + 1,024 tokens, 64 prompts an update.
+config::LoadedRecipe on_gpu(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides = {"trainer.device=cuda",        "model.dtype=bfloat16",
+                                        "data.max_prompt_length=256", "data.max_response_length=1024",
+                                        "data.train_batch_size=64",   "actor.mini_batch_size=64",
+                                        "rollout.n=8",                "actor.max_tokens_per_micro_batch=auto"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return config::load_recipe(train::keys(), test::kTiny, overrides, true);
+}
+
+AutoSettings choose(const config::Recipe& recipe, double gib, int num_ranks = 1) {
+  return train::choose_settings(recipe, large_model(), num_ranks, gib * kGiB);
+}
+
+/// The recipe with what is chosen for a GPU of that size.
+config::Recipe chosen(config::Recipe recipe, double gib) {
+  train::set_auto(choose(recipe, gib), recipe);
+  return recipe;
+}
+
+/// The text of the input error that `call` throws; "" without one.
+template <class Call>
+std::string error_of(const Call& call) try {
+  call();
+  return {};
+} catch (const base::Error& error) {
+  return error.what();
+}
+
+std::string printed(const config::Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
+
+}  // namespace
+
+TEST_CASE("auto is today's number on a CPU and stays auto for a GPU until a run chooses") {
+  const std::pair<std::string_view, const char*> numbers[] = {{"rollout.max_num_seqs", "256"},
+                                                              {"actor.max_tokens_per_micro_batch", "4096"},
+                                                              {"actor.logprob_chunk_tokens", "1024"},
+                                                              {"actor.activation_checkpointing", "false"}};
+  const std::vector<std::string> automatic = {"actor.max_tokens_per_micro_batch=auto", "rollout.max_num_seqs=auto"};
+  const config::LoadedRecipe cpu = config::load_recipe(train::keys(), test::kTiny, automatic, true);
+  CHECK_FALSE(train::has_auto(cpu.recipe));
+  const config::LoadedRecipe gpu = on_gpu();
+  CHECK(train::has_auto(gpu.recipe));
+  for (const auto& [key, number] : numbers) {
+    INFO(key);
+    CHECK(printed(cpu.recipe, key) == number);
+    CHECK(printed(gpu.recipe, key) == "auto");
+  }
+  const std::vector<std::string> set = {"actor.activation_checkpointing=true", "actor.logprob_chunk_tokens=512"};
+  CHECK(printed(on_gpu(set).recipe, "actor.activation_checkpointing") == "true");
+  CHECK(printed(on_gpu(set).recipe, "actor.logprob_chunk_tokens") == "512");
+}
+
+TEST_CASE("a large GPU gets large micro-batches, a small one recomputes, and both plans fit") {
+  const config::Recipe recipe = on_gpu().recipe;
+  const AutoSettings large = choose(recipe, 80), small = choose(recipe, 40);
+  CHECK_FALSE(large.activation_checkpointing);
+  CHECK(large.logprob_chunk_tokens == 4096);
+  CHECK(large.max_tokens_per_micro_batch >= 8192);
+  CHECK(large.max_tokens_per_micro_batch > small.max_tokens_per_micro_batch);
+  for (const double gib : {80.0, 40.0}) {
+    INFO(gib);
+    const config::Recipe fits = chosen(recipe, gib);
+    CHECK(train::gpu_peak_bytes(fits, large_model(), 1, gib * kGiB) <= 0.85 * gib * kGiB);
+    config::Recipe larger = fits;  // the next size does not fit, or is more than the limit
+    larger.actor.max_tokens_per_micro_batch.value += 256;
+    CHECK((train::gpu_peak_bytes(larger, large_model(), 1, gib * kGiB) > 0.85 * gib * kGiB ||
+           larger.actor.max_tokens_per_micro_batch > 32'768));
+  }
+  // Masters, gradients and moments of 1.5B parameters leave little of 32 GiB.
+  const AutoSettings tight = choose(recipe, 32);
+  CHECK(tight.activation_checkpointing);
+  CHECK(tight.max_tokens_per_micro_batch >= 1280);  // the longest sequence
+  CHECK(choose(on_gpu({"actor.max_tokens_per_micro_batch=1536"}).recipe, 80).max_tokens_per_micro_batch == 1536);
+}
+
+TEST_CASE("micro-batches hold the longest sequence and row, and no more than an update") {
+  const AutoSettings update =
+      choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80);
+  CHECK(update.max_tokens_per_micro_batch == 2 * 2 * 1280);
+  const AutoSettings shared =
+      choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80, 2);
+  CHECK(shared.max_tokens_per_micro_batch == 2 * 1280);
+  const config::Recipe longer = on_gpu({"data.max_response_length=8000"}).recipe;  // above the CPU's 4,096: allowed
+  CHECK(choose(longer, 16).max_tokens_per_micro_batch >= 8256);
+}
+
+TEST_CASE("more than 256 sequences are decoded at once only where their KV cache fits") {
+  CHECK(choose(on_gpu().recipe, 80).max_num_seqs == 512);                              // 64 x 8
+  CHECK(choose(on_gpu({"rollout.n=64"}).recipe, 80).max_num_seqs <= 1024);
+  CHECK(choose(on_gpu({"rollout.n=1"}).recipe, 80).max_num_seqs == 256);
+  CHECK(choose(on_gpu({"rollout.max_num_seqs=96"}).recipe, 80).max_num_seqs == 96);
+  CHECK(choose(on_gpu({"rollout.kv_pages=24000"}).recipe, 80).max_num_seqs == 24'000 / 80 / 64 * 64);  // 80 pages each
+  // A longest sequence has 28 layers x 2 x 2 heads of 128 in bf16: 36.7 MB of 1,280 tokens.
+  const config::Recipe bf16 = on_gpu({"quant.rollout.kv_cache=bf16", "rollout.n=16"}).recipe;
+  for (const double gib : {48.0, 56.0, 64.0, 80.0}) {
+    const config::Recipe plan = chosen(bf16, gib);
+    double always = 0;
+    for (const train::MemoryPart& part : train::estimate_memory(plan, large_model(), 1))
+      if (part.on_gpu && part.phase == train::MemoryPhase::always) always += part.bytes;
+    const double pages = static_cast<double>(plan.rollout.max_num_seqs) * 1280 * 28 * 2 * 2 * 128 * 2;
+    INFO(gib << " GiB: " << plan.rollout.max_num_seqs.value << " sequences");
+    CHECK((plan.rollout.max_num_seqs == 256 || always + pages <= 0.5 * gib * kGiB));
+  }
+}
+
+TEST_CASE("chosen numbers stand in the printed recipe, which reads as what was chosen") {
+  config::LoadedRecipe loaded = on_gpu({"actor.logprob_chunk_tokens=512"});
+  const AutoSettings settings{384, 8704, 4096, true};
+  train::set_auto(settings, "auto", loaded);
+  CHECK(loaded.annotated_yaml.find("max_tokens_per_micro_batch: 8704  # auto\n") != std::string::npos);
+  CHECK(loaded.annotated_yaml.find("logprob_chunk_tokens: 512  # --set actor.logprob_chunk_tokens\n") !=
+        std::string::npos);
+  CHECK(loaded.resolved_yaml.find(": auto\n  logprob") == std::string::npos);
+  const config::Recipe again =
+      config::parse_recipe(train::keys(), loaded.resolved_yaml, "again", ".", {}, false, config::RecipeUse::record).recipe;
+  CHECK(train::auto_settings_of(again) == AutoSettings{384, 8704, 512, true});
+  CHECK_FALSE(train::has_auto(again));
+}
+
+TEST_CASE("a resumed run takes over what its checkpoint has where the recipe says auto") {
+  const test::TempDir dir;
+  const auto run = test::copy_of_finished_run(dir / "run");
+  const std::vector<std::string> overrides = {"trainer.default_local_dir=" + run.string()};
+  config::LoadedRecipe loaded = config::load_recipe(train::keys(), test::kTiny, overrides, true);
+  loaded.recipe.actor.max_tokens_per_micro_batch.is_auto = true;  // as with trainer.device cuda
+  const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_4").inputs;
+  const train::RunFolder folder(run);
+  const auto world = dist::make_solo();
+  const train::ResumePoint point = train::find_resume_point(loaded, inputs, &folder, false, *world);
+  CHECK(point.changes.empty());
+  CHECK(point.settings == AutoSettings{256, 256, 1024, false});
+  loaded.recipe.actor.max_tokens_per_micro_batch = 512;  // a number that differs is refused as ever
+  CHECK(error_of([&] { (void)train::find_resume_point(loaded, inputs, &folder, false, *world); })
+            .find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
+}
+
+TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is named") {
+  const config::Recipe recipe = chosen(on_gpu().recipe, 80);
+  CHECK_NOTHROW(train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB));
+  const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });
+  CHECK(error.find("expected a plan within the GPU's 16.0 GiB, got ") != std::string::npos);
+  CHECK(error.find("lora.rank") != std::string::npos);
+}
