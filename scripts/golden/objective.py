@@ -104,10 +104,12 @@ def sequence_surrogates(batch, tokens_of, case):
 
 
 def weighted_surrogates(batch, tokens_of, case):
-    """CISPO and DPPO: J_t = M_t w_t A log p_t with M and w held fixed. SAPO: a soft gate of the ratio."""
+    """CISPO and DPPO: J_t = M_t w_t A log p_t with M and w held fixed. SAPO: a soft gate of the ratio.
+
+    DPPO (arXiv 2602.04879, section 5): the trust region is around the policy that sampled, mu, and w = min(pi / mu, c)."""
     values, slopes = np.zeros(len(batch["old"])), np.zeros(len(batch["old"]))
     for t, a in enumerate(batch["advantages"]):
-        log_p, log_old = batch["log_probs"][t], batch["old"][t]
+        log_p, log_old = batch["log_probs"][t], batch["sampler" if case["loss"].startswith("dppo") else "old"][t]
         log_r, slope = clamped_ratio(log_p, log_old)
         ratio = math.exp(log_r)
         if case["loss"] == "sapo":
@@ -174,7 +176,7 @@ def off_policy_kept(batch, tokens_of, case):
 K3_BOUND_RATIO = 13.610868638149876  # exp(-x) where k3 reaches 10 from below x = 0
 
 
-def kl_term(log_p, log_ref, log_old, kind):
+def kl_term(log_p, log_ref, log_sampler, kind):
     """(value, derivative by log_p) of an estimate of KL(pi || reference); no clamp stops a finite token's gradient."""
     k1, _ = clamped_ratio(log_p, log_ref)
     slope = F(1) if math.isfinite(log_p - log_ref) else F(0)
@@ -182,8 +184,8 @@ def kl_term(log_p, log_ref, log_old, kind):
     if kind == "k2":
         return k2, k1 * slope
     if kind == "unbiased":
-        log_r, _ = clamped_ratio(log_p, log_old)
-        slope_r = F(1) if math.isfinite(log_p - log_old) else F(0)
+        log_r, _ = clamped_ratio(log_p, log_sampler)  # the tokens are drawn from the sampler
+        slope_r = F(1) if math.isfinite(log_p - log_sampler) else F(0)
         r = math.exp(log_r)
         return r * k3, r * k3 * slope_r + r * (1 - math.exp(-k1)) * slope
     value = min(k3, F(10))
@@ -219,7 +221,7 @@ def solve(batch, case):
         part = share(tokens, batch, case["agg"])
         for t in tokens:
             policy -= part * weight[t] * values[t]
-            kl_value, kl_slope = kl_term(batch["log_probs"][t], batch["reference"][t], batch["old"][t],
+            kl_value, kl_slope = kl_term(batch["log_probs"][t], batch["reference"][t], batch["sampler"][t],
                                          case["kl_type"])
             kl += part * kl_value
             entropy += part * batch["entropy"][t]
@@ -382,6 +384,8 @@ AT_1 = {
 def is_defined(loss, correction):
     if loss in WEIGHTED and correction in ("tis with acr", "behaviour in ratio"):
         return False
+    if loss.startswith("dppo"):
+        return correction == "none"
     if loss == "tbpo":
         return correction in ("none", "tbpo clip", "tbpo drop")
     return loss != "gspo" or correction not in ("tis with acr", "behaviour in ratio")

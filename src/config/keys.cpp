@@ -84,7 +84,7 @@ void add_update_rule(AnySection section) {
   using O = OptimRecipe;
   section.add("lr", &O::lr, real(positive()), "peak learning rate");
   section.add("betas", &O::betas, list_of(real(from_0_to_below_1()), 2), "AdamW's decay rates of the two moments");
-  section.add("weight_decay", &O::weight_decay, real(at_least_0()), "decoupled weight decay");
+  section.add("weight_decay", &O::weight_decay, real(at_least_0()), "decoupled weight decay, of matrices and embeddings; norms and biases have none");
   section.add("lr_warmup_steps", &O::lr_warmup_steps, integer(0), "optimizer updates over which lr rises from 0");
   section.add(
       "lr_scheduler", &O::lr_scheduler,

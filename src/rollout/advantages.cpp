@@ -10,11 +10,45 @@ namespace qrl::rollout {
 
 namespace {
 
-/// With ddof 1, of the rewards of all ranks in ascending order, so that ranks do not change a bit; 1 of a single one.
-double deviation_of_all(std::span<const Rollout> rollouts, dist::Collectives& world) {
+struct GroupSpread {
+  double mean = 0, std = 1;  ///< ddof 1
+  bool is_flat = true;
+};
+
+GroupSpread spread_of(std::span<Rollout* const> group) {
+  GroupSpread spread;
+  if (group.size() > 1) {
+    for (const Rollout* rollout : group) spread.mean += rollout->reward;
+    spread.mean /= static_cast<double>(group.size());
+    double squares = 0;
+    for (const Rollout* rollout : group) squares += (rollout->reward - spread.mean) * (rollout->reward - spread.mean);
+    spread.std = std::sqrt(squares / static_cast<double>(group.size() - 1));
+  }
+  for (const Rollout* rollout : group) spread.is_flat = spread.is_flat && rollout->reward == group.front()->reward;
+  return spread;
+}
+
+/// Reward − mean of the group. A flat group's mean may miss its rewards by a rounding error, which std + eps would blow
+/// up: exactly 0 instead.
+double centred(const Rollout& rollout, const GroupSpread& group, std::size_t size) {
+  return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
+}
+
+/// The deviation of all ranks' values in ascending order, so that ranks do not change a bit, with ddof 1; 1 of a single
+/// one. Sums are fp64.
+double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
+  if (of == BatchStd::none) return 1;
   std::vector<double> mine;
-  for (const Rollout& rollout : rollouts) {
-    if (!rollout.verdict.dropped) mine.push_back(rollout.reward);
+  for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
+    const std::span<Rollout> samples = rollouts.subspan(first, static_cast<std::size_t>(n));
+    const std::vector<Rollout*> group = choose_teaching(samples);
+    const GroupSpread spread = spread_of(group);
+    if (of == BatchStd::of_centred) {
+      for (const Rollout* rollout : group) mine.push_back(centred(*rollout, spread, group.size()));
+      continue;
+    }
+    for (const Rollout& rollout : samples)
+      if (!rollout.verdict.dropped) mine.push_back(rollout.reward);
   }
   const Spread all = spread_of_all(mine, world);
   return all.count < 2 ? 1 : all.std;
@@ -26,26 +60,15 @@ std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const A
                             dist::Collectives& world) {
   QRL_INVARIANT(n >= 1 && rollouts.size() % static_cast<std::size_t>(n) == 0, "advantages", "whole groups of n",
                 std::to_string(rollouts.size()) + " rollouts in groups of " + std::to_string(n));
-  const double batch_std = settings.estimator->needs_batch_std ? deviation_of_all(rollouts, world) : 1;
+  const double batch_std = deviation_of_all(rollouts, n, settings.estimator->batch_std, world);
   std::int64_t num_flat = 0;
   for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
     const std::vector<Rollout*> group = choose_teaching(rollouts.subspan(first, static_cast<std::size_t>(n)));
-    const auto size = static_cast<std::int32_t>(group.size());
-    double mean = 0, std = 1;
-    if (size > 1) {
-      for (const Rollout* rollout : group) mean += rollout->reward;
-      mean /= size;
-      double squares = 0;
-      for (const Rollout* rollout : group) squares += (rollout->reward - mean) * (rollout->reward - mean);
-      std = std::sqrt(squares / (size - 1));
-    }
-    bool flat = true;
-    for (const Rollout* rollout : group) flat = flat && rollout->reward == group.front()->reward;
-    if (flat) ++num_flat;
+    const GroupSpread spread = spread_of(group);
+    if (spread.is_flat) ++num_flat;
     for (Rollout* rollout : group) {
-      // A flat group's mean may miss its rewards by a rounding error, which std + eps would blow up: exactly 0 instead.
-      const double centred = flat && size > 1 ? 0.0 : rollout->reward - mean;
-      rollout->advantage = settings.estimator->advantage({centred, std, batch_std, size, settings.by_std});
+      rollout->advantage = settings.estimator->advantage({centred(*rollout, spread, group.size()), spread.std, batch_std,
+                                                          static_cast<std::int32_t>(group.size()), settings.by_std});
       if (settings.positive_only) rollout->advantage = std::max(rollout->advantage, 0.0);
     }
   }

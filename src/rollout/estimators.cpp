@@ -27,17 +27,28 @@ const AdvantageEstimator kRloo{{.word = "rloo",
                                  return spread.centred * (n / (n - 1));
                                }};
 
+double divided_by_batch_std(const RewardSpread& spread) { return spread.centred / (spread.batch_std + kAdvantageEps); }
+
 const AdvantageEstimator kBatchStd{
     {.word = "batch_std",
      .what = "reward - mean of the group, divided by the deviation of the step's rewards",
-     .paper = "Hu et al. 2025, REINFORCE++; Liu et al. 2025, Lite PPO",
+     .paper = "Liu et al. 2025, Lite PPO",
      .defaults = {{"algorithm.norm_adv_by_std", "false"}},
      .limits = limits_without_group_std()},
-    [](const RewardSpread& spread) { return spread.centred / (spread.batch_std + kAdvantageEps); },
-    true};
+    divided_by_batch_std,
+    BatchStd::of_rewards};
+
+const AdvantageEstimator kReinforcePp{
+    {.word = "reinforce_pp",
+     .what = "reward - mean of the group, divided by the deviation of these differences over the step",
+     .paper = "Hu et al. 2025, REINFORCE++",
+     .defaults = {{"algorithm.norm_adv_by_std", "false"}},
+     .limits = limits_without_group_std()},
+    divided_by_batch_std,
+    BatchStd::of_centred};
 
 }  // namespace
 
-config::Choices advantage_estimators() { return {{&kGrpo, &kRloo, &kBatchStd}, "grpo"}; }
+config::Choices advantage_estimators() { return {{&kGrpo, &kRloo, &kBatchStd, &kReinforcePp}, "grpo"}; }
 
 }  // namespace qrl::rollout

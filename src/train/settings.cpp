@@ -212,7 +212,8 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   IdleKeys idle(loaded);
   const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
   if (loss->needs_updates) idle.add("algorithm.name");
-  for (const config::OwnKey& own : loss->keys) idle.add(own.name);
+  for (const config::OwnKey& own : loss->keys)
+    if (loss->needs_updates) idle.add(own.name);
   const auto add_clip = [&](std::string_view key) {
     if (loss->needs_updates) idle.add(key);  // named by its word
     else idle.add_of_loss(key);

@@ -42,8 +42,9 @@ std::vector<RanksWay> ranks_ways() {
       "name: tbpo, tbpo: {seq_clip_ratio_low: 0.2, seq_clip_ratio_high: 0.2, neg_seq_clip_ratio_low: 0.2, "
       "neg_seq_clip_ratio_high: 0.3}",
       "method: tbpo");
-  for (const char* name : {"cispo", "sapo", "dppo_tv, dppo_tv: {delta: 0.01}", "dppo_kl, dppo_kl: {delta: 0.01}"})
-    add(name, std::string("name: ") + name, "method: tis");
+  for (const char* name : {"cispo", "sapo"}) add(name, std::string("name: ") + name, "method: tis");
+  for (const char* name : {"dppo_tv, dppo_tv: {delta: 0.01}", "dppo_kl, dppo_kl: {delta: 0.01}"})
+    add(name, std::string("name: ") + name, "method: none");
   add("entropy", grpo + ", top_entropy_quantile: 0.4", "method: tis");
   add("clip-cov", grpo + ", clip_cov: {ratio: 0.1, low: 0.01, high: 9}", "method: none");
   add("off-policy", grpo + ", off_policy_mask_threshold: 0.01", "method: none");

@@ -308,7 +308,7 @@ TEST_CASE("the gradient of a loss of weighted log-probs is that by differences w
   for (const std::string name : {"cispo", "dppo_tv", "dppo_kl"}) {
     CAPTURE(name);
     ObjectiveTokens tokens = random_tokens(7, {3, 5, 2, 4, 30, 30}, 0.9, 0.3);
-    const ObjectiveSettings how = settings(name, "tis");
+    const ObjectiveSettings how = settings(name, name == "cispo" ? "tis" : "none");
     const Objective terms = learner::objective(tokens, how, own_denominators(tokens));
     const torch::Tensor gradient = torch::autograd::grad({terms.total}, {tokens.log_probs})[0];
     // J is linear in log π with fixed weights: its slope is J/log π.
@@ -339,12 +339,20 @@ TEST_CASE("over a vocabulary k2, k3+ and unbiased have the gradient of KL(pi || 
       return (drawn.exp() * learner::kl_penalty(tokens, estimator(word))).sum();
     });
   };
+  // `unbiased` is that also where another policy draws, such as a quantized sampler.
+  const torch::Tensor sampler = torch::log_softmax(logits + tensor({0.2, -0.1, 0.05, 0.3, -0.25}), 0);
+  const torch::Tensor drawn_by_sampler = gradient_by_logits([&](const torch::Tensor& log_p) {
+    const ObjectiveTokens tokens{
+        log_p, {}, log_p.detach(), sampler, log_ref, {}, learner::Sequences(torch::zeros({5}, torch::kInt64))};
+    return (sampler.exp() * learner::kl_penalty(tokens, estimator("unbiased"))).sum();
+  });
   const torch::Tensor forward =
       gradient_by_logits([&](const torch::Tensor& log_p) { return (log_p.exp() * (log_p - log_ref)).sum(); });
   const torch::Tensor reverse =
       gradient_by_logits([&](const torch::Tensor& log_p) { return (log_ref.exp() * (log_ref - log_p)).sum(); });
   CHECK(forward.abs().max().item<double>() > 0.1);
   for (const char* word : {"k2", "k3+", "unbiased"}) CHECK(torch::allclose(expected(word), forward, 1e-6, 1e-9));
+  CHECK(torch::allclose(drawn_by_sampler, forward, 1e-6, 1e-9));
   CHECK(torch::allclose(expected("k3"), reverse, 1e-6, 1e-9));
   CHECK_FALSE(torch::allclose(forward, reverse, 1e-2, 1e-2));
 }

@@ -62,13 +62,13 @@ TEST_CASE("a run shows each mask, estimator and rejection that is on, and its lo
   const test::Outcome shown = test::run_command(
       test::kProgram + kRecipes +
       "countdown_quickstart.yaml --dry-run --allow-absent --set algorithm.name=dppo_tv --set "
-      "algorithm.dppo_tv.delta=0.1 "
+      "algorithm.dppo_tv.delta=0.1 --set rollout_correction.method=none "
       "--set algorithm.adv_estimator=rloo --set algorithm.positive_only=true --set algorithm.teacher.path=/models/one "
       "--set algorithm.reward_coef=0 --set algorithm.top_entropy_quantile=0.2 --set rollout_correction.rs=token "
       "--set rollout_correction.rs_threshold=2 --set rollout_correction.token_veto_threshold=0.01");
   CHECK(shown.exit_code == 0);
   for (const char* line :
-       {"loss        dppo_tv, delta 0.1, ratio_cap 20.0 (default), aggregation token-mean (default), "
+       {"loss        dppo_tv, delta 0.1, ratio_cap 20.0 (default), aggregation seq-mean-token-sum-norm (default), "
         "top_entropy_quantile "
         "0.2\n",
         "advantages  adv_estimator rloo, positive_only true, teacher.path \"/models/one\", reward_coef 0.0\n",

@@ -1,5 +1,6 @@
-// DPPO (arXiv 2602.04879): a bound on how far a token's probability has moved, in place of one on its ratio. A ratio of
-// a rare token is noisy with low-bit samplers; its probability is not.
+// DPPO (arXiv 2602.04879): a bound on how far a token's probability is from the sampler's, in place of one on its ratio.
+// A ratio of a rare token is noisy with low-bit samplers; its probability is not. Ratio and bound are relative to μ, so
+// no correction goes beside them.
 #include "learner/objective/weighted_log_prob.h"
 
 namespace qrl::learner {
@@ -7,13 +8,13 @@ namespace qrl::learner {
 namespace {
 
 const config::OwnKey kTvDelta{"algorithm.dppo_tv.delta", config::positive(), 0.15,
-                              "largest change of a token's probability in the advantage's direction"};
+                              "largest distance of a token's probability from the sampler's in the advantage's direction"};
 const config::OwnKey kTvCap{"algorithm.dppo_tv.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
 const config::OwnKey kKlDelta{"algorithm.dppo_kl.delta", config::positive(), 0.05,
-                              "largest KL between drawing a token or not before and now, in the advantage's direction"};
+                              "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
 const config::OwnKey kKlCap{"algorithm.dppo_kl.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
 
-/// J_t = M_t·sg(min(R_t, c))·A·log π_θ; M_t is 0 where `outside` holds.
+/// J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ; M_t is 0 where `outside` holds.
 Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
                            const torch::Tensor& outside) {
   const torch::Tensor& advantages = input.tokens.advantages;
@@ -25,23 +26,23 @@ Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings&
   return {weight * advantages * input.tokens.log_probs, side, now};
 }
 
-/// Outside: π_θ − π_old > δ where A > 0, π_θ − π_old < −δ elsewhere.
+/// Outside: π_θ − μ > δ where A > 0, π_θ − μ < −δ elsewhere.
 Surrogate total_variation_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
-  const torch::Tensor change = input.tokens.log_probs.detach().exp() - input.tokens.old_log_probs.exp();
+  const torch::Tensor change = input.tokens.log_probs.detach().exp() - input.anchor.exp();
   const torch::Tensor ahead = torch::where(input.tokens.advantages > 0, change, -change);
   return masked_surrogate(input, settings, ahead > settings.divergence);
 }
 
-/// Outside: the KL of two Bernoulli distributions, p_old·log(p_old/p) + (1 − p_old)·log((1 − p_old)/(1 − p)), is above
-/// δ and the token has moved in the advantage's direction.
+/// Outside: the KL of two Bernoulli distributions, m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)) with m = μ and p = π_θ, is
+/// above δ and the token has moved in the advantage's direction.
 Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
-  const torch::Tensor log_p = input.tokens.log_probs.detach(), log_old = input.tokens.old_log_probs;
-  const torch::Tensor p = log_p.exp(), old = log_old.exp();
-  // 1 − p by expm1, which does not lose a p near 1; a log-prob that rounding left above 0 counts as 0. At p_old = 1 the
+  const torch::Tensor log_p = input.tokens.log_probs.detach(), log_m = input.anchor;
+  const torch::Tensor p = log_p.exp(), m = log_m.exp();
+  // 1 − p by expm1, which does not lose a p near 1; a log-prob that rounding left above 0 counts as 0. At m = 1 the
   // second term is 0.
-  const torch::Tensor rest = -torch::expm1(log_p.clamp_max(0)), old_rest = -torch::expm1(log_old.clamp_max(0));
-  const torch::Tensor kl = old * (log_old - log_p) + torch::xlogy(old_rest, old_rest) - torch::xlogy(old_rest, rest);
-  const torch::Tensor moved = torch::where(input.tokens.advantages > 0, p > old, p < old);
+  const torch::Tensor rest = -torch::expm1(log_p.clamp_max(0)), m_rest = -torch::expm1(log_m.clamp_max(0));
+  const torch::Tensor kl = m * (log_m - log_p) + torch::xlogy(m_rest, m_rest) - torch::xlogy(m_rest, rest);
+  const torch::Tensor moved = torch::where(input.tokens.advantages > 0, p > m, p < m);
   return masked_surrogate(input, settings, moved & (kl > settings.divergence));
 }
 
@@ -61,13 +62,16 @@ std::vector<config::Limit> limits_of_dppo() {
       "its bound is on probabilities, algorithm.dppo_….delta: set it to null or delete it";
   limits.push_back({"algorithm.clip_ratio_low", {"null"}, kBound});
   limits.push_back({"algorithm.clip_ratio_high", {"null"}, kBound});
+  limits.push_back({"rollout_correction.method",
+                    {"none"},
+                    "its ratio is to the sampler, so a weight for the gap would count it twice: set it to none"});
   return limits;
 }
 
 std::vector<config::KeyDefault> defaults_of_dppo() {
   return {{"algorithm.clip_ratio_c", "0"},
-          {"algorithm.loss_agg_mode", "token-mean"},
-          {"algorithm.norm_adv_by_std", "true"}};
+          {"algorithm.loss_agg_mode", "seq-mean-token-sum-norm"},
+          {"algorithm.norm_adv_by_std", "false"}};
 }
 
 }  // namespace
@@ -83,14 +87,15 @@ std::vector<config::Limit> limits_of_weighted_log_probs() {
 extern const PolicyLoss dppo_tv_loss;
 const PolicyLoss dppo_tv_loss{
     {.word = "dppo_tv",
-     .what = "log-probs weighted by ratios, within a bound on a token's change of probability",
+     .what = "log-probs weighted by ratios to the sampler, within a bound on a probability's distance from the sampler's",
      .paper = "DPPO, arXiv 2602.04879",
      .defaults = defaults_of_dppo(),
      .limits = limits_of_dppo(),
-     .keys = {kTvDelta, kTvCap},
-     .needs_updates = true},
+     .keys = {kTvDelta, kTvCap}},
     total_variation_surrogate,
-    read_tv};
+    read_tv,
+    nullptr,
+    true};
 
 extern const PolicyLoss dppo_kl_loss;
 const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
@@ -98,9 +103,10 @@ const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
                                .paper = "DPPO, arXiv 2602.04879",
                                .defaults = defaults_of_dppo(),
                                .limits = limits_of_dppo(),
-                               .keys = {kKlDelta, kKlCap},
-                               .needs_updates = true},
+                               .keys = {kKlDelta, kKlCap}},
                               bernoulli_kl_surrogate,
-                              read_kl};
+                              read_kl,
+                              nullptr,
+                              true};
 
 }  // namespace qrl::learner

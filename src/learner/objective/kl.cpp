@@ -31,7 +31,7 @@ torch::Tensor estimate_k3_plus(const KlLogRatios& ratios) {
 
 torch::Tensor estimate_unbiased(const KlLogRatios& ratios) {
   const torch::Tensor& x = ratios.to_reference;
-  return ratios.to_old.exp() * (torch::exp(-x) + x - 1);
+  return ratios.to_sampler.exp() * (torch::exp(-x) + x - 1);
 }
 
 const KlEstimator kK1{{.word = "k1", .what = "x = log π_θ − log π_ref; refused: its gradient is 0 in expectation"}};
@@ -43,7 +43,7 @@ const KlEstimator kK3{{.word = "k3",
 const KlEstimator kK3Plus{{.word = "k3+", .what = "the value of k3, the gradient of k2", .paper = "veRL"},
                           estimate_k3_plus};
 const KlEstimator kUnbiased{
-    {.word = "unbiased", .what = "R·k3, with the gradient of the KL", .paper = "DeepSeek-V3.2, eq. 7"},
+    {.word = "unbiased", .what = "π_θ/μ·k3, with the gradient of the KL", .paper = "DeepSeek-V3.2, eq. 7"},
     estimate_unbiased};
 
 }  // namespace
@@ -54,7 +54,7 @@ torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estim
   QRL_INVARIANT(estimator.estimate != nullptr, "algorithm.kl_loss_type", "an estimator with a gradient",
                 std::string(estimator.word));
   return estimator.estimate({clamped_value(tokens.log_probs - tokens.reference_log_probs),
-                             clamped_value(tokens.log_probs - tokens.old_log_probs)});
+                             clamped_value(tokens.log_probs - tokens.sampler_log_probs)});
 }
 
 }  // namespace qrl::learner

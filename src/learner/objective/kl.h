@@ -12,7 +12,7 @@ inline constexpr double kMaxKl = 10;
 /// Of each token, [M], clamped to ±20 without stopping a gradient.
 struct KlLogRatios {
   torch::Tensor to_reference;  ///< x = log π_θ − log π_ref
-  torch::Tensor to_old;        ///< log R = log π_θ − log π_old
+  torch::Tensor to_sampler;    ///< log π_θ − log μ
 };
 
 /// A word of algorithm.kl_loss_type: an estimator of KL(π_θ ‖ π_ref) per token (Schulman 2020, "Approximating KL
@@ -21,7 +21,8 @@ struct KlLogRatios {
 ///   k2        x²/2. Its gradient, with the sampled tokens held fixed, is that of the KL in expectation.
 ///   k3        e^(−x) + x − 1, at most 10. Its gradient is that of KL(π_ref ‖ π_θ).
 ///   k3+       the value of k3, the gradient of k2 (veRL).
-///   unbiased  R·k3 with the gradient through R (DeepSeek-V3.2, eq. 7): value and gradient of the KL.
+///   unbiased  π_θ/μ·k3 with the gradient through the ratio (DeepSeek-V3.2, eq. 7): value and gradient of the KL, whatever
+///             the gap to the sampler μ that drew the tokens.
 /// No clamp stops a gradient: beyond its largest value k3 keeps the slope that it has there.
 struct KlEstimator : config::Choice {
   torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;

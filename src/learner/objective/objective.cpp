@@ -46,9 +46,9 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   terms.kept = kept_tokens(log_rho, tokens.sequences, settings.rejection);
   if (terms.kept.tokens.defined())
     terms.weights.on_tokens = terms.weights.on_tokens.masked_fill(terms.kept.tokens.logical_not(), 0);
-  SurrogateInput input{tokens, {}, {}};
-  input.log_ratio =
-      log_ratio(tokens.log_probs, settings.behaviour_in_ratio ? tokens.sampler_log_probs : tokens.old_log_probs);
+  const bool around_sampler = settings.behaviour_in_ratio || settings.loss->around_sampler;
+  SurrogateInput input{tokens, around_sampler ? tokens.sampler_log_probs : tokens.old_log_probs, {}, {}};
+  input.log_ratio = log_ratio(tokens.log_probs, input.anchor);
   if (settings.correction.acr) {
     terms.truncation = truncation_factor(log_rho, settings.correction.threshold);
     input.upper_relief = 1 / terms.truncation;

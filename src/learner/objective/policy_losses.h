@@ -34,12 +34,11 @@ struct SurrogateSettings {
   double divergence = 0, ratio_cap = 0;          ///< dppo_…: δ and c
 };
 
-/// `log_ratio` [M]: log R_t = log π_θ − log π_old, clamped to ±20 (log π_θ − log μ with behaviour_in_ratio).
-/// `upper_relief` [M] or undefined: a detached factor on 1 + ε_h (ACR's 1/r_t).
 struct SurrogateInput {
   const ObjectiveTokens& tokens;
-  torch::Tensor log_ratio;
-  torch::Tensor upper_relief;
+  torch::Tensor anchor;        ///< log-probs [M] of the policy that R is relative to: π_old, or μ
+  torch::Tensor log_ratio;     ///< log R_t = log π_θ − anchor, [M], clamped to ±20
+  torch::Tensor upper_relief;  ///< [M] or undefined: a detached factor on 1 + ε_h (ACR's 1/r_t)
 };
 
 struct ObjectiveSettings;
@@ -54,6 +53,7 @@ struct PolicyLoss : config::Choice {
   /// Takes the loss's own keys into its settings; nullptr: it has none.
   void (*read_own)(const config::OwnValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
+  bool around_sampler = false;  ///< its ratio and its bound are relative to μ, not to π_old
 };
 
 /// The surrogate of tokens' ratios, which several losses share that differ in aggregation and settings alone.
