@@ -170,6 +170,8 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
     base::log_warning(
         "the checkpoints need more disk than is free: lower trainer.max_ckpt_to_keep, or set another "
         "trainer.default_local_dir");
+}
+
 /// Chooses what is at `auto` and prints it, for the GPU that is here or for one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   constexpr double kExample = 80.0 * (1 << 30);
@@ -178,9 +180,11 @@ void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_
   std::string chosen;
   for (const std::string_view key : train::kAutoKeys)
     if (recipe.keys->find(key)->print(recipe) == "auto") chosen += (chosen.empty() ? "" : ", ") + std::string(key);
-  train::set_auto(train::choose_settings(recipe, config, num_ranks, bytes), recipe);
-  std::printf("GPU plan    %s%s\n", train::describe_gpu_plan(recipe, config, num_ranks, bytes).c_str(),
-              is_here ? "" : " of an example: a run chooses by its own GPU");
+  const auto resumed = train::settings_of_checkpoint(recipe);
+  train::set_auto(resumed ? *resumed : train::choose_settings(recipe, config, num_ranks, bytes), recipe);
+  std::printf("GPU plan    %s%s%s\n", train::describe_gpu_plan(recipe, config, num_ranks, bytes).c_str(),
+              is_here ? "" : " of an example: a run chooses by its own GPU",
+              resumed ? ", as the checkpoint has it" : "");
   if (!chosen.empty()) std::printf("            chosen here, as they are auto: %s\n", chosen.c_str());
   if (is_here) train::require_gpu_memory(recipe, config, num_ranks, bytes);
 }

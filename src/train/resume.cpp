@@ -259,6 +259,12 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
+/// What a run takes over for keys at `auto`. A cold start of another run had that run's own micro-batches.
+AutoSettings settings_to_take(const config::Recipe& recipe, const config::Recipe& before, const LoadedState& saved) {
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
+  return is_shared_cold_start ? AutoSettings{} : auto_settings_of(before);
+}
+
 /// Names what changes a run's bits on a GPU alone.
 void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
   const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
@@ -288,9 +294,8 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
   const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
-  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
-  if (!is_shared_cold_start) {  // else it is another run's, which had its own micro-batches
-    point.settings = auto_settings_of(before);
+  point.settings = settings_to_take(recipe, before, saved);
+  if (point.settings != AutoSettings{}) {
     set_auto(point.settings, recipe);
     warn_of_other_ticks(before, recipe);
   }
@@ -304,6 +309,7 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const bool is_read = recipe.algorithm.kl_loss_coef != 0 ||
                        (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!goes_on_here || is_shared_cold_start) {
     if (!goes_on_here) folder.set_aside_earlier_rows();  // once nothing refuses the run any more
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
@@ -324,6 +330,15 @@ bool finds_checkpoint(const config::Recipe& recipe) {
   return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
 }
 
+std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe) {
+  const fs::path run = recipe.trainer.default_local_dir;
+  const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
+  if (!chosen) return std::nullopt;
+  const LoadedState saved = read_checkpoint_state(*chosen);
+  const AutoSettings settings = settings_to_take(recipe, recipe_of(*recipe.keys, *chosen, saved), saved);
+  return settings == AutoSettings{} ? std::nullopt : std::optional(settings);
+}
+
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
   const fs::path run = recipe.trainer.default_local_dir;
   const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
@@ -334,7 +349,9 @@ std::string describe_resume(const config::Recipe& recipe, const std::function<In
     return "a new run, after the cold start " + recipe.sft.from;
   }
   const LoadedState saved = read_checkpoint_state(*chosen);
-  const std::vector<config::KeyChange> changes = check_fit(*chosen, saved, recipe, inputs(), allow_change);
+  config::Recipe resumed = recipe;
+  if (const auto settings = settings_of_checkpoint(recipe)) set_auto(*settings, resumed);
+  const std::vector<config::KeyChange> changes = check_fit(*chosen, saved, resumed, inputs(), allow_change);
   const std::int64_t step = saved.state.step, last = recipe.trainer.total_training_steps;
   const std::string where = " of " + chosen->string();
   const std::string text =

@@ -37,6 +37,10 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
+/// What the checkpoint that a start would go on from has for keys that are at `auto` here; nothing without one. Changes
+/// nothing.
+std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe);
+
 /// Describes what a start would do about checkpoints: "goes on after step 30 of RUN/checkpoints/step_30". Throws the
 /// input error by which the start would refuse, and changes nothing. The recipe's numbers of steps are known. `inputs`
 /// is called where there is a checkpoint, since it may read all weights.
