@@ -1,6 +1,6 @@
-// Owns the list of what a recipe can say: one declaration a key, from which the reader, --help-all, the resolved recipe and
-// the reference page are all made. The words of losses, corrections and modes, and the keys that belong to one of them,
-// come from a catalog. Knows nothing of files or of rules between keys.
+// Owns the list of what a recipe can say: one declaration a key, from which the reader, --help-all, the resolved recipe
+// and the reference page are all made. The words of losses, corrections and modes, and the keys that belong to one of
+// them, come from a catalog. Knows nothing of files or of rules between keys.
 #pragma once
 
 #include <filesystem>

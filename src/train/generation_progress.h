@@ -1,5 +1,5 @@
-// Owns what is said while many responses are generated: how many are done, and how long the rest takes. Knows nothing
-// of what they are for.
+// Owns the progress lines of a long generation: how many responses are done, and how long the rest takes. Knows nothing
+// of their use.
 #pragma once
 
 #include <cstdint>
