@@ -121,7 +121,7 @@ TEST_CASE("micro-batches hold the longest sequence and row, and no more than an 
 TEST_CASE("more than 256 sequences are decoded at once only where their KV cache fits") {
   CHECK(choose(on_gpu().recipe, 80).max_num_seqs == 512);                              // 64 x 8
   CHECK(choose(on_gpu({"rollout.n=64"}).recipe, 80).max_num_seqs <= 1024);
-  CHECK(choose(on_gpu({"rollout.n=1"}).recipe, 80).max_num_seqs == 256);
+  CHECK(choose(on_gpu({"rollout.n=2"}).recipe, 80).max_num_seqs == 256);
   CHECK(choose(on_gpu({"rollout.max_num_seqs=96"}).recipe, 80).max_num_seqs == 96);
   CHECK(choose(on_gpu({"rollout.kv_pages=24000"}).recipe, 80).max_num_seqs == 24'000 / 80 / 64 * 64);  // 80 pages each
   // A longest sequence has 28 layers x 2 x 2 heads of 128 in bf16: 36.7 MB of 1,280 tokens.
@@ -141,9 +141,14 @@ TEST_CASE("chosen numbers stand in the printed recipe, which reads as what was c
   config::LoadedRecipe loaded = on_gpu({"actor.logprob_chunk_tokens=512"});
   const AutoSettings settings{384, 8704, 4096, true};
   train::set_auto(settings, "auto", loaded);
-  CHECK(loaded.annotated_yaml.find("max_tokens_per_micro_batch: 8704  # auto\n") != std::string::npos);
-  CHECK(loaded.annotated_yaml.find("logprob_chunk_tokens: 512  # --set actor.logprob_chunk_tokens\n") !=
-        std::string::npos);
+  const auto line_of = [&](const std::string& key) {
+    const std::size_t at = loaded.annotated_yaml.find("  " + key + ": ");
+    return loaded.annotated_yaml.substr(at, loaded.annotated_yaml.find('\n', at) - at);
+  };
+  CHECK(line_of("max_tokens_per_micro_batch").starts_with("  max_tokens_per_micro_batch: 8704 "));
+  CHECK(line_of("max_tokens_per_micro_batch").ends_with("# auto"));
+  CHECK(line_of("logprob_chunk_tokens").starts_with("  logprob_chunk_tokens: 512 "));
+  CHECK(line_of("logprob_chunk_tokens").ends_with("# --set actor.logprob_chunk_tokens"));
   CHECK(loaded.resolved_yaml.find(": auto\n  logprob") == std::string::npos);
   const config::Recipe again =
       config::parse_recipe(train::keys(), loaded.resolved_yaml, "again", ".", {}, false, config::RecipeUse::record).recipe;
