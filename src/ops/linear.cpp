@@ -51,6 +51,9 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
   QRL_INVARIANT(same_values(x.format, weight.format) && x.width == weight.in, "linear",
                 std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
                 std::string(name(x.format)) + " of width " + std::to_string(x.width));
+  QRL_INVARIANT(x.rotation == weight.rotation, "linear",
+                "activations rotated by blocks of " + std::to_string(weight.rotation.block),
+                "by " + std::to_string(x.rotation.block));
   const base::Range mine = team.slice(panels.size());
   task.x_stride = x.stride;
   task.panels = weight.panels.view().data;

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/threads.h"
 #include "quant/format.h"
+#include "quant/rotation.h"
 
 namespace qrl::ops {
 
@@ -25,7 +26,8 @@ inline constexpr std::int64_t kPanelColumns = 64;
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
-  base::Buffer panels;  ///< see kPanelColumns
+  quant::Rotation rotation = {};  ///< of its inputs: the panels hold W·H. Set before rows are packed
+  base::Buffer panels;            ///< see kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32, int4's bf16; empty without scales
   base::Buffer column_sums;  ///< int32, the scales' shape: 128·Σ quantized values under each scale, what the u8·s8
                              ///< instruction adds too much; with int8 activations only
@@ -46,12 +48,13 @@ struct FixedScales {
 
 /// Quantizes `rows` output rows of W, fp32 row-major [rows, in] on the CPU, to rows first_row … of `packed`: one
 /// tensor, as its scales see it. Splits over the team; distinct row ranges may be packed without a barrier only when
-/// they share no panel. Same bits as quant::round_weights, unless `fixed` has something to say. Returns false when a
-/// weight this member looked at is not finite.
+/// they share no panel. Same bits as quant::round_weights of rows that quant::rotate has rotated, unless `fixed` has
+/// something to say. Returns false when a weight this member looked at is not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
-/// Dequantizes rows of a packed layer back to fp32 row-major: what the learner's own products and the tests read.
+/// Dequantizes rows of a packed layer back to fp32 row-major, rotated as they are stored: what the learner's own
+/// products and the tests read.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);
 /// The same of a layer in bf16 with an even width, as it is stored.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight);
@@ -59,37 +62,45 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
 /// Rows of activations quantized for a format: the left operand of `linear`. Owns its memory; sized once for max_rows.
 struct Activations {
   Activations() = default;
-  Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_);
+  Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
+  /// Those that enter `layer`.
+  Activations(const PackedLinear& layer, std::int64_t num_rows);
   quant::Format format = quant::Format::f32;
-  std::int64_t width = 0;   ///< in
-  std::int64_t stride = 0;  ///< elements from row to row, width padded to 64
-  base::Buffer quantized;   ///< [max_rows, stride] of fp32, bf16 or int8, e4m3 as bf16 (exact); zero beyond width
-  base::Buffer scales;      ///< fp32 [max_rows, num_scales]; int8 and e4m3 only
+  quant::Rotation rotation = {};  ///< rows are rotated before they are quantized
+  std::int64_t width = 0;         ///< in
+  std::int64_t stride = 0;        ///< elements from row to row, width padded to 64
+  base::Buffer quantized;         ///< [max_rows, stride] of fp32, bf16 or int8, e4m3 as bf16 (exact); zero beyond width
+  base::Buffer scales;            ///< fp32 [max_rows, num_scales]; int8 and e4m3 only
 
   std::int64_t num_scales() const { return scales.empty() ? 0 : scales.shape()[1]; }  ///< of a row
   std::int64_t max_rows() const { return quantized.shape().rank() == 0 ? 0 : quantized.shape()[0]; }
   void* row(std::int64_t row_idx) const;  ///< quantized values of a row
 };
 
-/// Quantizes one row of fp32, by the calling thread alone; what `quantize` and the fused ops do per row.
+/// Rotates one row of fp32 and quantizes it, by the calling thread alone; what `quantize` and the fused ops do per row.
 void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
-/// The same of x · factors, of int8 alone.
+/// Quantizes x · factors, of int8 that is not rotated alone.
 void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out);
 
 /// Quantizes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`; splits rows over the team.
 void quantize(base::Team& team, const float* x, base::Range rows, Activations& out);
 
-/// The values that a row of quantized values stands for, fp32 [width], by the calling thread alone: what a backward
-/// pass multiplies with.
+/// Writes the values of a row of quantized values, rotated as they are, fp32 [width], by the calling thread
+/// alone: what a backward pass multiplies with.
 void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x);
 
-/// y[row, :] = x[row, :] · Wᵀ + bias, or y += that (a residual) when `accumulate`; rows in [rows.begin, rows.end);
-/// y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation, in order of the input index:
-/// fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4 dequantized to it: exact
-/// products added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; amx adds those of 16 pairs'
-/// even inputs and those of the odd ones apart, then both; avx512 and amx take and give subnormals as zero in these
-/// sums. int8, and int4 that meets it: exact, in int32. Where weights have a scale for some inputs only, the sum over
-/// those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come last.
+/// Rotates rows of fp32 [num_rows, width] in place, or rotates them back, by the calling thread alone: quant::rotate,
+/// same bits. Without a rotation they stay as they are.
+void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::int64_t width, float* x);
+
+/// y[row, :] = x[row, :] · Wᵀ + bias, both operands rotated or neither, or y += that (a residual) when `accumulate`;
+/// rows in [rows.begin, rows.end); y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation,
+/// in order of the input index: fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4
+/// dequantized to it: exact products added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; amx
+/// adds those of 16 pairs' even inputs and those of the odd ones apart, then both; avx512 and amx take and give
+/// subnormals as zero in these sums. int8, and int4 that meets it: exact, in int32. Where weights have a scale for some
+/// inputs only, the sum over those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come
+/// last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 

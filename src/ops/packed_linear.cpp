@@ -1,8 +1,9 @@
-// Packs weights into panels in every format, and takes them out again.
+// Rotates and packs weights into panels in every format, and takes them out again.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,51 +86,86 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// Largest |weight| under the scale that a row has for inputs [begin, begin + count).
-float amax_of_scale(const FormatSpec& what, const float* weight, std::int64_t rows, std::int64_t in, std::int64_t row,
-                    std::int64_t begin, std::int64_t count) {
-  const std::int64_t height = what.scope == ScaleScope::block128 ? 128 : 1;
-  const std::int64_t first = row / height * height;
-  float amax = 0;
-  for (std::int64_t r = first; r < std::min(rows, first + height); ++r) {
-    amax = std::max(amax, kernels().max_abs(weight + r * in + begin, count));
+/// The rows of a weight as a layer quantizes them: met by factors, then rotated. Of one thread.
+class EnteringWeights {
+ public:
+  EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
+      : weight_(weight), factors_(factors), rotation_(packed.rotation), in_(packed.in) {
+    if (factors_ != nullptr || rotation_) changed_.resize(static_cast<std::size_t>(in_));
   }
-  return amax;
-}
+
+  /// Until the next call.
+  const float* row(std::int64_t row) {
+    const float* values = weight_ + row * in_;
+    if (changed_.empty()) return values;
+    if (factors_ == nullptr) std::copy_n(values, in_, changed_.data());
+    else std::transform(values, values + in_, factors_, changed_.data(), std::multiplies<>());
+    rotate_rows(rotation_, 1, in_, changed_.data());
+    return changed_.data();
+  }
+
+ private:
+  const float* weight_;
+  const float* factors_;
+  quant::Rotation rotation_;
+  std::int64_t in_;
+  std::vector<float> changed_;
+};
 
 /// Quantizes one output's weights under their scales.
 class RowQuantizer {
  public:
-  RowQuantizer(const float* weight, std::int64_t rows, PackedLinear& packed, const float* row_scales)
-      : what_(spec(packed.format)), weight_(weight), rows_(rows), packed_(packed), row_scales_(row_scales) {
+  /// `entering`: rows under one scale are read from it once more, before `quantize` is given them.
+  RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
+      : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
     amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
-    if (what_.scope == ScaleScope::tensor) amax_[0] = kernels().max_abs(weight, rows * packed.in);
+  }
+
+  /// Looks at what shares scales with row `row` of the tensor, where that is more than the row and not known from the
+  /// row before.
+  void begin(std::int64_t row) {
+    const std::int64_t height = what_.scope == ScaleScope::tensor     ? rows_
+                                : what_.scope == ScaleScope::block128 ? 128
+                                                                      : 1;
+    if (height == 1 || row_scales_ != nullptr || (end_of_known_ > row && end_of_known_ - row <= height)) return;
+    const std::int64_t first = row / height * height;
+    end_of_known_ = first + height;
+    std::fill(amax_.begin(), amax_.end(), 0.0F);
+    for (std::int64_t r = first; r < std::min(rows_, end_of_known_); ++r) add_amax(entering_.row(r));
   }
 
   /// Row `row` of the tensor, whose values are `values`, to row `to` of the layer; its quantized values stay in
   /// quantized().
   void quantize(const float* values, std::int64_t row, std::int64_t to) {
-    const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
-    for (std::int64_t b = 0; b * per_scale < packed_.in; ++b) {
-      const std::int64_t begin = b * per_scale, count = std::min(per_scale, packed_.in - begin);
-      float& amax = amax_[static_cast<std::size_t>(b)];
-      const bool shares_last = what_.scope == ScaleScope::tensor ||
-                               (what_.scope == ScaleScope::block128 && row / 128 == last_row_ / 128 && last_row_ >= 0);
-      if (!shares_last && row_scales_ == nullptr)
-        amax = amax_of_scale(what_, weight_, rows_, packed_.in, row, begin, count);
-      const float scale = row_scales_ != nullptr ? row_scales_[row] : quant::scale_of(what_.weights, amax);
+    if (row_scales_ == nullptr && end_of_known_ == 0) {
+      std::fill(amax_.begin(), amax_.end(), 0.0F);
+      add_amax(values);
+    }
+    for_segments([&](std::size_t b, std::int64_t begin, std::int64_t count) {
+      const float scale = row_scales_ != nullptr ? row_scales_[row] : quant::scale_of(what_.weights, amax_[b]);
       quantize_segment(values + begin, count, scale, quantized_.data() + begin);
-      const std::int64_t at = b * packed_.scales.shape()[1] + to;
+      const std::int64_t at = static_cast<std::int64_t>(b) * packed_.scales.shape()[1] + to;
       if (what_.weights == Element::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
       else packed_.scales.as<float>()[at] = scale;
       if (!packed_.column_sums.empty()) packed_.column_sums.as<std::int32_t>()[at] = 128 * sum(begin, count);
-    }
-    last_row_ = row;
+    });
   }
   const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
+  /// visit(index, first input, inputs) of what is under one scale.
+  template <class Visit>
+  void for_segments(const Visit& visit) const {
+    const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
+    for (std::int64_t begin = 0, b = 0; begin < packed_.in; begin += per_scale, ++b)
+      visit(static_cast<std::size_t>(b), begin, std::min(per_scale, packed_.in - begin));
+  }
+  void add_amax(const float* values) {
+    for_segments([&](std::size_t b, std::int64_t begin, std::int64_t count) {
+      amax_[b] = std::max(amax_[b], kernels().max_abs(values + begin, count));
+    });
+  }
   void quantize_segment(const float* values, std::int64_t count, float scale, std::uint8_t* quantized) const {
     if (scale == 0 || !std::isfinite(scale)) std::fill_n(quantized, count, std::uint8_t{0});
     else if (what_.weights == Element::fp8_e4m3) kernels().quantize_fp8(values, count, scale, quantized);
@@ -145,13 +181,13 @@ class RowQuantizer {
   }
 
   const FormatSpec& what_;
-  const float* weight_;
+  EnteringWeights& entering_;
   std::int64_t rows_;
   PackedLinear& packed_;
   const float* row_scales_;
   std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
-  std::int64_t last_row_ = -1;
+  std::int64_t end_of_known_ = 0;  ///< behind the last row that amax_ is of, where scales belong to several rows
 };
 
 }  // namespace
@@ -187,19 +223,17 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
                 "scales of rows for int8 alone", std::string(name(packed.format)));
   QRL_INVARIANT(fixed.input_factors == nullptr || fixed.row_scales != nullptr || !what.has_weight_scales(), "pack_rows",
                 "factors of inputs together with scales of rows", "factors alone");
+  QRL_INVARIANT(packed.rotation.fits(packed.in) && (!packed.rotation || what.has_weight_scales()), "pack_rows",
+                "a rotation of whole blocks, and of formats with scales alone", std::string(name(packed.format)));
   const base::Range mine = team.slice(rows, 16);
-  std::vector<float> scaled(fixed.input_factors != nullptr ? static_cast<std::size_t>(packed.in) : 0);
+  EnteringWeights entering(weight, fixed.input_factors, packed);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
   std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));  // zero beyond the width
-  RowQuantizer quantizer(weight, rows, packed, fixed.row_scales);
+  RowQuantizer quantizer(entering, rows, packed, fixed.row_scales);
   bool finite = true;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-    const float* values = weight + i * packed.in;
-    if (fixed.input_factors != nullptr) {
-      for (std::int64_t k = 0; k < packed.in; ++k)
-        scaled[static_cast<std::size_t>(k)] = values[k] * fixed.input_factors[k];
-      values = scaled.data();
-    }
+    quantizer.begin(i);
+    const float* values = entering.row(i);
     finite = std::isfinite(kernels().max_abs(values, packed.in)) && finite;
     const std::int64_t row = first_row + i;
     if (what.weights == Element::f32) {

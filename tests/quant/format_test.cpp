@@ -10,10 +10,12 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "quant/checksums.h"
 #include "support/catch.h"
 
 using namespace qrl;
 using quant::Format;
+using test::checksums;
 
 namespace {
 
@@ -24,20 +26,6 @@ nlohmann::json golden() {
 }
 
 float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-/// FNV-1a over the bits of each row.
-nlohmann::json checksums(const std::vector<float>& values, std::int64_t width) {
-  nlohmann::json sums = nlohmann::json::array();
-  for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(width)) {
-    std::uint32_t sum = 2166136261U;
-    for (std::size_t i = at; i < at + static_cast<std::size_t>(width); ++i) {
-      // Both zeros are zero.
-      sum = (sum ^ std::bit_cast<std::uint32_t>(values[i] == 0 ? 0.0F : values[i])) * 16777619U;
-    }
-    sums.push_back(sum);
-  }
-  return sums;
-}
 
 struct Encoded {
   float scale;

@@ -59,11 +59,22 @@ struct RopeTask {
   const float* rope = nullptr;  ///< [head_dim]
 };
 
+/// A row that is rotated by blocks (quant/rotation.h); `turned` may be `x`.
+struct RotateTask {
+  const float* x = nullptr;
+  std::int64_t n = 0;      ///< whole blocks
+  std::int64_t block = 0;  ///< 32, 64 or 128
+  float scale = 1;         ///< 1/√block
+  float* turned = nullptr;
+};
+
 /// The kernels of one instruction set. bf16 is passed as its bits.
 struct Kernels {
   bool adds_products;  ///< linear_… take LinearTask::added
   /// Largest |x|, or a value that is not finite when one of x is not.
   float (*max_abs)(const float* x, std::int64_t n);
+  /// quant::rotate, same bits; returns max_abs of what it wrote.
+  float (*rotate)(const RotateTask& task);
   void (*round_to_bf16)(const float* x, std::int64_t n, std::uint16_t* quantized);
   void (*widen_bf16)(const std::uint16_t* quantized, std::int64_t n, float* x);
   /// quant::quantize_int8, same bits.
@@ -131,6 +142,7 @@ const TileKernels& tiles();
 namespace QRL_ISA_NAMESPACE {
 extern const TileKernels kTiles;
 float max_abs(const float* x, std::int64_t n);
+float rotate(const RotateTask& task);
 void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized);
 void widen_bf16(const std::uint16_t* quantized, std::int64_t n, float* x);
 float quantize_int8(const float* x, std::int64_t n, std::int8_t* quantized);

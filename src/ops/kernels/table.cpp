@@ -7,6 +7,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 constinit const Kernels kKernels = {
     .adds_products = true,
     .max_abs = max_abs,
+    .rotate = rotate,
     .round_to_bf16 = round_to_bf16,
     .widen_bf16 = widen_bf16,
     .quantize_int8 = quantize_int8,
