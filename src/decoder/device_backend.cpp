@@ -48,6 +48,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   }
 
   void load(const model::Snapshot& snapshot) override {
+    QRL_INVARIANT(!snapshot.rotation(), "decoder on a GPU", "matrices that are not rotated", "rotated ones");
     snapshot_ = &snapshot;
     uploaded_version_ = uploaded_base_ = -1;
   }

@@ -48,7 +48,7 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
 }
 
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
-    : common(snapshot.format(), kBlockRows, width) {
+    : common(snapshot.format(), kBlockRows, width, snapshot.rotation()) {
   if (snapshot.has_exempt_layers()) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
   if (snapshot.lora().enabled()) plain = ops::Activations(adapter_format(snapshot), kBlockRows, width);
 }
@@ -58,7 +58,7 @@ ops::Activations& Transformer::Encoded::for_layer(const ops::PackedLinear& layer
 }
 
 ops::Activations* Transformer::Encoded::beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter) {
-  return adapter.empty() || !quant::spec(layer.format).has_activation_scales() ? nullptr : &plain;
+  return adapter.empty() || model::reads_adapters_inputs(layer) ? nullptr : &plain;
 }
 
 Transformer::Workspace::Workspace(const model::Snapshot& snapshot)

@@ -178,7 +178,7 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
   if (!is_read || quantized.multiplies_quantized) {
     made.y = torch::empty({num_rows, out});
   } else {
-    ops::Activations input(linear.quantized->format, num_rows, in);
+    ops::Activations input(*linear.quantized, num_rows);
     made.y = quantized_output(x, quantized, input);
   }
   make_kept(made, *linear.adapter.packed, keeps_x);

@@ -7,9 +7,9 @@ namespace qrl::learner {
 EnteringRows::EnteringRows(const Linear& linear, std::int64_t most)
     : linear_(linear),
       adapter_(linear.adapter.empty() ? nullptr : linear.adapter.packed),
-      quantized_(linear.quantized->format, most, linear.quantized->in) {
+      quantized_(*linear.quantized, most) {
   if (adapter_ == nullptr) return;
-  if (quant::spec(quantized_.format).has_activation_scales())
+  if (!model::reads_adapters_inputs(*linear.quantized))
     plain_ = ops::Activations(adapter_->a.format, most, adapter_->a.in);
   products_ = model::AdapterProducts(adapter_->a.format, most, adapter_->parts.size(), adapter_->rank());
 }

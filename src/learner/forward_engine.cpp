@@ -106,6 +106,8 @@ class TorchEngine : public ForwardEngine {
                     bool is_on_device) override {
     QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish",
                   "the device's weights for a low_bit learner there", "none");
+    QRL_INVARIANT(!reads_snapshot() || !snapshot.rotation(), "publish", "matrices that are not rotated",
+                  "rotated ones");
     const bool has_base =
         parameters.options().lora.enabled() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
     base_of_ = &snapshot;

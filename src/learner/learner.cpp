@@ -132,6 +132,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
     parts_->loss_is_finite = false;
     return;
   }
+  parts_->sums.gather();
   total.backward();
 }
 

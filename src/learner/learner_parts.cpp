@@ -66,6 +66,7 @@ void LearnerParts::restart(std::int64_t updates) {
   num_updates = updates;
   published = nullptr;
   clear_gradients(parameters);
+  sums.restart();
   statistics = {};
   loss_is_finite = true;
   parameters.refresh(*ranks);

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "learner/muon.h"
+#include "learner/quantized.h"
+#include "model/block.h"
 #include "ops/training.h"
 
 namespace qrl::learner {
@@ -77,10 +79,32 @@ std::function<void(std::size_t)> GradientSums::from_backward() {
   };
 }
 
+void GradientSums::rotate(std::size_t layer) {
+  const LayerWeights& weights = parameters_.policy().layers[layer];
+  model::visit_matrices(parameters_.config(),
+                        [&](const model::BlockMatrix&, const auto& of) { rotate_gradient(of(weights)); });
+}
+
+void GradientSums::gather() {
+  if (was_rotated_back_) {  // else they are zero, whichever way they are read
+    for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
+  }
+  is_rotated_ = true;
+  was_rotated_back_ = false;
+}
+
+void GradientSums::rotate_back() {
+  if (!is_rotated_) return;
+  for (std::size_t layer = 0; layer + num_begun_ < parameters_.policy().layers.size(); ++layer) rotate(layer);
+  is_rotated_ = false;
+  was_rotated_back_ = true;
+}
+
 void GradientSums::begin_layer(std::size_t layer) {
   const std::size_t num_layers = parameters_.policy().layers.size();
   QRL_INVARIANT(layer + num_begun_ + 1 == num_layers, "gradients' sums", "layers from the last to the first",
                 "layer " + std::to_string(layer) + " after " + std::to_string(num_begun_));
+  if (is_rotated_) rotate(layer);
   begin(parameters_.layout().layer(layer));
   ++num_begun_;
 }
@@ -92,6 +116,8 @@ void GradientSums::begin(const GradientRange& range) {
 }
 
 void GradientSums::end() {
+  rotate_back();
+  was_rotated_back_ = false;  // the update clears them
   if (ranks_.size() == 1) return;
   for (std::size_t left = parameters_.policy().layers.size() - num_begun_; left > 0; --left) begin_layer(left - 1);
   begin(parameters_.layout().others());

@@ -13,7 +13,8 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. A layer's matrices may begin
+/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. Those that a mini-batch gathers
+/// rotated (quantized.h) are rotated back first, in fp32. A layer's matrices may begin
 /// when the mini-batch's last backward pass has left that layer. Whether or not it says so, layers go from the last to
 /// the first and all else after them, so that ranks need not agree on when.
 class GradientSums {
@@ -24,16 +25,24 @@ class GradientSums {
   /// What a forward pass gives its backward pass to call: ForwardOptions::layer_done. Empty where sums wait for `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
+  /// Has gradients as a backward pass adds to them: before each of a mini-batch.
+  void gather();
+  /// Rotates back what is still rotated: gradients are then those of the weights.
+  void rotate_back();
+  /// Forgets what was gathered, after gradients were cleared.
+  void restart() { is_rotated_ = was_rotated_back_ = false; }
   /// Begins the rest and waits for all. Collective.
   void end();
 
  private:
+  void rotate(std::size_t layer);
   void begin_layer(std::size_t layer);
   void begin(const GradientRange& range);
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;  // layers, from the last
+  std::size_t num_begun_ = 0;                           // layers, from the last
+  bool is_rotated_ = false, was_rotated_back_ = false;  // of those that are not begun: now; and what was gathered
 };
 
 /// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64), their sum in

@@ -46,6 +46,7 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
+  const model::ModelConfig& config() const { return config_; }
   const ParameterOptions& options() const { return options_; }
   const PolicyWeights& policy() const { return policy_; }
   const ParameterLayout& layout() const { return layout_; }

@@ -72,6 +72,7 @@ Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
         ops::quantize_product(d_y.data_ptr<float>() + row * packed.out, scales, row - rows.begin, *quantized);
       float* to = d_x.data_ptr<float>() + rows.begin * packed.in;
       ops::linear(alone, *quantized, weight, {0, rows.size()}, false, to);
+      ops::rotate_rows(packed.rotation, rows.size(), packed.in, to);
       if (add) add(alone, rows, to);
     };
   });
@@ -143,10 +144,15 @@ void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const
   by_blocks(num_outputs, multiply, kFp8BlockRows);
 }
 
-void add_to_rows(const Tensor& d_x, const std::function<AddToRows()>& make_add) {
+/// Rotates rows of dX back, then adds to them.
+void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
+                         const std::function<AddToRows()>& make_add) {
+  if (!rotation && !make_add) return;
   by_blocks(d_x.size(0), [&] {
-    return [&, add = make_add()](base::Team& alone, base::Range rows) {
-      add(alone, rows, d_x.data_ptr<float>() + rows.begin * d_x.size(1));
+    return [&, add = make_add ? make_add() : AddToRows()](base::Team& alone, base::Range rows) {
+      float* first = d_x.data_ptr<float>() + rows.begin * d_x.size(1);
+      ops::rotate_rows(rotation, rows.size(), d_x.size(1), first);
+      if (add) add(alone, rows, first);
     };
   });
 }
@@ -201,12 +207,12 @@ Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                          ? fp8_input_gradient(d_y.contiguous(), *quantized.packed)
                          : times(d_y.to(quantized.compute).contiguous(),
                                  dequantized_weight(*quantized.packed, quantized.compute), torch::kFloat32);
-  if (make_add) add_to_rows(d_x, make_add);
+  rotate_back_and_add(d_x, quantized.packed->rotation, make_add);
   return d_x;
 }
 
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read) {
-  const auto input = std::make_shared<ops::Activations>(quantized.packed->format, x.size(0), quantized.packed->in);
+  const auto input = std::make_shared<ops::Activations>(*quantized.packed, x.size(0));
   const Tensor y = quantized_output(x, quantized, *input, is_read);
   if (!master.gradient.defined()) {
     return differentiable({x}, {y}, [quantized](const TensorList& d) {
@@ -222,6 +228,21 @@ Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& 
     else accumulate_weight_gradient(d_y, dequantized_input(*input, quantized.compute), master.gradient);
     return TensorList{quantized_input_gradient(d_y, quantized)};
   })[0];
+}
+
+bool gathers_rotated(const Linear& linear) {
+  return linear.quantized != nullptr && linear.quantized->rotation && linear.weight.gradient.defined();
+}
+
+void rotate_gradient(const Linear& linear) {
+  if (!gathers_rotated(linear)) return;
+  const Tensor& gradient = linear.weight.gradient;
+  by_blocks(gradient.size(0), [&] {
+    return [&](base::Team&, base::Range rows) {
+      ops::rotate_rows(linear.quantized->rotation, rows.size(), gradient.size(1),
+                       gradient.data_ptr<float>() + rows.begin * gradient.size(1));
+    };
+  });
 }
 
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second) {

@@ -33,6 +33,9 @@ struct Quantized {
 /// quantized values, Ŵ dequantized when needed. The bias's gradient is the business of what reads y: qkv_transform,
 /// add_rms_norm. `quantized.packed` must not change before the backward pass.
 ///
+/// With a rotation H all of this is of x·H and W·H (quant/rotation.h), also in the backward passes below. dX is rotated
+/// back in fp32 before it leaves. dYᵀ·X̂ is added to the gradient as it is, rotated (rotate_gradient).
+///
 /// backward int8: dY is quantized as well, once a token (with Ŵ's scales on it) for dX and once an output channel (with
 /// X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our choice: no paper's).
 ///
@@ -45,14 +48,19 @@ struct Quantized {
 /// holds a NaN or infinity the scale NaN, which all that it meets becomes.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
 
+/// Whether quantized_linear adds rotated rows to the gradient of the layer's weight.
+bool gathers_rotated(const Linear& linear);
+/// Rotates that gradient, fp32 [out, in], or rotates it back, on all threads; nothing where it is not gathered rotated.
+void rotate_gradient(const Linear& linear);
+
 /// quantized_linear's forward pass alone, without the product where nobody reads it. Leaves X̂ in `input`, of the packed
 /// format for all rows. No gradient.
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read = true);
 
 /// What a thread adds to some rows of dX: d_x is the first of them.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
-/// dX = dY·Ŵ of quantized_linear's backward pass, fp32 [N, in]; d_y [N, out] of any dtype. `make_add` makes what each
-/// thread adds, of kBlockRows rows (row_blocks.h) at most at a time; empty: nothing.
+/// dX = dY·Ŵ of quantized_linear's backward pass, rotated back, fp32 [N, in]; d_y [N, out] of any dtype. `make_add`
+/// makes what each thread adds, of kBlockRows rows (row_blocks.h) at most at a time; empty: nothing.
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 

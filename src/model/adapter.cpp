@@ -157,6 +157,10 @@ WeightSource merged_weights(const ModelConfig& config, const WeightSource& base,
   });
 }
 
+bool reads_adapters_inputs(const ops::PackedLinear& matrix) {
+  return !quant::spec(matrix.format).has_activation_scales() && !matrix.rotation;
+}
+
 MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
                                   quant::Format format) {
   MatrixAdapter adapter;

@@ -82,6 +82,9 @@ struct MatrixAdapter {
   std::int64_t out = 0;  ///< of the matrix
 };
 
+/// Whether a matrix reads its inputs as its adapter does, not rotated and without scales: both then read the same rows.
+bool reads_adapters_inputs(const ops::PackedLinear& matrix);
+
 /// Makes one with zeros, which adds nothing. `format`: bf16 or f32.
 MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
                                   quant::Format format);

@@ -254,6 +254,7 @@ std::string quantization_config(const Snapshot& snapshot) {
 }
 
 void save_compressed(const std::filesystem::path& dir, const Snapshot& snapshot, std::uint64_t max_shard_bytes) {
+  QRL_INVARIANT(!snapshot.rotation(), "compressed-tensors", "matrices that are not rotated", "rotated ones");
   const std::string quantization = quantization_config(snapshot);
   ModelConfig config = snapshot.config();
   const ops::PackedLinear& head = snapshot.lm_head();

@@ -101,15 +101,32 @@ bool store_table(const base::Team& team, const base::View& from, const base::Buf
 
 }  // namespace
 
-void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
+quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormats& formats) {
   FormatChooser formats_of(formats);
-  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx)
-    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) { (void)formats_of.choose(idx, matrix); });
+  const quant::Rotation& rotation = formats.rotation;
+  bool fits = true;
+  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
+    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) {
+      if (formats_of.choose(idx, matrix) != formats.linear || rotation.fits(matrix.in)) return;
+      QRL_REQUIRE(
+          formats.rotates_if_it_fits, "quant.rollout.rotation",
+          "hadamard with input widths that are multiples of quant.rollout.rotation_block = " +
+              std::to_string(rotation.block),
+          std::to_string(matrix.in) + " inputs of " + layer_prefix(idx) + std::string(matrix.modules.front().name),
+          "set a smaller block, leave the module to quant.rollout.ignore, or set quant.rollout.rotation: none");
+      fits = false;
+    });
+  }
   formats_of.check_patterns();
+  return fits && quant::spec(formats.linear).has_weight_scales() ? rotation : quant::Rotation();
+}
+
+void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
+  (void)fitting_rotation(config, formats);
 }
 
 Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
-    : config_(config), format_(formats.linear), lora_(formats.lora) {
+    : config_(config), format_(formats.linear), rotation_(fitting_rotation(config, formats)), lora_(formats.lora) {
   check_lora(config, lora_);
   const Format wide = wide_format(format_);
   const std::int64_t width = config.hidden_size;
@@ -125,12 +142,12 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
           ops::PackedLinear& packed = of(layer);
           packed = ops::make_packed_linear(formats_of.choose(idx, matrix), matrix.out(), matrix.in, matrix.has_bias,
                                            &matrices_);
+          if (packed.format == format_) packed.rotation = rotation_;
           if (matrix.modules.size() > 1)
             for (const BlockModule& module : matrix.modules) packed.tensors.push_back(module.rows);
           of(layer.adapters) = make_matrix_adapter(lora_, layer_prefix(idx), matrix, wide);
         });
   }
-  formats_of.check_patterns();
 }
 
 /// Puts weights where a snapshot keeps them, one after another in weight_specs' order.

@@ -29,10 +29,16 @@ struct SnapshotFormats {
   /// Of those, the ones that stay bf16: patterns (* and ?) of a module's name, whole ("model.layers.0.mlp.down_proj")
   /// or its last part ("down_proj"). "lm_head" and "embed_tokens", which `linear` is not for, may be among them.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;   ///< else bf16, or fp32 when `linear` is
-  bool int8_lm_head = false;  ///< a scale a token and an output; whoever learns has a wide one of its own
-  LoraConfig lora = {};       ///< adapters beside the matrices
+  bool f32_lm_head = false;         ///< else bf16, or fp32 when `linear` is
+  bool int8_lm_head = false;        ///< a scale a token and an output; whoever learns has a wide one of its own
+  LoraConfig lora = {};             ///< adapters beside the matrices
+  quant::Rotation rotation = {};    ///< of what enters matrices in `linear`, where that has scales
+  bool rotates_if_it_fits = false;  ///< else a model that `rotation` does not fit is an input error
 };
+
+/// The rotation that a snapshot of this model has: formats.rotation; or none where `linear` has no scales, or where the
+/// rotation fits not all inputs of its matrices and formats.rotates_if_it_fits. Throws as check_formats does.
+quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormats& formats);
 
 /// One transformer block, ready for the kernels: gains in fp32, matrices packed. Gains that the model lacks are empty.
 struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
@@ -59,7 +65,7 @@ struct WeightError {
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
 /// Throws an input error for a pattern in `formats.ignore` that fits no module, or not all modules of one matrix (q, k
-/// and v; gate and up).
+/// and v; gate and up), and for a rotation that a matrix's inputs are not whole blocks of.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;
@@ -113,6 +119,8 @@ class Snapshot {
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
   bool has_exempt_layers() const;
+  /// Of all linear layers that no pattern exempts.
+  const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
   /// Counts publishes of all weights through host memory: of the same number the base of adapters is the same.
@@ -131,7 +139,7 @@ class Snapshot {
   std::vector<SnapshotTensor> tensors() const;
 
   /// Format error of every matrix, in their order, against the `masters` that were published (as a profile's factors
-  /// leave them); without a name where `masters` lacks it.
+  /// leave them, and rotated as the matrices are); without a name where `masters` lacks it.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
   /// The same of masters that are read, by one thread, a few at a time; read gives an empty buffer for one that it has
   /// not.
@@ -156,6 +164,7 @@ class Snapshot {
 
   ModelConfig config_;
   quant::Format format_;
+  quant::Rotation rotation_;
   LoraConfig lora_;
   std::int64_t version_ = -1, base_number_ = 0;
   bool is_elsewhere_ = false;  ///< on a device alone

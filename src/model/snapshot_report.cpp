@@ -26,6 +26,7 @@ SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) 
     what += ", scales [" + std::to_string(linear.scales.shape()[0]) + ", " + std::to_string(linear.out) + "] " +
             std::string(base::name(linear.scales.view().dtype));
   }
+  if (linear.rotation) what += ", inputs rotated by " + std::to_string(linear.rotation.block);
   if (!linear.bias.empty()) what += ", bias F32";
   return {std::move(name), std::move(what), linear.panels.view().data, false};
 }
@@ -124,6 +125,7 @@ std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
           for (std::size_t k = 0; k < original.size(); ++k)
             original[k] *= factors[k % static_cast<std::size_t>(master.shape()[1])];
         }
+        ops::rotate_rows(part.matrix->rotation, master.shape()[0], part.matrix->in, original.data());
         errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format, error_of(part, original)};
       }
     });

@@ -61,7 +61,9 @@ model::WeightSource quantized_weights(const model::ModelConfig& config, const mo
       [snapshot, base, rows = rows_by_weight(*snapshot)](const model::WeightSpec& spec, float* to) {
         const auto found = rows.find(spec.name);
         if (found == rows.end()) return base.read(spec, to);
-        ops::unpack_rows(*found->second.matrix, found->second.first, spec.shape[0], to);
+        const ops::PackedLinear& matrix = *found->second.matrix;
+        ops::unpack_rows(matrix, found->second.first, spec.shape[0], to);
+        ops::rotate_rows(matrix.rotation, spec.shape[0], matrix.in, to);  // back
       });
 }
 

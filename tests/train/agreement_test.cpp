@@ -51,6 +51,7 @@ struct BitwiseCase {
   bool qk_norm, qkv_bias, o_bias;
   std::int64_t min_tokens;
   std::int64_t lora_rank = 0;
+  quant::Rotation rotation = {};  ///< with one the model's widths are multiples of its block
 };
 struct BitwiseLayout {
   decoder::DecoderOptions sampler;
@@ -67,6 +68,11 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
   config.max_position_embeddings = 512;
+  if (one.rotation) {
+    config.hidden_size = one.rotation.block;
+    config.head_dim = one.rotation.block / 4;
+    config.intermediate_size = 3 * one.rotation.block;
+  }
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
   options.numerics.forward = config::LearnerForward::low_bit;
   options.numerics.bitwise = true;
@@ -79,6 +85,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
   learner::Learner learner(config, weights, options, *world);
   model::SnapshotFormats formats(one.weights);
   formats.lora = options.lora;
+  formats.rotation = one.rotation;
   model::Snapshot snapshot(config, formats);
   learner.publish(snapshot, 0);
   layout.sampler.kv_format = one.kv;
@@ -185,6 +192,28 @@ TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, true, true, 4'000},
   };
   for (const BitwiseCase& one : cases) check_bitwise(one, short_pages());
+}
+
+TEST_CASE("bitwise: nor with rotated inputs, in any format, with adapters or without, on any path") {
+  const BitwiseCase cases[] = {
+      {quant::Format::int8, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {64}},
+      {quant::Format::int8, quant::KvFormat::int8, {0.8F, 1.0F, -1}, false, true, true, 1'000, 5, {32}},
+      {quant::Format::int4, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, true, false, false, 1'000, 5, {32}},
+      {quant::Format::int4_int8, quant::KvFormat::f32, {1.0F, 1.0F, -1}, false, false, false, 1'000, 0, {128}},
+      {quant::Format::int4_fp8, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, false, false, 1'000, 0, {32}},
+      {quant::Format::fp8_channel, quant::KvFormat::bf16, {1.0F, 0.9F, -1}, true, false, false, 1'000, 0, {64}},
+      {quant::Format::fp8_block128, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {128}},
+      {quant::Format::fp8_tensor, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {32}},
+  };
+  // Usually each format on one path, the paths taken in turn.
+  const bool all = std::getenv("QRL_LONG_TESTS") != nullptr;
+  const std::vector<test::KernelPath> paths = test::kernel_paths();
+  for (std::size_t p = 0; p < paths.size(); ++p) {
+    CAPTURE(paths[p].name());
+    const test::WithPath in_use(paths[p]);
+    for (std::size_t i = 0; i < std::size(cases); ++i)
+      if (all || i % paths.size() == p) check_bitwise(cases[i], short_pages());
+  }
 }
 
 TEST_CASE(
