@@ -6,11 +6,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
+#include "config/hub.h"
 #include "loaded_sampler.h"
 #include "state/folder.h"
 #include "train/evaluate.h"
 #include "train/formats.h"
 #include "train/generation_progress.h"
+#include "train/rotation.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -34,8 +36,8 @@ void make_new_folder(const std::string& dir) {
 
 void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
-  const config::LoadedRecipe loaded = arguments.recipe.load(true, config::RecipeUse::sampling);
-  const config::Recipe& recipe = loaded.recipe;
+  config::Recipe recipe = arguments.recipe.load(true, config::RecipeUse::sampling).recipe;
+  train::take_recorded_rotation(recipe, config::local_model(arguments.checkpoint));
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());

@@ -198,6 +198,10 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(recipe.quant.lm_head != config::HeadFormat::int8, "--quantized",
               "a run with quant.rollout.lm_head auto or fp32", "int8",
               "the folder would hold another lm_head than the sampler's: export without --quantized");
+  QRL_REQUIRE(recipe.quant.rotation == config::RotationKind::none, "--quantized",
+              "a run with quant.rollout.rotation none", "hadamard",
+              "no program that reads compressed-tensors rotates a layer's inputs so: a run for such an export has "
+              "quant.rollout.rotation: none; export without --quantized writes the weights as they are");
   return recipe;
 }
 

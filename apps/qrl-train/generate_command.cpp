@@ -17,6 +17,7 @@
 #include "train/catalog.h"
 #include "train/checkpoint.h"
 #include "train/generation_progress.h"
+#include "train/rotation.h"
 
 namespace qrl::app {
 
@@ -98,6 +99,7 @@ Source open_source(const GenerateArguments& arguments) {
                 "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
     config::Recipe recipe =
         config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling).recipe;
+    train::take_recorded_rotation(recipe, config::local_model(arguments.checkpoint));
     train::Policy policy = policy_of(recipe, arguments.checkpoint);
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }

@@ -11,6 +11,7 @@
 #include "train/formats.h"
 #include "train/known_scores.h"
 #include "train/prompts.h"
+#include "train/rotation.h"
 
 namespace qrl::app {
 
@@ -81,7 +82,9 @@ void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier&
 
 void LoadedSampler::say_what_it_samples(const config::Recipe& recipe) const {
   const std::string whose = checkpoint.empty() ? "the recipe's model before training" : checkpoint;
-  const std::string what = train::policy_text(with_adapters_of(policy, recipe));
+  config::Recipe sampled = with_adapters_of(policy, recipe);
+  sampled.quant.rotation = sampler.snapshot.rotation() ? config::RotationKind::hadamard : config::RotationKind::none;
+  const std::string what = train::policy_text(sampled);
   std::string more;
   if (train::is_checkpoint(checkpoint)) {
     const train::KnownScores known = train::known_scores(checkpoint);

@@ -26,6 +26,7 @@
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
 #include "train/resume.h"
+#include "train/rotation.h"
 #include "train/session.h"
 #include "train/settings.h"
 
@@ -278,9 +279,11 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
 
 }  // namespace
 
-void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_absent, bool allow_change) {
+void describe_run(const config::LoadedRecipe& given, int num_ranks, bool allow_absent, bool allow_change) {
+  config::LoadedRecipe loaded = given;
+  const model::ModelConfig config = train::model_config(loaded.recipe);
+  train::settle_rotation(loaded, config, *dist::make_solo());
   config::Recipe recipe = loaded.recipe;
-  const model::ModelConfig config = train::model_config(recipe);
   train::require_positions(loaded, config);
   (void)train::learner_options(recipe);
   model::check_formats(config, train::snapshot_formats(recipe.quant));

@@ -8,6 +8,7 @@
 #include "config/lora_keys.h"
 #include "config/resume_keys.h"
 #include "config/reward_keys.h"
+#include "config/rotation_keys.h"
 #include "config/selection_keys.h"
 #include "config/sft_keys.h"
 
@@ -532,6 +533,7 @@ List declare(const Catalog& catalog) {
   add_data(list, catalog.generators);
   add_rollout(list);
   add_quant(list);
+  add_rotation(list);
   add_gain_noise(list);
   add_quant_learner(list);
   add_quant_calibration(list);

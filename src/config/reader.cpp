@@ -117,6 +117,7 @@ class Loader {
   Recipe finish(bool complete, RecipeUse use) {
     drop_replaced();
     add_mode();
+    if (use == RecipeUse::record) add_absent();
     if (is_whole_) check_rules(recipe_, origins_, complete, use, faults_);
     faults_.raise();
     for (const Key& key : keys_.all()) {
@@ -177,6 +178,15 @@ class Loader {
       } else if (const std::string own = key.print(recipe_); own != value_of(one)) {
         mode_overrides_.push_back({key.name, value_of(one), own, said_by->second});
       }
+    }
+  }
+
+  /// What the record of an earlier version means by leaving a key out.
+  void add_absent() {
+    const YamlSource source{"a version without the key", false};
+    for (const Key& key : keys_.all()) {
+      if (!key.absent_in_record.empty() && said_by_.count(key.name) == 0)
+        set_key(*parse_yaml(key.absent_in_record, source, faults_), key, source);
     }
   }
 

@@ -23,6 +23,7 @@ enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block1
 enum class GapAction : std::uint8_t { stop, warn };
 /// automatic: bf16, or fp32 when the weights are; int8 is the sampler's alone.
 enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
+enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: where it helps and fits
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
@@ -137,7 +138,9 @@ struct QuantRecipe {
   WeightFormat weights = WeightFormat::int8;  ///< quant.rollout.weights
   ActivationFormat activations = ActivationFormat::automatic;
   Granularity granularity = Granularity::automatic;
-  std::vector<std::string> ignore;  ///< patterns of modules that stay bf16
+  RotationKind rotation = RotationKind::automatic;  ///< quant.rollout.rotation
+  std::int64_t rotation_block = 64;                 ///< inputs
+  std::vector<std::string> ignore;                  ///< patterns of modules that stay bf16
   HeadFormat lm_head = HeadFormat::automatic;
   GainNoiseRecipe noise;  ///< quant.rollout.noise
   std::string profile;    ///< quant.rollout.profile: empty: none; "auto"; or a file

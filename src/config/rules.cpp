@@ -8,6 +8,7 @@
 #include "config/keys.h"
 #include "config/lora_keys.h"
 #include "config/reward_keys.h"
+#include "config/rotation_keys.h"
 #include "config/rule_book.h"
 
 namespace qrl::config {
@@ -470,6 +471,7 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Re
   check_head(recipe, rules);
   check_noise(recipe, rules);
   check_profile(recipe, rules);
+  check_rotation(recipe, rules);
   check_lora(recipe, rules);
   check_sampling(recipe, rules);
   rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",

@@ -1,6 +1,7 @@
 #include "train/formats.h"
 
 #include "base/error.h"
+#include "train/rotation.h"
 
 namespace qrl::train {
 
@@ -37,6 +38,8 @@ Format linear_format(const config::QuantRecipe& quant) {
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
   model::SnapshotFormats formats(linear_format(quant));
   formats.ignore = quant.ignore;
+  if (quant.rotation != config::RotationKind::none) formats.rotation = {quant.rotation_block};
+  formats.rotates_if_it_fits = quant.rotation == config::RotationKind::automatic;
   formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32 || formats.linear == Format::f32;
   formats.int8_lm_head = quant.lm_head == config::HeadFormat::int8;
   return formats;
@@ -67,14 +70,17 @@ quant::KvFormat kv_format(const config::QuantRecipe& quant) {
 
 std::string policy_text(const config::Recipe& recipe) {
   const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+  const bool rotated = recipe.quant.rotation == config::RotationKind::hadamard;
   return (beside ? "adapters beside " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) +
-         " weights with " + std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
+         " weights" + (rotated ? " (" + rotation_text({recipe.quant.rotation_block}) + ")" : "") + " with " +
+         std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
 }
 
 bool has_quantized_export(const config::Recipe& recipe) {
   const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
   return quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales() &&
-         recipe.quant.lm_head != config::HeadFormat::int8 && !beside;
+         recipe.quant.lm_head != config::HeadFormat::int8 && recipe.quant.rotation == config::RotationKind::none &&
+         !beside;
 }
 
 std::string_view name(config::LearnerForward forward) {

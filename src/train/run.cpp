@@ -21,6 +21,7 @@
 #include "train/gpu_plan.h"
 #include "train/health.h"
 #include "train/resume.h"
+#include "train/rotation.h"
 #include "train/settings.h"
 #include "train/shared_commit.h"
 #include "train/signals.h"
@@ -326,6 +327,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   set_time_limits(recipe.trainer, world);
   set_threads(recipe, world);
   base::set_log_quiet(!world.is_first());
+  settle_rotation(loaded, model_config(recipe), world);
   begin_log(loaded, options, world);
   require_gpu(recipe, world.local_rank());
   if (config::learns_on_gpu(recipe)) learner::require_nccl(world);

@@ -9,6 +9,7 @@
 #include "state/hash.h"
 #include "train/decoder_fit.h"
 #include "train/formats.h"
+#include "train/rotation.h"
 #include "train/session.h"
 
 namespace qrl::train {
@@ -113,6 +114,8 @@ std::string sampler_text(const config::LoadedRecipe& loaded) {
   const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
   std::string text = shown_setting(loaded, "quant.rollout.weights") + " weights" +
                      (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")") + ", ";
+  if (quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales())
+    text += rotation_text(snapshot_formats(recipe.quant).rotation) + mark_of(loaded, "quant.rollout.rotation") + ", ";
   if (recipe.quant.lm_head != config::HeadFormat::automatic)
     text += shown_setting(loaded, "quant.rollout.lm_head") + " lm_head, ";
   text += std::string(quant::name(kv_format(recipe.quant))) + " KV cache" + mark_of(loaded, "quant.rollout.kv_cache");

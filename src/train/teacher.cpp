@@ -11,10 +11,11 @@ namespace {
 
 constexpr const char* kWhere = "algorithm.teacher.path";
 
-/// The sampler's, where it has the teacher's format of weights.
+/// The sampler's, where it has the teacher's format of weights. A teacher's matrices are not rotated.
 config::QuantRecipe quant_of(const config::Recipe& recipe) {
   config::QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
+  quant.rotation = config::RotationKind::none;
   if (quant.weights != recipe.quant.weights) return quant;
   quant.activations = recipe.quant.activations;
   quant.granularity = recipe.quant.granularity;

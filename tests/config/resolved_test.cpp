@@ -140,6 +140,7 @@ class RandomRecipe {
     if ((!low_bit || has_products) && r.quant.weights != config::WeightFormat::f32 &&
         r.quant.kv_cache != config::KvCache::f32)
       r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu, config::TrainDevice::cuda);
+    set_rotation(r);
     r.trainer.threads = draw_.between(0, 1024);
     r.trainer.total_training_steps = draw_.between(0, 1'000'000'000);
     r.trainer.save_freq = draw_.between(0, 100);
@@ -155,6 +156,15 @@ class RandomRecipe {
   }
 
  private:
+  /// Of int8 alone what is not none; auto where it stays open.
+  void set_rotation(config::Recipe& r) {
+    const bool on_cpu = !config::samples_on_gpu(r) && !config::learns_on_gpu(r);
+    r.quant.rotation = config::RotationKind::none;
+    if (!on_cpu || r.quant.weights != config::WeightFormat::int8) return;
+    r.quant.rotation =
+        pick(config::RotationKind::automatic, config::RotationKind::none, config::RotationKind::hadamard);
+    if (r.quant.rotation != config::RotationKind::none) r.quant.rotation_block = pick(32, 64, 128);
+  }
   bool flag() { return draw_.below(2) == 1; }
   std::uint64_t word() { return (static_cast<std::uint64_t>(draw_.next()) << 32) | draw_.next(); }
   /// A loss and a correction that have a meaning together, with what null stands for filled in as the reader does.

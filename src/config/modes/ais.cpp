@@ -11,6 +11,7 @@ const Choice ais_mode{
         {
             {"quant.rollout.weights", "fp8_e4m3"},
             {"quant.rollout.granularity", "tensor", "quant.rollout.weights"},
+            {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "bf16"},
             {"algorithm.name", "grpo"},
             {"algorithm.norm_adv_by_std", "false", "algorithm.name"},

@@ -11,6 +11,7 @@ const Choice flashrl_mode{
         {
             {"quant.rollout.weights", "int8"},
             {"quant.rollout.profile", "auto", "quant.rollout.weights"},
+            {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "bf16"},
             {"algorithm.name", "grpo"},
             {"rollout_correction.method", "tis"},

@@ -11,6 +11,7 @@ const Choice fp8rl_mode{
         {
             {"quant.rollout.weights", "fp8_e4m3"},
             {"quant.rollout.granularity", "block128", "quant.rollout.weights"},
+            {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "fp8_e4m3", "quant.rollout.weights"},
             {"algorithm.name", "dapo"},
             {"rollout_correction.method", "tis"},

@@ -11,6 +11,7 @@ const Choice qarl_mode{
         {
             {"quant.rollout.weights", "int4"},
             {"quant.rollout.activations", "bf16", "quant.rollout.weights"},
+            {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "bf16"},
             {"quant.learner.forward", "low_bit"},
             {"algorithm.name", "tbpo"},

@@ -13,6 +13,7 @@ const Choice qerl_mode{
         {
             {"quant.rollout.weights", "int4"},  // ours: the paper's is NVFP4
             {"quant.rollout.activations", "bf16", "quant.rollout.weights"},
+            {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "bf16"},
             {"quant.learner.forward", "low_bit"},
             {"quant.rollout.noise.start", "1e-2"},

@@ -10,6 +10,7 @@ const Choice qurl_mode{
     .defaults =
         {
             {"quant.rollout.weights", "int8"},
+            {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "bf16"},
             {"quant.uaq_scale", "1.5"},
             {"algorithm.name", "grpo"},

@@ -1,0 +1,81 @@
+// The rotation of quantized matrices' inputs as a recipe says it.
+#include <string>
+
+#include "config/modes.h"
+#include "config/rotation_keys.h"
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+using config::RotationKind;
+
+TEST_CASE("a rotation's keys are read and printed; auto stays open where the model decides, and is none elsewhere") {
+  const config::Recipe set = read("quant: {rollout: {rotation: hadamard, rotation_block: 128}}");
+  CHECK(set.quant.rotation == RotationKind::hadamard);
+  CHECK(set.quant.rotation_block == 128);
+  CHECK(set.keys->find("quant.rollout.rotation_block")->print(set) == "128");
+  const auto becomes = [](const std::string& yaml, RotationKind want) {
+    CAPTURE(yaml);
+    CHECK(read(yaml).quant.rotation == want);
+  };
+  becomes("optim: {lr: 1}", RotationKind::automatic);  // int8
+  becomes("quant: {rollout: {rotation: auto, weights: int8}}", RotationKind::automatic);
+  for (const char* activations : {"bf16", "int8", "fp8_e4m3"})
+    becomes(std::string("quant: {rollout: {weights: int4, activations: ") + activations + "}}", RotationKind::none);
+  becomes("quant: {rollout: {weights: bf16}}", RotationKind::none);
+  becomes("quant: {rollout: {weights: fp32}}", RotationKind::none);
+  becomes("quant: {rollout: {weights: fp8_e4m3}}", RotationKind::none);
+  becomes("quant: {rollout: {profile: auto}}", RotationKind::none);
+  becomes("rollout: {device: cuda}", RotationKind::none);
+  becomes("trainer: {device: cuda}", RotationKind::none);
+  becomes("{trainer: {device: cuda}, rollout: {device: cpu}}", RotationKind::automatic);
+  becomes("{trainer: {device: cuda}, rollout: {device: cpu}, quant: {learner: {forward: fake_quant}}}",
+          RotationKind::none);
+  becomes("quant: {rollout: {rotation: none}}", RotationKind::none);
+}
+
+TEST_CASE("a rotation that nothing could have is refused by name, with what to set") {
+  const auto refused = [](const std::string& yaml, const std::string& part) {
+    const std::string line = fault(yaml);
+    INFO(line);
+    CHECK(holds(line, part));
+    CHECK(holds(line, "quant.rollout.rotation"));
+  };
+  const std::string wanted = "quant: {rollout: {rotation: hadamard";
+  refused(wanted + ", weights: bf16}}",
+          "quant.rollout.weights int8, fp8_e4m3 or int4 with quant.rollout.rotation hadamard, got bf16");
+  refused(wanted + ", profile: auto}}", "no quant.rollout.profile with quant.rollout.rotation hadamard");
+  refused(wanted + "}}\nrollout: {device: cuda}", "rollout.device cpu with quant.rollout.rotation hadamard, got cuda");
+  refused(wanted + "}, learner: {forward: fake_quant}}\ntrainer: {device: cuda}\nrollout: {device: cpu}",
+          "quant.learner.forward bf16");
+  refused(wanted + ", rotation_block: 48}}", "rotation_block: expected 32 | 64 | 128, got \"48\"");
+  refused("quant: {rollout: {rotation: none, rotation_block: 32}}",
+          "quant.rollout.rotation auto or hadamard beside quant.rollout.rotation_block, got none");
+  refused("quant: {rollout: {weights: bf16, rotation_block: 32}}",
+          "int8, fp8_e4m3 or int4 beside quant.rollout.rotation_block, got bf16");
+  refused("quant: {rollout: {rotation: yes}}", "expected auto | none | hadamard");
+}
+
+TEST_CASE("the modes of papers have none, unless the recipe says otherwise") {
+  for (const char* mode : {"qurl", "flashrl", "fp8rl", "qarl", "qerl", "ais"}) {
+    CAPTURE(mode);
+    CHECK(read(std::string("mode: ") + mode).quant.rotation == RotationKind::none);
+  }
+  CHECK(read("{mode: qurl, quant: {rollout: {rotation: hadamard}}}").quant.rotation == RotationKind::hadamard);
+}
+
+TEST_CASE("a record without the key was made with none, whatever auto means now") {
+  const auto record = [](const std::string& yaml, const Overrides& overrides = {}) {
+    return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
+        .recipe.quant;
+  };
+  CHECK(record("quant: {rollout: {weights: int8}}").rotation == RotationKind::none);
+  CHECK(record("quant: {rollout: {rotation: hadamard}}").rotation == RotationKind::hadamard);
+  CHECK(record("quant: {rollout: {weights: int8}}", {"quant.rollout.rotation=auto"}).rotation ==
+        RotationKind::automatic);
+}
+
+TEST_CASE("a rotation stays as it is when a run is resumed") {
+  CHECK(config::on_resume("quant.rollout.rotation") == config::OnResume::fixed);
+  CHECK(config::on_resume("quant.rollout.rotation_block") == config::OnResume::fixed);
+}
