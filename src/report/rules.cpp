@@ -140,7 +140,10 @@ constexpr std::array<Rule, 12> kRules = {{
      "look at the reasons in rollouts/step_N.jsonl"},
     {"sampler and learner are far apart", "mismatch/k3_kl", "median of the recent steps", true, 0.03, 5,
      [](const Course& course) { return median(finite(recent(course.column("mismatch/k3_kl")))); },
-     "take a quant.rollout.weights of more bits, quant.learner.forward low_bit, or a rollout_correction", 0.1},
+     "set rollout.bitwise, with which the gap is 0, or quant.rollout.rotation: hadamard, or take a "
+     "quant.rollout.weights "
+     "of more bits",
+     0.1},
     {"the gap grows", "mismatch/k3_kl", "recent median as a multiple of the start's", true, 3, 10, gap_growth,
      "lower optim.lr, or publish more often: fewer updates a step"},
     {"the correction drops most tokens", "mismatch/dropped_fraction", "mean of the recent steps", true, 0.5, 5,

@@ -71,6 +71,25 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
+/// What the recipe does not have yet, the surest first.
+std::string Health::what_closes_the_gap() const {
+  const config::QuantRecipe& quant = recipe_.quant;
+  std::string advice;
+  const auto add = [&](bool is_open, const std::string& what) {
+    if (is_open) advice += (advice.empty() ? "" : ", or ") + what;
+  };
+  const bool is_low_bit = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
+  add(!recipe_.rollout.bitwise && quant.kv_cache != config::KvCache::fp8_e4m3 &&
+          config::samples_on_gpu(recipe_) == config::learns_on_gpu(recipe_),
+      "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0");
+  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
+          !config::samples_on_gpu(recipe_),
+      "set quant.rollout.rotation: hadamard");
+  add(is_low_bit, "take a quant.rollout.weights or kv_cache of more bits");
+  add(true, base::format("lower optim.lr (%g)", recipe_.optim.lr));
+  return advice;
+}
+
 std::string Health::look(Symptom symptom, const Metrics& row) const {
   const double k3 = value(row, kK3);
   switch (symptom) {
@@ -91,10 +110,11 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
     case gap:
       if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
       return base::format(
-          "sampler and learner are far apart (%s %.2g, usually below %g): the samples come from another policy than "
-          "the one that learns; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
-          "lower optim.lr (%g)",
-          kK3, k3, report::rule("sampler and learner are far apart").bound, recipe_.optim.lr);
+                 "sampler and learner are far apart (%s %.2g, usually below %g): the samples come from another policy "
+                 "than "
+                 "the one that learns; ",
+                 kK3, k3, report::rule("sampler and learner are far apart").bound) +
+             what_closes_the_gap();
     case not_finite:
       // Without anything to learn from there is no value, and no gradient.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};

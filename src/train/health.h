@@ -31,6 +31,7 @@ class Health {
   /// The warning of a symptom; empty when the row does not have it.
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
+  std::string what_closes_the_gap() const;
 
   const config::Recipe& recipe_;
   std::array<Course, kNumSymptoms> courses_;

@@ -93,6 +93,24 @@ TEST_CASE("a bound that a mode set is an error that names the mode") {
   CHECK(says(of_mode.output, "20480 (mode fp8rl) = 22528"));
 }
 
+TEST_CASE("a large gap is told with what closes it, bitwise mode first, and with nothing that is on already") {
+  const auto advice = [](const config::Recipe& recipe) {
+    train::Health health(recipe);
+    return health.observe(1, with(sound_row(), {{"mismatch/k3_kl", 0.5}})).at(0);
+  };
+  config::Recipe recipe;
+  CHECK(says(advice(recipe),
+             "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0, or set "
+             "quant.rollout.rotation: hadamard, or take a quant.rollout.weights"));
+  recipe.quant.rotation = config::RotationKind::hadamard;
+  CHECK_FALSE(advice(recipe).find("quant.rollout.rotation") != std::string::npos);
+  recipe.rollout.bitwise = true;
+  CHECK_FALSE(advice(recipe).find("rollout.bitwise") != std::string::npos);
+  recipe.quant.weights = config::WeightFormat::bf16;
+  CHECK_FALSE(advice(recipe).find("more bits") != std::string::npos);
+  CHECK(says(advice(recipe), "lower optim.lr"));
+}
+
 TEST_CASE("a symptom is told with its number and cause, at most every ten steps, and summed up") {
   const config::Recipe recipe;
   train::Health health(recipe);
