@@ -1,15 +1,12 @@
-// Owns the list of the page's parts as the build makes it of their files (src/report/embed.cmake).
+// Owns the list of the page's parts as the build makes it of their files (src/embed.cmake).
 #pragma once
 
 #include <span>
-#include <string_view>
+
+#include "base/embedded_file.h"
 
 namespace qrl::report {
 
-struct PageFile {
-  std::string_view name, text;
-};
-
-std::span<const PageFile> page_files();
+std::span<const base::EmbeddedFile> page_files();
 
 }  // namespace qrl::report

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/clock.h"
@@ -44,9 +45,22 @@ for line in sys.stdin:
         if mode == "error": answer = {"id": row["id"], "error": "compiler missing"}
         if mode == "null": answer["score"] = None
         if mode == "twice": say(answer)
-        if mode == "child":
-            child = subprocess.Popen(["sleep", "3600"])
+        if mode in ("child", "session"):
+            child = subprocess.Popen(["sleep", "3600"], start_new_session=mode == "session")
             with open("pids", "a") as pids: print(child.pid, file=pids)
+        if mode == "daemon" and os.fork() == 0:
+            os.setsid()
+            if os.fork() > 0: os._exit(0)
+            with open("pids", "a") as pids: print(os.getpid(), file=pids)
+            for stream in (0, 1, 2): os.close(stream)
+            time.sleep(3600)
+        if mode == "moves": os.setpgid(0, os.getpgid(os.getppid())); time.sleep(3600)
+        if mode == "joins":
+            child = subprocess.Popen(["sleep", "3600"], process_group=0) if sys.version_info >= (3, 11) else \
+                subprocess.Popen(["sleep", "3600"], preexec_fn=os.setpgrp)
+            with open("pids", "a") as pids: print(child.pid, file=pids)
+            os.setpgid(0, child.pid); time.sleep(3600)
+        if mode == "stops": os.kill(os.getppid(), signal.SIGSTOP); time.sleep(3600)
     say(answer)
 if mode == "ignores": time.sleep(3600)
 )";
@@ -57,7 +71,9 @@ constexpr double kAnswers_s = 100, kDoesNot_s = 2;
 /// What three responses get of which the second is bad; checks that no process is left after the end.
 std::vector<tasks::Verdict> judge_with(const std::string& mode, void (*change)(config::RewardRecipe&) = nullptr) {
   CommandRecipe command(kFaults, {mode});
-  command.recipe.reward.timeout_s = mode == "sleeps" || mode == "late" ? kDoesNot_s : kAnswers_s;
+  const auto never_answers = {"sleeps", "late", "moves", "joins", "stops"};
+  const bool is_late = std::find(never_answers.begin(), never_answers.end(), mode) != never_answers.end();
+  command.recipe.reward.timeout_s = is_late ? kDoesNot_s : kAnswers_s;
   if (change != nullptr) change(command.recipe.reward);
   std::vector<tasks::Verdict> verdicts;
   {
@@ -87,6 +103,7 @@ TEST_CASE("a fault of a command is an error of its row, and the rest is judged b
   };
   check("sleeps", "timeout");
   check("late", "timeout");
+  for (const char* mode : {"moves", "joins", "stops"}) check(mode, "timeout");
   check("segfault", "crashed");
   check("closes", "crashed");
   check("memory", "crashed", [](config::RewardRecipe& reward) { reward.memory_mb = 400; });
@@ -101,8 +118,8 @@ TEST_CASE("a row whose worker died once is judged by the next one") {
   for (const tasks::Verdict& verdict : seen) CHECK(verdict.outcome == tasks::Outcome::correct);
 }
 
-TEST_CASE("a command that ignores the end of its input, or leaves a child, is killed with its group") {
-  for (const char* mode : {"ignores", "child"}) {
+TEST_CASE("a command that ignores the end of its input is killed, with all it started in whatever group or session") {
+  for (const char* mode : {"ignores", "child", "session", "daemon"}) {
     CAPTURE(mode);
     const std::vector<tasks::Verdict> seen = judge_with(mode);
     CHECK(seen[1].outcome == tasks::Outcome::correct);
@@ -179,21 +196,26 @@ TEST_CASE("what interrupts judging ends it at once, and the next batch is judged
 }
 
 TEST_CASE("processes of a command are gone after the program that started them was killed") {
-  CommandRecipe command(kFaults, {"child"});
-  const pid_t program = fork();
-  if (program == 0) {
-    const auto verifier = command.make();
-    (void)test::judge_all(*verifier, {"bad"});
-    for (;;) pause();
+  for (const char* mode : {"child", "session", "daemon", "moves", "joins"}) {
+    CAPTURE(mode);
+    CommandRecipe command(kFaults, {mode});
+    const pid_t program = fork();
+    if (program == 0) {
+      const auto verifier = command.make();
+      (void)test::judge_all(*verifier, {"bad"});
+      for (;;) pause();
+    }
+    const std::size_t num_awaited = mode == std::string("moves") ? 1 : 2;
+    std::size_t num_pids = 0;
+    for (int i = 0; i < 6000 && num_pids < num_awaited; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::ifstream in(command.file("pids"));
+      num_pids = static_cast<std::size_t>(std::distance(std::istream_iterator<int>(in), {}));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so that what moves has moved
+    CHECK(num_pids == num_awaited);
+    ::kill(program, SIGKILL);
+    waitpid(program, nullptr, 0);
+    CHECK(test::are_gone(command.file("pids")));
   }
-  std::size_t num_pids = 0;
-  for (int i = 0; i < 6000 && num_pids < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    std::ifstream in(command.file("pids"));
-    num_pids = static_cast<std::size_t>(std::distance(std::istream_iterator<int>(in), {}));
-  }
-  REQUIRE(num_pids == 2);
-  ::kill(program, SIGKILL);
-  waitpid(program, nullptr, 0);
-  CHECK(test::are_gone(command.file("pids")));
 }

@@ -1,9 +1,11 @@
 // Runs whose rewards come from a program: the same bits as the built-in verifier's, stops and kills while it judges,
 // errors.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
+#include <random>
 
 #include "support/catch.h"
 #include "tasks/command_support.h"
@@ -39,6 +41,34 @@ def slowed(function, scores):
         return function(row)
     serve(judge, scores)
 qrl_reward.serve = slowed
+import countdown
+)";
+
+/// Countdown's copy in a session of its own, below a parent that waits for it, or with a daemon for each row. Writes
+/// the numbers of all its processes to the file that PIDS names.
+constexpr const char* kSpreading = R"(
+import os, sys, time
+sys.path.insert(0, QRL_REWARDS)
+def note(): os.write(os.open(os.environ["QRL_TEST_PIDS"], os.O_CREAT | os.O_WRONLY | os.O_APPEND), b"%d\n" % os.getpid())
+note()
+if sys.argv[1] == "session":
+    child = os.fork()
+    if child > 0: sys.exit(os.waitpid(child, 0)[1])
+    os.setsid()
+    note()
+import qrl_reward
+serve = qrl_reward.serve
+def spreading(function, scores):
+    def judge(row):
+        if sys.argv[1] == "daemons" and os.fork() == 0:
+            os.setsid()
+            if os.fork() > 0: os._exit(0)
+            note()
+            os.closerange(0, 64)
+            time.sleep(3600)
+        return function(row)
+    serve(judge, scores)
+qrl_reward.serve = spreading
 import countdown
 )";
 
@@ -243,4 +273,36 @@ TEST_CASE("a program that does not start ends a run with exit code 2 and its las
   CHECK(outcome.exit_code == 2);
   CHECK_THAT(outcome.output, Contains("reward.command") && Contains("expected a Python file, got 'none.py'"));
   CHECK_THAT(outcome.output, !Contains("for data of another task"));  // what a rule's error says
+}
+
+TEST_CASE("killed at random moments, a run leaves none of the sessions and daemons of its program, and the same bits") {
+  std::mt19937 random(20261126);
+  const int num_kills = std::getenv("QRL_LONG_TESTS") != nullptr ? 20 : 2;
+  for (const std::string kind : {"session", "daemons"}) {
+    const test::TempDir dir;
+    std::string program = kSpreading;
+    program.replace(program.find("QRL_REWARDS"), 11, "\"" QRL_SOURCE_DIR "/recipes/rewards\"");
+    std::ofstream(dir / "judge.py") << program;
+    const auto launcher = [&](const std::string& pids) { return "env QRL_TEST_PIDS=" + (dir / pids).string(); };
+    const std::string arguments =
+        "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," +
+        (dir / "judge.py").string() + "," + kind + "] --set reward.timeout_s=3600 ";
+    run_judged(dir / "whole", arguments, launcher("whole_pids"));
+    CHECK(test::are_gone(dir / "whole_pids"));
+    for (int killed = 0; killed < num_kills;) {
+      fs::remove_all(dir / "run");
+      while (killed < num_kills) {
+        const std::string pids = "pids_" + std::to_string(killed);
+        const pid_t pid = test::start_command(test::tiny_command(dir / "run", arguments, launcher(pids)), dir / "log");
+        usleep(300'000 + random() % 1'500'000);
+        kill(-pid, SIGKILL);
+        if (test::wait_for(pid) == 0) break;  // it had finished
+        ++killed;
+        CHECK(test::are_gone(dir / pids));
+      }
+      run_judged(dir / "run", arguments, launcher("last_pids"));
+      CHECK(test::are_gone(dir / "last_pids"));
+      CHECK(test::difference(dir / "whole", dir / "run") == "");
+    }
+  }
 }

@@ -93,17 +93,14 @@ Pool::~Pool() {
 
 void Pool::start_worker(Slot& slot) {
   slot.worker = std::make_unique<Worker>(settings_.program, log_);
-  watchdog_.watch(slot.worker->process().pid());
   (void)slot.worker->send(settings_.hello);  // a program that does not read it shows by its silence
 }
 
 std::string Pool::end_worker(Slot& slot) {
   if (!slot.worker) return "";
   Process& process = slot.worker->process();
-  const pid_t group = process.pid();
   const bool by_itself = process.has_ended();
   const std::string end = process.kill();
-  watchdog_.forget(group);
   slot.worker.reset();
   return by_itself ? "ended with " + end : "closed its standard output";
 }

@@ -13,7 +13,6 @@
 
 #include "tasks/command/error_log.h"
 #include "tasks/command/process.h"
-#include "tasks/command/watchdog.h"
 #include "tasks/command/worker.h"
 
 namespace qrl::tasks {
@@ -46,13 +45,13 @@ struct PoolJob {
 };
 
 /// Each row is answered or failed once, whatever workers do, within rows × timeout_s and the time that fresh workers
-/// take to start. A worker that misbehaved is killed with its group; a fresh one takes its place. Rows it had go to
-/// that one: a row whose worker died stands alone there, so that the next death is its own.
+/// take to start. A worker that misbehaved is killed with all it started; a fresh one takes its place. Rows it had go
+/// to that one: a row whose worker died stands alone there, so that the next death is its own.
 class Pool {
  public:
   /// Starts nothing.
   explicit Pool(PoolSettings settings);
-  /// Closes the workers' standard input and kills the groups of those that live on 2 s later.
+  /// Closes the workers' standard input, and kills what is left of them and of what they started 2 s later.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -79,7 +78,7 @@ class Pool {
   struct Work;  ///< a job with where it stands
 
   void start_worker(Slot& slot);
-  /// Kills its group; how the program ended.
+  /// Kills all that is left of it; how the program ended.
   std::string end_worker(Slot& slot);
   void take_ready(Slot& slot, std::string_view line);
   /// Without `got` the program has ended, or closed its standard output.
@@ -95,7 +94,6 @@ class Pool {
 
   PoolSettings settings_;
   ErrorLog log_;
-  Watchdog watchdog_;
   std::vector<Slot> slots_;
   std::string ready_;  ///< what the first ready line said; "": none yet
   std::uint64_t next_id_ = 1;

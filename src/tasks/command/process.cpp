@@ -1,32 +1,76 @@
 #include "tasks/command/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
-#include <sys/resource.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "tasks/command/watchdog/note.h"
+#include "tasks/command/watchdog/program.h"
 
 namespace qrl::tasks {
 
 namespace {
 
-std::string described(int status) {
-  if (WIFEXITED(status)) return "exit code " + std::to_string(WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
-  return "signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+/// Longest start of a program, and longest wait for the end of its watchdog.
+constexpr double kStart_s = 60, kEnd_s = 2;
+
+std::string described(const WatchdogNote& end) {
+  if (end.kind == WatchdogNote::Kind::exited) return "exit code " + std::to_string(end.value);
+  return "signal " + std::to_string(end.value) + " (" + strsignal(end.value) + ")";
 }
 
 void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+/// The same file under a number that no descriptor of a child replaces.
+Fd out_of_the_way(const Fd& fd) {
+  constexpr int kFirst = 16;
+  const int copy = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirst);
+  QRL_INVARIANT(copy >= 0, "pipe", "a pipe", std::strerror(errno), "raise ulimit -n");
+  return Fd(copy);
+}
+
+/// Both ends of a socket for messages: this process's, and the watchdog's.
+std::pair<Fd, Fd> make_socket() {
+  int ends[2];
+  QRL_INVARIANT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", "a pair of sockets",
+                std::strerror(errno), "raise ulimit -n");
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+/// A file without a name that holds the watchdog's program, made once.
+const Fd& watchdog_file() {
+  static const Fd file = [] {
+    std::string_view program = watchdog_program();
+    Fd made(memfd_create("qrl-watchdog", MFD_CLOEXEC));
+    while (made.is_open() && !program.empty()) {
+      const ssize_t size = ::write(made.get(), program.data(), program.size());
+      if (size <= 0) break;
+      program.remove_prefix(static_cast<std::size_t>(size));
+    }
+    QRL_INVARIANT(program.empty(), kCommandKey, "16 KiB of memory for its watchdog (memfd_create)",
+                  std::strerror(errno), "raise ulimit -f, ulimit -n");
+    return out_of_the_way(made);
+  }();
+  return file;
+}
 
 /// What posix_spawn is told, freed with its scope.
 struct SpawnPlan {
@@ -40,8 +84,8 @@ struct SpawnPlan {
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    // In a session of its own it outlives what ends the run's.
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
   ~SpawnPlan() {
     posix_spawn_file_actions_destroy(&actions);
@@ -58,13 +102,15 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-void limit(pid_t pid, const Program& program) {
-  const rlimit none{0, 0};
-  prlimit(pid, RLIMIT_CORE, &none, nullptr);
-  if (program.memory_bytes == 0) return;
-  const auto most = static_cast<rlim_t>(program.memory_bytes);
-  const rlimit memory{most, most};
-  prlimit(pid, RLIMIT_AS, &memory, nullptr);
+/// Waits for `events` on a descriptor; false when they do not come by then.
+bool wait_for(int fd, short events, double end_s) {
+  for (;;) {
+    pollfd file{fd, events, 0};
+    const double left_s = std::max(0.0, end_s - base::now_s());
+    const int num = poll(&file, 1, static_cast<int>(std::ceil(left_s * 1000)));
+    if (num > 0) return true;
+    if (num == 0 || errno != EINTR) return false;
+  }
 }
 
 }  // namespace
@@ -90,44 +136,66 @@ Pipe make_pipe() {
 
 Process::Process(const Program& program) {
   Pipe in = make_pipe(), out = make_pipe(), err = make_pipe();
+  auto [notes, watchdogs] = make_socket();
+  const std::pair<Fd, int> given[] = {{out_of_the_way(in.read), STDIN_FILENO},
+                                      {out_of_the_way(out.write), STDOUT_FILENO},
+                                      {out_of_the_way(err.write), STDERR_FILENO},
+                                      {out_of_the_way(watchdogs), kWatchdogSocket},
+                                      {out_of_the_way(watchdog_file()), kWatchdogProgram}};
   SpawnPlan plan;
-  posix_spawn_file_actions_adddup2(&plan.actions, in.read.get(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&plan.actions, out.write.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&plan.actions, err.write.get(), STDERR_FILENO);
-  if (!program.folder.empty()) posix_spawn_file_actions_addchdir_np(&plan.actions, program.folder.c_str());
+  for (const auto& [fd, number] : given) posix_spawn_file_actions_adddup2(&plan.actions, fd.get(), number);
 #if __GLIBC_PREREQ(2, 34)
-  posix_spawn_file_actions_addclosefrom_np(&plan.actions, STDERR_FILENO + 1);
+  posix_spawn_file_actions_addclosefrom_np(&plan.actions, kWatchdogProgram + 1);
 #endif
-  const std::vector<char*> argv = pointers_to(program.argv), environment = pointers_to(program.environment);
-  const int error = posix_spawn(&pid_, argv[0], &plan.actions, &plan.attributes, argv.data(), environment.data());
-  QRL_REQUIRE(error == 0, kCommandKey, "a program that starts",
-              base::quoted(program.argv[0], 200) +
-                  (program.folder.empty() ? "" : " in " + base::quoted(program.folder, 200)) + ": " +
-                  std::strerror(error));
-  limit(pid_, program);
+  const std::string memory = std::to_string(program.memory_bytes);
+  std::vector<std::string> words = {"qrl-watchdog", memory, program.folder};
+  words.insert(words.end(), program.argv.begin(), program.argv.end());
+  const std::vector<char*> argv = pointers_to(words), environment = pointers_to(program.environment);
+  const std::string file = "/proc/self/fd/" + std::to_string(kWatchdogProgram);
+  const int error =
+      posix_spawn(&watchdog_, file.c_str(), &plan.actions, &plan.attributes, argv.data(), environment.data());
+  if (error != 0) watchdog_ = -1;
+  QRL_INVARIANT(error == 0, kCommandKey, "its watchdog to start out of memory (memfd_create)", std::strerror(error),
+                "allow it: sysctl vm.memfd_noexec=0, a larger ulimit -u");
   in_ = std::move(in.write);
   out_ = std::move(out.read);
   err_ = std::move(err.read);
+  notes_ = std::move(notes);
   for (const int fd : {in_.get(), out_.get(), err_.get()}) set_non_blocking(fd);
+  watchdogs.reset();
+  require_start(program);
+}
+
+void Process::require_start(const Program& program) {
+  const std::string what =
+      base::quoted(program.argv[0], 200) + (program.folder.empty() ? "" : " in " + base::quoted(program.folder, 200));
+  WatchdogNote note;
+  const bool is_there = wait_for(notes_.get(), POLLIN, base::now_s() + kStart_s) &&
+                        recv(notes_.get(), &note, sizeof note, MSG_DONTWAIT) == sizeof note;
+  if (is_there && note.kind == WatchdogNote::Kind::started) return;
+  const std::string got =
+      !is_there ? "none within " + std::to_string(static_cast<int>(kStart_s)) + " s" : std::strerror(note.value);
+  kill();
+  base::fail_input(kCommandKey, "a program that starts", what + ": " + got);
 }
 
 bool Process::has_ended() const {
-  siginfo_t info{};
-  const int result = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-  return result != 0 || info.si_pid == pid_;
+  WatchdogNote note;
+  return recv(notes_.get(), &note, sizeof note, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 std::string Process::kill() {
-  if (pid_ < 0) return end_;
-  const bool by_itself = has_ended();
-  // Before the program is collected: until then no other group can have its number.
-  ::killpg(pid_, SIGKILL);
-  int status = 0;
-  pid_t collected = 0;
-  do collected = waitpid(pid_, &status, 0);
-  while (collected < 0 && errno == EINTR);
-  end_ = collected != pid_ ? "its end" : by_itself ? described(status) : "killed";
-  pid_ = -1;
+  if (watchdog_ < 0) return end_;
+  WatchdogNote end;
+  const bool by_itself = recv(notes_.get(), &end, sizeof end, MSG_DONTWAIT) == sizeof end;
+  end_ = by_itself ? described(end) : "killed";
+  ::kill(watchdog_, SIGCONT);  // for a program that stopped it
+  (void)::send(notes_.get(), "k", 1, MSG_NOSIGNAL);
+  const double end_s = base::now_s() + kEnd_s;
+  const bool all_ended = wait_for(notes_.get(), 0, end_s);
+  while (waitpid(watchdog_, nullptr, WNOHANG) == 0 && base::now_s() < end_s + (all_ended ? kEnd_s : 0)) usleep(200);
+  if (!all_ended) base::log_warning("reward.command: processes of a worker do not end; its watchdog waits for them");
+  watchdog_ = -1;
   in_.reset();
   out_.reset();
   return end_;

@@ -1,4 +1,5 @@
-// Owns one child process: its pipes, limits, process group and end. Knows nothing of what the lines over them mean.
+// Owns one program beside the run: its pipes, limits, and its end with all that it started. Knows nothing of what the
+// lines over the pipes mean.
 #pragma once
 
 #include <sys/types.h>
@@ -43,8 +44,10 @@ struct Pipe {
 };
 Pipe make_pipe();
 
-/// A program in a process group of its own, with pipes for its standard streams: ours do not block. It has default
-/// signals, writes no core, and inherits no other file. Destroying it ends the whole group.
+/// A program below a watchdog (watchdog/main.cpp), with pipes for its standard streams: ours do not block. It has a
+/// process group of its own, default signals, writes no core, and inherits no other file. Destroying it ends the
+/// program with everything that it started, in whatever group or session. When this process is killed, the watchdog
+/// does so.
 class Process {
  public:
   /// Throws an input error when the program cannot be started.
@@ -53,21 +56,23 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  pid_t pid() const { return pid_; }
   int input() const { return in_.get(); }
   int output() const { return out_.get(); }
   int errors() const { return err_.get(); }
   void close_input() { in_.reset(); }
   void close_errors() { err_.reset(); }
-  /// Whether the program itself has ended; its group may live on.
+  /// Returns whether the program itself has ended; what it started may live on.
   bool has_ended() const;
-  /// Kills what is left of the group and collects the program; how that ended: "exit code 1", "signal 11 (Segmentation
-  /// fault)". Nothing but that answer when called again.
+  /// Kills what is left of the program and of what it started, and returns how the program ended: "exit code 1",
+  /// "signal 11 (Segmentation fault)". Waits 4 s at most. Returns the same answer, and does nothing, when called again.
   std::string kill();
 
  private:
-  pid_t pid_ = -1;
+  void require_start(const Program& program);
+
+  pid_t watchdog_ = -1;
   Fd in_, out_, err_;
+  Fd notes_;  ///< the socket to the watchdog
   std::string end_;
 };
 

@@ -1,0 +1,13 @@
+// Owns the form in which files are built into the program (src/embed.cmake).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace qrl::base {
+
+struct EmbeddedFile {
+  std::string_view name, text;
+};
+
+}  // namespace qrl::base

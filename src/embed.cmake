@@ -1,0 +1,16 @@
+# Writes a C++ file that holds files' bytes: cmake -DOUT=FILE -DHEADER=FOLDER/FILE.h -DNAMESPACE=qrl::FOLDER
+# -DFUNCTION=NAME -DFILES=A;B -P embed.cmake. The header declares std::span<const base::EmbeddedFile> NAME().
+set(names "")
+file(WRITE "${OUT}.new" "#include \"${HEADER}\"\n\n#include <array>\n\nnamespace ${NAMESPACE} {\n\nnamespace {\n\n")
+set(number 0)
+foreach(file IN LISTS FILES)
+  file(READ "${file}" hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" text "${hex}")
+  file(SIZE "${file}" size)
+  get_filename_component(name "${file}" NAME)
+  file(APPEND "${OUT}.new" "constexpr char kFile${number}[] = \"${text}\";\n")
+  string(APPEND names "    {\"${name}\", {kFile${number}, ${size}}},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+file(APPEND "${OUT}.new" "\nconstexpr std::array<base::EmbeddedFile, ${number}> kFiles = {{\n${names}}};\n\n}  // namespace\n\nstd::span<const base::EmbeddedFile> ${FUNCTION}() { return kFiles; }\n\n}  // namespace ${NAMESPACE}\n")
+file(RENAME "${OUT}.new" "${OUT}")
