@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "report/rows.h"
+#include "state/json.h"
 
 namespace qrl::report {
 
@@ -109,7 +110,7 @@ Json read_groups(const fs::path& file, std::size_t max_prompts) {
   Json groups = Json::array();
   Lines lines(file);
   for (std::string line; lines.next(line);) {
-    const Json row = Json::parse(valid_utf8(line), nullptr, false);
+    const Json row = state::ordered_json_or_null(valid_utf8(line));
     if (!row.is_object() || !row.contains("response")) continue;
     const Json id = {text_of(row, "data_source"), row.contains("prompt_id") ? row["prompt_id"] : Json()};
     if (groups.empty() || groups.back()["id"] != id) {

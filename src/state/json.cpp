@@ -11,11 +11,12 @@ namespace qrl::state {
 
 namespace {
 
-using Json = nlohmann::json;
-
 /// Builds the value from the parser's events. Not the library's own callback: that one looks through the parent again
 /// after each child, so that a header of many tensors would take time that grows with its square.
-class StrictBuilder final : public Json::json_sax_t {
+template <class Json>
+class StrictBuilder final : public nlohmann::json_sax<Json> {
+  using Sax = nlohmann::json_sax<Json>;
+
  public:
   StrictBuilder(std::string_view text, const std::string& where, int max_depth)
       : text_(text), where_(where), max_depth_(max_depth) {}
@@ -24,24 +25,25 @@ class StrictBuilder final : public Json::json_sax_t {
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t& value) override { return add(std::move(value)); }
+  bool number_integer(typename Sax::number_integer_t value) override { return add(value); }
+  bool number_unsigned(typename Sax::number_unsigned_t value) override { return add(value); }
+  bool number_float(typename Sax::number_float_t value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(typename Sax::binary_t& value) override { return add(std::move(value)); }
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool end_object() override { return close(); }
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_array() override { return close(); }
 
-  bool key(string_t& name) override {
-    const auto [slot, fresh] = open_.back()->get_ref<Json::object_t&>().emplace(std::move(name), nullptr);
+  bool key(std::string& name) override {
+    const auto [slot, fresh] =
+        open_.back()->template get_ref<typename Json::object_t&>().emplace(std::move(name), nullptr);
     QRL_REQUIRE(fresh, where_, "each key once in an object", base::quoted(slot->first) + " twice");
     member_ = &slot->second;
     return true;
   }
 
-  bool parse_error(std::size_t byte, const std::string&, const Json::exception& error) override {
+  bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception& error) override {
     constexpr int kNumberOverflow = 406;
     QRL_REQUIRE(error.id != kNumberOverflow, where_, "JSON numbers within the range of a double", around(byte));
     base::fail_input(where_, "JSON", "a syntax error " + around(byte));
@@ -89,17 +91,36 @@ class StrictBuilder final : public Json::json_sax_t {
   Json* member_ = nullptr;   ///< of the innermost object: the value whose key was just read
 };
 
-}  // namespace
-
-Json parse_json(std::string_view text, const std::string& where, int max_depth) {
+template <class Json>
+Json parse_strictly(std::string_view text, const std::string& where, int max_depth) {
   // nlohmann's lexer skips a byte-order mark and takes a NUL byte for the end: both would hide bytes from us.
   QRL_REQUIRE(!text.starts_with("\xef\xbb\xbf"), where, "JSON", "a byte-order mark before it",
               "save the file as UTF-8 without one");
   QRL_REQUIRE(text.find('\0') == std::string_view::npos, where, "JSON", "a NUL byte in it");
   QRL_REQUIRE(base::is_utf8(text), where, "JSON in UTF-8", "bytes that are not UTF-8");
-  StrictBuilder builder(text, where, max_depth);
+  StrictBuilder<Json> builder(text, where, max_depth);
   Json::sax_parse(text, &builder);
   return builder.take();
+}
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth) {
+  return parse_strictly<nlohmann::json>(text, where, max_depth);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where, int max_depth) {
+  return parse_strictly<nlohmann::ordered_json>(text, where, max_depth);
+}
+
+nlohmann::json json_or_null(std::string_view text) try { return parse_json(text, ""); } catch (const base::Error&) {
+  return {};
+}
+
+nlohmann::ordered_json ordered_json_or_null(std::string_view text) try {
+  return parse_ordered_json(text, "");
+} catch (const base::Error&) {
+  return {};
 }
 
 std::string shown_value(const nlohmann::json& value) {

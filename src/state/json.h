@@ -16,6 +16,14 @@ inline constexpr int kMaxJsonDepth = 32;
 /// Infinity, comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
+/// As parse_json, with object members in the order of the text. Each is compared with all before it: for short texts.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
+                                          int max_depth = kMaxJsonDepth);
+
+/// As those two, and null for a text that they refuse.
+nlohmann::json json_or_null(std::string_view text);
+nlohmann::ordered_json ordered_json_or_null(std::string_view text);
+
 /// A value for a message, a text without the quotes of JSON inside our own.
 std::string shown_value(const nlohmann::json& value);
 

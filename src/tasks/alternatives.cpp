@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "state/json.h"
 
 namespace qrl::tasks {
 
@@ -24,7 +25,7 @@ std::string text_of(const json& answer) { return answer.is_string() ? answer.get
 /// The members of a ground truth that is a list; null where it is none.
 json list_of(const Question& question) {
   if (!question.ground_truth_json.starts_with('[')) return {};
-  json list = json::parse(question.ground_truth_json, nullptr, false);
+  json list = state::json_or_null(question.ground_truth_json);
   return list.is_array() ? list : json();
 }
 
@@ -89,7 +90,7 @@ std::unique_ptr<Verifier> with_alternatives(std::unique_ptr<RuleVerifier> rule) 
 }
 
 std::string first_answer(std::string_view ground_truth) {
-  const json list = json::parse(ground_truth, nullptr, false);
+  const json list = state::json_or_null(ground_truth);
   const bool is_list = list.is_array() && !list.empty() && is_answer(list.front()) && list.dump() == ground_truth;
   return is_list ? text_of(list.front()) : std::string(ground_truth);
 }

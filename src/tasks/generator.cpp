@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "config/keys.h"
+#include "state/json.h"
 
 namespace qrl::tasks {
 
@@ -45,7 +46,7 @@ std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index) {
 namespace {
 
 nlohmann::ordered_json row_of(const GeneratedTask& task, const std::string& data_source) {
-  const auto json = nlohmann::ordered_json::parse(task.ground_truth, nullptr, false);
+  const auto json = state::ordered_json_or_null(task.ground_truth);
   nlohmann::ordered_json row = {{"prompt", task.prompt}};
   if (json.is_object()) row["ground_truth"] = json;
   else row["ground_truth"] = task.ground_truth;

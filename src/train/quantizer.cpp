@@ -11,6 +11,7 @@
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/hash.h"
+#include "state/json.h"
 #include "state/safetensors.h"
 
 namespace qrl::train {
@@ -203,7 +204,9 @@ QuantizerState load_quantizer(const fs::path& dir, const model::ModelConfig& con
   if (world.is_first() && fs::exists(dir / kResponsesFile))
     responses = state::read_text(dir / kResponsesFile, kMaxResponsesBytes);
   responses = world.all_gather(responses).front();
-  if (!responses.empty()) quantizer.responses = nlohmann::json::parse(responses).get<decltype(quantizer.responses)>();
+  if (!responses.empty())
+    quantizer.responses =
+        state::parse_json(responses, (dir / kResponsesFile).string()).get<decltype(quantizer.responses)>();
   return quantizer;
 }
 

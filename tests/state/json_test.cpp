@@ -71,3 +71,14 @@ TEST_CASE("what other parsers shrug at is refused") {
     CHECK(refusal(text) != "");
   }
 }
+
+TEST_CASE("members in the order of the text, and null for what is refused") {
+  CHECK(state::parse_ordered_json(R"({"b":1,"a":{"d":[],"c":2}})", "x").dump() == R"({"b":1,"a":{"d":[],"c":2}})");
+  CHECK_THROWS_AS(state::parse_ordered_json(R"({"b":1,"b":2})", "x"), base::Error);
+  for (const std::string& text :
+       {std::string(1'000'000, '['), nested(1'000'000), std::string("{"), std::string("[NaN]")}) {
+    CHECK(state::json_or_null(text).is_null());
+    CHECK(state::ordered_json_or_null(text).is_null());
+  }
+  CHECK(state::json_or_null("[1]") == nlohmann::json::parse("[1]"));
+}

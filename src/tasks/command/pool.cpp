@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "state/json.h"
 
 namespace qrl::tasks {
 
@@ -22,20 +23,22 @@ namespace {
 constexpr double kPause_s = 0.1;
 constexpr double kPatience_s = 2;
 constexpr std::size_t kShown_bytes = 200;
+constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// An object, or null for a text that is none.
-nlohmann::json object_of(std::string_view line) {
-  nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-  return value.is_object() ? value : nlohmann::json();
-}
+/// What a line holds: its object, or why it is none.
+struct ParsedLine {
+  nlohmann::json object;
+  std::string fault;
+};
 
-/// The objects of a line's parse, with what nlohmann throws of numbers beyond a double.
-nlohmann::json parse_line(std::string_view line) try {
-  return object_of(line);
-} catch (const nlohmann::json::exception&) {
-  return {};
+ParsedLine parse_line(std::string_view line) try {
+  nlohmann::json value = state::parse_json(line, "the line");
+  if (!value.is_object()) return {{}, "the line: expected an object"};
+  return {std::move(value), {}};
+} catch (const base::Error& error) {
+  return {{}, error.what()};
 }
 
 /// Whether a line that is no JSON would be some with numbers in place of NaN and infinities, as Python writes them.
@@ -48,7 +51,7 @@ bool holds_nan(std::string_view line) {
       found = true;
     }
   }
-  return found && object_of(line).is_null() && !object_of(text).is_null();
+  return found && !nlohmann::json::accept(line) && nlohmann::json::accept(text);
 }
 
 }  // namespace
@@ -109,16 +112,25 @@ void Pool::refuse_start(Slot& slot, const std::string& what) {
   const std::string errors = slot.worker->last_errors();
   const std::string end = end_worker(slot);
   const std::string got = what.empty() ? "a program that " + end : what;
-  base::fail_input(
-      "reward.command", "a line {\"ready\": …} within reward.start_timeout_s = " + seconds(settings_.start_timeout_s),
-      got, errors.empty() ? "it wrote nothing to standard error" : "its last lines on standard error:" + errors);
+  std::string words =
+      errors.empty() ? "it wrote nothing to standard error" : "its last lines on standard error:" + errors;
+  if (!settings_.withheld.empty()) words += (errors.empty() ? "; " : "\n") + settings_.withheld;
+  base::fail_input("reward.command",
+                   "a line {\"ready\": …} within reward.start_timeout_s = " + seconds(settings_.start_timeout_s), got,
+                   words);
 }
 
 void Pool::take_ready(Slot& slot, std::string_view line) {
-  // Ordered: the order of the scores is theirs.
-  const nlohmann::ordered_json message = nlohmann::ordered_json::parse(line, nullptr, false);
+  if (line.size() > kMaxReadyLine_bytes) refuse_start(slot, "a first line above 64 KiB");
+  nlohmann::ordered_json message;  // the order of the scores is theirs
+  std::string fault;
+  try {
+    message = state::parse_ordered_json(line, "the line");
+  } catch (const base::Error& error) {
+    fault = std::string(" (") + error.what() + ")";
+  }
   const bool is_ready = message.is_object() && message.contains("ready") && message["ready"].is_object();
-  if (!is_ready) refuse_start(slot, base::quoted(line, kShown_bytes));
+  if (!is_ready) refuse_start(slot, base::quoted(line, kShown_bytes) + fault);
   const nlohmann::ordered_json& ready = message["ready"];
   const nlohmann::ordered_json protocol = ready.value("protocol", nlohmann::ordered_json(1));
   if (protocol != 1) refuse_start(slot, "protocol " + protocol.dump() + ", and this program speaks 1");
@@ -208,7 +220,10 @@ void Pool::attend(Slot& slot, Work& work) {
   const Worker::Input input = slot.worker->read();
   take_lines(slot, work);
   if (!slot.worker) return;
-  if (input == Worker::Input::too_long) return break_protocol(slot, work, "a line above 64 MiB");
+  if (input == Worker::Input::too_long) {
+    if (!slot.worker->is_ready) refuse_start(slot, "a first line above 64 KiB");
+    return break_protocol(slot, work, "a line above 64 MiB");
+  }
   if (input == Worker::Input::ended || !slot.worker->flush()) return died(slot, work);
   check_deadlines(slot, work);
 }
@@ -223,15 +238,19 @@ void Pool::take_lines(Slot& slot, Work& work) {
       continue;
     }
     if (line->size() > kMaxCommandLine_bytes) return break_protocol(slot, work, "a line above 64 MiB");
-    const nlohmann::json answer = parse_line(*line);
+    const ParsedLine parsed = parse_line(*line);
+    const nlohmann::json& answer = parsed.object;
+    const std::string& fault = parsed.fault;
     const auto id = answer.find("id");
     const auto row = std::find_if(worker.held.begin(), worker.held.end(), [&](const HeldRow& held) {
-      return !answer.is_null() && id != answer.end() && *id == held.id;
+      return id != answer.end() && id->is_number_unsigned() && *id == held.id;
     });
     if (row == worker.held.end()) {
-      const char* what = holds_nan(*line) ? "NaN or an infinity, where null is a score that does not apply: "
-                                          : "no answer to a row that it has: ";
-      return break_protocol(slot, work, what + base::quoted(*line, kShown_bytes));
+      const std::string what = !fault.empty() && holds_nan(*line)
+                                   ? "NaN or an infinity, where null is a score that does not apply: "
+                                   : "no answer to a row that it has: ";
+      return break_protocol(slot, work,
+                            what + base::quoted(*line, kShown_bytes) + (fault.empty() ? "" : " (" + fault + ")"));
     }
     if (!work.job.accept(row->row, answer))
       return break_protocol(slot, work,

@@ -23,6 +23,7 @@ struct PoolSettings {
   std::int64_t num_workers = 1;
   std::int64_t in_flight = 1;  ///< rows that a worker holds at once
   double timeout_s = 10, start_timeout_s = 60;
+  std::string withheld;  ///< what the error of a failed start says of its environment; may be empty
 };
 
 /// Why a row has no answer.

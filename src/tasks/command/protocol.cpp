@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/key_types.h"
+#include "state/json.h"
 #include "tasks/command/process.h"
 
 namespace qrl::tasks {
@@ -32,6 +33,9 @@ const char* name_of(Outcome outcome) {
   return "no_answer";
 }
 
+/// Rewards become advantages in fp32.
+bool fits_float(double value) { return std::abs(value) <= std::numeric_limits<float>::max(); }
+
 bool read_flag(const ordered_json& ready, const char* name) {
   const auto found = ready.find(name);
   if (found == ready.end()) return false;
@@ -45,16 +49,17 @@ void add_score(const std::string& name, const ordered_json& weight, CommandReady
               "names of scores of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
   QRL_REQUIRE(std::find(out.scores.begin(), out.scores.end(), name) == out.scores.end(), kCommandKey,
               "each score once in the ready line", base::quoted(name) + " twice");
-  QRL_REQUIRE(weight.is_number(), kCommandKey, "a number as the weight of " + base::quoted(name), weight.dump());
+  QRL_REQUIRE(weight.is_number() && fits_float(weight.get<double>()), kCommandKey,
+              "a number as the weight of " + base::quoted(name) + ", one that a float holds", weight.dump());
   out.scores.push_back(name);
   out.weights.push_back(weight.get<double>());
 }
 
-/// A score: a number, true or false, or null where it does not apply; nothing for anything else.
+/// A score: a number that a float holds, true or false, or null where it does not apply; nothing for anything else.
 std::optional<double> read_score(const json& value) {
   if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
   if (value.is_boolean()) return value.get<bool>() ? 1.0 : 0.0;
-  if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
+  if (!value.is_number() || !fits_float(value.get<double>())) return std::nullopt;
   return value.get<double>();
 }
 
@@ -103,7 +108,7 @@ Verdict failed(std::string detail) {
 }  // namespace
 
 CommandReady read_ready(const std::string& text) {
-  const ordered_json ready = ordered_json::parse(text);
+  const ordered_json ready = state::parse_ordered_json(text, kCommandKey);
   CommandReady out;
   const ordered_json scores = ready.value("scores", ordered_json());
   if (scores.is_array()) {

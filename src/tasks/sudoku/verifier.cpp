@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/answer.h"
+#include "state/json.h"
 #include "tasks/sudoku/grid.h"
 
 namespace qrl::tasks {
@@ -24,7 +25,7 @@ struct SudokuGold final : types::Gold {
 
 /// Null where the text is no sudoku ground truth.
 std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = state::json_or_null(text);
   if (!json.is_object() || !json.contains("puzzle") || !json["puzzle"].is_string()) return nullptr;
   const auto puzzle = read_sudoku(json["puzzle"].get_ref<const std::string&>());
   if (!puzzle || !is_consistent(*puzzle)) return nullptr;
