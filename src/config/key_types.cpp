@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <system_error>
@@ -53,6 +54,24 @@ Type<bool> boolean() {
 
 Type<std::string> text() {
   return {"text", read_text, [](const std::string& value) { return write_text(value); }};
+}
+
+Type<std::string> variable_name() {
+  Type<std::string> type = text();
+  type.text = "variable name";
+  type.read = [](const YamlNode& node) -> Reading<std::string> {
+    Reading<std::string> reading = read_text(node);
+    const auto* name = std::get_if<std::string>(&reading);
+    if (name == nullptr) return reading;
+    const bool is_name = !name->empty() && std::isdigit(static_cast<unsigned char>(name->front())) == 0 &&
+                         std::all_of(name->begin(), name->end(),
+                                     [](unsigned char c) { return c == '_' || (c < 0x80 && std::isalnum(c) != 0); });
+    if (!is_name)
+      return Refusal{base::quoted(name->substr(0, name->find('='))),
+                     "write the name alone: values are never in a recipe"};
+    return reading;
+  };
+  return type;
 }
 
 Type<std::string> input_path() {

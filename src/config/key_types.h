@@ -63,6 +63,8 @@ Type<AutoValue<T>> or_auto(Type<T> type, AutoValue<T> automatic) {
 Type<std::uint64_t> seed();
 Type<bool> boolean();
 Type<std::string> text();
+/// The name of a variable of the environment.
+Type<std::string> variable_name();
 /// A file or folder to read, relative to the recipe that names it; held as an absolute path.
 Type<std::string> input_path();
 /// A folder as input_path, or the name of a model in the Hub's cache, pinned to its commit (hub.h); which is which is

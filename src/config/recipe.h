@@ -284,6 +284,7 @@ struct RewardRecipe {
   RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
   std::vector<std::string> command;       ///< program and arguments
   std::string folder;                     ///< where it runs; absolute once a command was read
+  std::vector<std::string> env;           ///< names of variables that it has beside what programs need
   std::string after;                      ///< a word of Catalog::verifiers; empty: none
   std::int64_t workers = 0;               ///< processes a rank; 0: auto (half its threads, 1 at least)
   double timeout_s = 10;                  ///< of a row, from when its worker got it

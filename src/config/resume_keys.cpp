@@ -45,6 +45,7 @@ constexpr auto kFree = std::to_array<std::string_view>({
     "reward.timeout_s",
     "reward.start_timeout_s",
     "reward.memory_mb",
+    "reward.env",
 });
 
 /// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.

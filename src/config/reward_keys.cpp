@@ -71,6 +71,8 @@ void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices& verifie
   only_with(reward.add("folder", &W::folder, unset_when_empty(input_path()), "where the program runs",
                        {"that of the file which sets reward.command"}),
             "reward.command", "set", [](const Recipe& recipe) { return !recipe.reward.command.empty(); });
+  of_command(reward.add("env", &W::env, list_of(variable_name()),
+                        "names of variables of the environment that it has beside what programs need (PATH, HOME, …)"));
   of_command(reward.add("after", &W::after, unset_when_empty(word_of(verifiers)),
                         "built-in verifier that judges first; its verdict is in each row", {"none"}));
   of_command(reward.add("workers", &W::workers, integer_or_auto(kMaxWorkers),

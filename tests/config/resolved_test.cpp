@@ -310,6 +310,7 @@ class RandomRecipe {
   void set_command(config::RewardRecipe& reward) {
     reward.command = {text(), text()};
     reward.folder = path();
+    reward.env = {"A_KEY", "_b2"};
     reward.after = pick("", "math");
     reward.workers = draw_.between(0, 1024);
     reward.timeout_s = positive();

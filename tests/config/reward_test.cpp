@@ -97,7 +97,7 @@ TEST_CASE("normalize_then_sum has advantages of its own, and excludes what would
 
 TEST_CASE("what the work is divided into may change on resume, what is taught only with --allow-change") {
   const auto of = [](const char* key) { return train::keys().find(key)->on_resume; };
-  for (const char* key : {"reward.workers", "reward.timeout_s", "reward.memory_mb", "reward.in_flight"})
+  for (const char* key : {"reward.workers", "reward.timeout_s", "reward.memory_mb", "reward.in_flight", "reward.env"})
     CHECK(of(key) == config::OnResume::free);
   for (const char* key : {"reward.command", "reward.weights", "reward.by_source", "reward.aggregation"})
     CHECK(of(key) == config::OnResume::allow_change);
@@ -179,4 +179,13 @@ TEST_CASE("so does one that names another loss, correction or optimizer") {
   CHECK(printed(base, "algorithm.sapo.tau_pos") == "2.0");
   CHECK(printed(top, "algorithm.sapo.tau_pos") == printed(train::keys().defaults(), "algorithm.sapo.tau_pos"));
   CHECK(family.load("base.yaml", {"algorithm.name=grpo", "optim.name=adamw"}).recipe.algorithm.name == "grpo");
+}
+
+TEST_CASE("reward.env takes names of variables alone, and shows no value") {
+  const std::string command = "reward: {verifier: command, command: [judge], env: ";
+  CHECK(says(command + "[HF_TOKEN=abcd]}", "got \"HF_TOKEN\""));
+  CHECK(fault(command + "[HF_TOKEN=abcd]}").find("abcd") == std::string::npos);
+  for (const char* name : {"2X", "A B", "a-b"})
+    CHECK(says(command + "[" + name + "]}", "values are never in a recipe"));
+  CHECK(says("reward: {verifier: math, env: [HF_TOKEN]}", "reward.verifier command"));
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "support/files.h"
 #include "tasks/command_support.h"
 
 using namespace qrl;
@@ -24,6 +25,9 @@ sys.stdin.readline()
 if mode == "exits": print("no compiler here", file=sys.stderr); sys.exit(7)
 if mode == "silent": print("still importing", file=sys.stderr, flush=True); time.sleep(3600)
 if mode == "chatty": out("hello"); time.sleep(3600)
+if mode == "deep ready": out('{"ready": {"scores": ["s"], "x": ' + "[" * 20000 + "]" * 20000 + "}}"); time.sleep(3600)
+if mode == "long ready": out('{"ready": {"scores": ["s"], "x": "' + "a" * (80 << 20) + '"}}'); time.sleep(3600)
+if mode == "endless ready": out("a" * (66 << 20)); time.sleep(3600)
 say({"ready": {"protocol": 2 if mode == "protocol 2" else 1, "scores": {"s": 1}}})
 for line in sys.stdin:
     row = json.loads(line)
@@ -39,6 +43,12 @@ for line in sys.stdin:
         if mode == "long": sys.stdout.write("x" * ((64 << 20) + 1)); out(""); continue
         if mode == "unknown": answer["id"] += 1000
         if mode == "nan": answer["score"] = float("nan")
+        if mode == "deep": out('{"id": %d, "score": 1, "x": ' % row["id"] + "[" * 1000000 + "]" * 1000000 + "}"); continue
+        if mode == "deep id": out('{"id": ' + "[" * 1000000 + "]" * 1000000 + ', "score": 1}'); continue
+        if mode == "deep score": out('{"id": %d, "score": ' % row["id"] + "[" * 1000000 + "]" * 1000000 + "}"); continue
+        if mode == "key twice": out('{"id": %d, "score": 0, "score": 1}' % row["id"]); continue
+        if mode == "no integer": answer["id"] = float(row["id"])
+        if mode == "huge": answer["score"] = 1e308
         if mode == "infinite": out('{"id": %d, "score": 1e999}' % row["id"]); continue
         if mode == "name": answer = {"id": row["id"], "scores": {"other": 1}}
         if mode == "text": answer["score"] = "1"
@@ -107,7 +117,8 @@ TEST_CASE("a fault of a command is an error of its row, and the rest is judged b
   check("segfault", "crashed");
   check("closes", "crashed");
   check("memory", "crashed", [](config::RewardRecipe& reward) { reward.memory_mb = 400; });
-  for (const char* mode : {"garbage", "long", "unknown", "twice", "nan", "infinite", "name", "text"})
+  for (const char* mode : {"garbage", "long", "unknown", "twice", "nan", "infinite", "name", "text", "deep", "deep id",
+                           "deep score", "key twice", "no integer", "huge"})
     check(mode, "protocol");
   check("error", "error");
   check("null", "error");
@@ -158,6 +169,46 @@ TEST_CASE("a command that does not become ready ends the run with exit code 2 an
   CHECK_THAT(refusal("silent"), Contains("reward.start_timeout_s = 10") && Contains("still importing"));
   CHECK_THAT(refusal("chatty"), Contains("got \"hello\""));
   CHECK_THAT(refusal("protocol 2"), Contains("protocol 2, and this program speaks 1"));
+  CHECK_THAT(refusal("deep ready"), Contains("JSON nested at most 32 deep") && Contains("got \"{\"ready\": {"));
+  for (const char* mode : {"long ready", "endless ready"})
+    CHECK_THAT(refusal(mode), Contains("a first line above 64 KiB"));
+}
+
+TEST_CASE("a command has no variable of the environment but what programs need and reward.env names") {
+  const auto environment = [](std::vector<std::string> names) {
+    CommandRecipe command(R"(
+import json, os, sys
+sys.stdin.readline()
+json.dump(dict(os.environ), open("environment", "w"))
+if "QRL_TEST_REFUSES" in os.environ: sys.exit(1)
+print('{"ready": {"scores": ["s"]}}', flush=True)
+for line in sys.stdin: print(json.dumps({"id": json.loads(line)["id"], "score": 1}), flush=True)
+)");
+    command.recipe.reward.env = std::move(names);
+    const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"ok"}); });
+    if (code != 0) return text;
+    return test::read_file(command.file("environment"));
+  };
+  const std::vector<std::string> set = {
+      "HF_TOKEN",   "AWS_SECRET_ACCESS_KEY", "A_JUDGES_KEY", "LC_TEST", "PYTHONTEST", "TEST_proxy",
+      "TEST_PROXY", "SSL_CERT_TEST",         "OMP_TEST",     "QRL_TEST"};
+  for (const std::string& name : set) setenv(name.c_str(), "in-the-environment", 1);
+  using Catch::Contains;
+  const nlohmann::json plain = nlohmann::json::parse(environment({}));
+  for (const char* name : {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "A_JUDGES_KEY"}) CHECK_FALSE(plain.contains(name));
+  for (std::size_t i = 3; i < set.size(); ++i) CHECK(plain.value(set[i], "") == "in-the-environment");
+  CHECK_THAT(plain.value("PATH", ""),
+             Catch::EndsWith(std::getenv("PATH")));  // python3 may be pyenv's, which adds to it
+  const nlohmann::json named = nlohmann::json::parse(environment({"A_JUDGES_KEY"}));
+  CHECK(named.value("A_JUDGES_KEY", "") == "in-the-environment");
+  CHECK_FALSE(named.contains("HF_TOKEN"));
+  CHECK_THAT(environment({"NOT_SET_AT_ALL"}), Contains("reward.env") && Contains("NOT_SET_AT_ALL"));
+  setenv("QRL_TEST_REFUSES", "1", 1);
+  CHECK_THAT(environment({"A_JUDGES_KEY"}), Contains("it was not given ") && Contains("HF_TOKEN") &&
+                                                Contains("(reward.env: [NAME] gives them)") &&
+                                                !Contains("A_JUDGES_KEY") && !Contains("in-the-environment"));
+  unsetenv("QRL_TEST_REFUSES");
+  for (const std::string& name : set) unsetenv(name.c_str());
 }
 
 TEST_CASE("errors end the judging as soon as they are too many, and at once when the first 16 are errors alone") {

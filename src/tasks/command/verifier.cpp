@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "tasks/command/environment.h"
 #include "tasks/command/pool.h"
 #include "tasks/command/protocol.h"
-#include "tasks/command/python_path.h"
 
 namespace qrl::tasks {
 
@@ -30,6 +30,12 @@ struct CommandGold final : types::Gold {
   std::shared_ptr<const types::Gold> after;
 };
 
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 /// What a recipe says of the program. Throws an input error when it is not there.
 PoolSettings settings_of(const config::Recipe& recipe) {
   const config::RewardRecipe& reward = recipe.reward;
@@ -37,7 +43,10 @@ PoolSettings settings_of(const config::Recipe& recipe) {
   settings.program.argv = reward.command;
   settings.program.argv.front() = find_program(reward.command.front(), reward.folder);
   settings.program.folder = reward.folder;
-  settings.program.environment = environment_with_python_path();
+  ProgramEnvironment environment = program_environment(reward.env);
+  settings.program.environment = std::move(environment.variables);
+  if (!environment.withheld.empty())
+    settings.withheld = "it was not given " + listed(environment.withheld) + " (reward.env: [NAME] gives them)";
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   settings.program.memory_bytes = reward.memory_mb.value_or(0) * kMiB;
   settings.num_workers = num_workers(reward);
@@ -61,12 +70,6 @@ const char* reason_of(RowFault fault) {
       break;
   }
   return "protocol";
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 }  // namespace
