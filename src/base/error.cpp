@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "base/readable.h"
+
 namespace qrl::base {
 
 namespace {
@@ -14,13 +16,9 @@ std::string join(const std::string& where, const std::string& expected, const st
   if (!expected.empty()) line += ": expected " + expected;
   if (!got.empty()) line += (expected.empty() ? ": " : ", got ") + got;
   if (!what_to_do.empty()) line += "; " + what_to_do;
-  // Names and values in a message may come from untrusted files: no control bytes reach the terminal. Newlines stay
-  // (a list of faults); whoever puts untrusted text into a message quotes it (base::quoted).
-  for (char& c : line) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n') || byte == 0x7f) c = '?';
-  }
-  return line;
+  // Names and values in a message may come from untrusted files: nothing that a terminal acts on reaches it. Newlines
+  // stay (a list of faults); untrusted text in a message is quoted (base::quoted).
+  return printable(line);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdarg>
 #include <cstdint>
+#include <cstdio>
 
 #include "base/text.h"
 
@@ -68,6 +70,32 @@ std::uint32_t code_of(std::string_view character) {
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character_bytes(text.substr(at));
+    const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+    const auto byte = static_cast<unsigned char>(character.front());
+    if (length > 0 && is_hidden(code_of(character))) append_hex(code_of(character), 4, out += "\\u");
+    else if (length > 0 || byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7f)) out += character;
+    else append_hex(byte, 2, out += "\\x");
+    at += character.size();
+  }
+  return out;
+}
+
+void print(const char* pattern, ...) {
+  va_list args, again;
+  va_start(args, pattern);
+  va_copy(again, args);
+  std::string text(static_cast<std::size_t>(std::max(0, std::vsnprintf(nullptr, 0, pattern, args))) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), pattern, again);
+  va_end(again);
+  va_end(args);
+  text.pop_back();
+  std::fputs(printable(text).c_str(), stdout);
+}
 
 std::string readable(std::string_view text, std::size_t max_bytes) {
   std::string out = "\"";

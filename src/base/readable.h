@@ -11,4 +11,11 @@ namespace qrl::base {
 /// At most `max_bytes` of the text are shown, in whole characters. Bytes that are not UTF-8 become \xNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
+/// Gives a text for a terminal: as it is, with line breaks, but with \xNN or \uNNNN in place of other control
+/// characters and of those that turn or hide text. Bytes that are not UTF-8 become \xNN.
+std::string printable(std::string_view text);
+
+/// As printf, through printable.
+[[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
+
 }  // namespace qrl::base

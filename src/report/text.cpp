@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/readable.h"
 #include "report/panels.h"
 #include "report/rules.h"
 
@@ -130,7 +131,8 @@ std::string report_text(const std::vector<RunFiles>& runs) {
     else if (num_bad == 0) text += "  no rule is broken, of " + std::to_string(num_known) + "\n";
   }
   const std::string metrics = table(runs);
-  return metrics.empty() ? text : text + "\n" + metrics;
+  // Names and the words of sessions are from files that others may have written.
+  return base::printable(metrics.empty() ? text : text + "\n" + metrics);
 }
 
 std::string sparkline(std::span<const double> values, std::size_t width) {

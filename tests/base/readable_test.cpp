@@ -20,3 +20,11 @@ TEST_CASE("a long text is cut between characters") {
   CHECK(readable("aéb", 2) == "\"a…\"");
   CHECK(readable("", 0) == "\"\"");
 }
+
+TEST_CASE("text for a terminal has nothing that a terminal acts on, and keeps letters and lines") {
+  using qrl::base::printable;
+  CHECK(printable("a \"b\"\\ é 小\n\tc") == "a \"b\"\\ é 小\n\tc");
+  CHECK(printable("\x1b[2J\x1b]0;x\a\r\b\x7f") == "\\x1b[2J\\x1b]0;x\\x07\\x0d\\x08\\x7f");
+  CHECK(printable("\u202eabc\u2066\u009b1m") == "\\u202eabc\\u2066\\u009b1m");
+  CHECK(printable("\xff\xe5\xb0") == "\\xff\\xe5\\xb0");
+}

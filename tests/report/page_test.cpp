@@ -211,6 +211,18 @@ TEST_CASE("a report in text has verdicts and the figures of compare_runs") {
   CHECK(two.find("actor/entropy  0.123457     0.5  +0.377") != std::string::npos);
 }
 
+TEST_CASE("a report in text shows what a terminal would act on") {
+  const test::TempDir dir;
+  const fs::path run = dir / "a\x1b[31m";
+  fs::create_directories(run);
+  std::ofstream(run / "metrics.jsonl") << "{\"step\":1,\"actor/entropy\":1,\"x\\u001b[2J/mean\":2}\n";
+  std::ofstream(run / "sessions.jsonl") << "{\"unix\":1,\"ended\":\"done\\u001b]0;x\\u0007\\u202e\"}\n";
+  const std::string text = report::report_text({report::read_run(run)});
+  CHECK(text.find_first_of("\x1b\a") == std::string::npos);
+  CHECK(text.find("\u202e") == std::string::npos);
+  CHECK(text.find("a\\x1b[31m: 1 row, done\\x1b]0;x\\x07\\u202e") != std::string::npos);
+}
+
 TEST_CASE("a sparkline has a height for each value, and of many values their means") {
   const std::vector<double> rising = {0, 1, 2, 3, 4, 5, 6, 7};
   CHECK(report::sparkline(rising, 10) == "▁▂▃▄▅▆▇█");
