@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -56,9 +58,36 @@ void open_standard_streams() {
   }
 }
 
+/// Ends the process where an exception has no handler: memory that runs out in a library's own thread, or before main.
+/// Allocates nothing.
+[[noreturn]] void end_unhandled() {
+  static constexpr char kMemory[] =
+      "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";
+  bool no_memory = false;
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    no_memory = true;
+  } catch (const std::exception& error) {
+    const char* const parts[] = {"error: ", error.what(), "\n"};
+    for (const char* part : parts) (void)!write(STDERR_FILENO, part, std::strlen(part));
+  } catch (...) {
+  }
+  if (no_memory) (void)!write(STDERR_FILENO, kMemory, sizeof kMemory - 1);
+  if (no_memory) _exit(1);
+  std::abort();
+}
+
+/// What must be so before any library begins.
+void before_initializers(int argc, char** argv, char** environment) {
+  base::shorten_spins(argc, argv, environment);
+  std::set_terminate(end_unhandled);
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f a write fails like one to a full disk
+}
+
 /// Programs alone execute themselves again; test programs do not.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
-                                                                                char**) = base::shorten_spins;
+                                                                                char**) = before_initializers;
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/readable.h"
 
 namespace qrl::base {
 
@@ -66,20 +67,20 @@ void write(const std::string& line) {
 
 }  // namespace
 
-void log_info(std::string_view line) { write(std::string(line)); }
-void log_warning(std::string_view line) { write("warning: " + std::string(line)); }
+void log_info(std::string_view line) { write(printable(line)); }
+void log_warning(std::string_view line) { write("warning: " + printable(line)); }
 
 void log_to_file(std::string_view line) {
   Log& log = the_log();
   const std::scoped_lock lock(log.mutex);
-  if (!log.quiet) to_file(log, time_stamp() + std::string(line));
+  if (!log.quiet) to_file(log, time_stamp() + printable(line));
 }
 
 void log_error(std::string_view line) {
   Log& log = the_log();
   const std::scoped_lock lock(log.mutex);
-  to_terminal(log, std::string(line));
-  if (!log.quiet) to_file(log, time_stamp() + std::string(line));
+  to_terminal(log, printable(line));
+  if (!log.quiet) to_file(log, time_stamp() + printable(line));
 }
 
 void log_once(std::string_view key, std::string_view line) {
@@ -95,6 +96,10 @@ void set_log_file(const std::filesystem::path& path) {
   if (the_log().file != nullptr) std::fclose(the_log().file);
   the_log().file = nullptr;
   if (path.empty()) return;
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  QRL_REQUIRE(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status), path.string(),
+              "a regular file to append to", "a folder, a device or a pipe", "remove it");
   the_log().file = std::fopen(path.c_str(), "ae");
   QRL_REQUIRE(the_log().file != nullptr, path.string(), "a file that can be appended to", "an error on opening it");
   the_log().had_file = true;

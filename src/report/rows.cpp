@@ -5,18 +5,18 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "state/file.h"
+#include "state/json.h"
 
 namespace qrl::report {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-void add_changes(const Json& changes, std::int64_t step, std::vector<std::string>& lines) {
+void add_changes(const nlohmann::json& changes, std::int64_t step, std::vector<std::string>& lines) {
   if (!changes.is_object()) return;
   for (const auto& [key, pair] : changes.items()) {
     if (!pair.is_array() || pair.size() != 2) continue;
-    const auto shown = [](const Json& value) {
+    const auto shown = [](const nlohmann::json& value) {
       return value.is_string() ? value.get<std::string>()
                                : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     };
@@ -26,7 +26,7 @@ void add_changes(const Json& changes, std::int64_t step, std::vector<std::string
 
 void add_row(std::string_view line, Rows& rows) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-  const Json json = Json::parse(line, nullptr, false);
+  const nlohmann::json json = state::json_or_null(line);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
     ++rows.num_unreadable;
     return;
@@ -62,6 +62,7 @@ Rows parse_rows(std::string_view text) {
 }
 
 Rows read_rows(const std::filesystem::path& file, std::uint64_t from) {
+  state::require_no_special_file(file);
   std::ifstream in(file, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(from));
   const std::string text{std::istreambuf_iterator<char>(in), {}};

@@ -9,7 +9,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "report/rows.h"
+#include "state/file.h"
 #include "state/folder.h"
+#include "state/json.h"
 
 namespace qrl::report {
 
@@ -65,6 +67,7 @@ Session session_here() {
 }
 
 void begin_session(const std::filesystem::path& file, const Session& session) {
+  state::require_no_special_file(file);
   std::ofstream out(file, std::ios::app);
   out << line_of(session) << std::flush;
   if (!out) base::fail_internal(file.string(), "a write that succeeds", "an error");
@@ -83,9 +86,10 @@ void end_session(const std::filesystem::path& file, std::int64_t last_step, cons
 
 std::vector<Session> read_sessions(const std::filesystem::path& file) {
   std::vector<Session> sessions;
+  state::require_no_special_file(file);
   std::ifstream in(file);
   for (std::string text; std::getline(in, text);) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = state::ordered_json_or_null(text);
     if (!line.is_object() || !line.contains("unix")) continue;
     Session session;
     read(line, "unix", session.unix_s);

@@ -18,25 +18,38 @@ namespace qrl::state {
 namespace {
 
 [[noreturn]] void fail_system(const std::filesystem::path& path, const std::string& doing) {
-  base::fail_internal(shown(path), "to " + doing, std::strerror(errno), "see whether the disk is full or failing");
+  const int error = errno;
+  const char* advice = error == EACCES || error == EPERM    ? "give this user the permission"
+                       : error == EMFILE || error == ENFILE ? "raise ulimit -n"
+                       : error == EFBIG                     ? "raise ulimit -f"
+                                                            : "see whether the disk is full or failing";
+  base::fail_internal(shown(path), "to " + doing, std::strerror(error), advice);
+}
+
+void require_regular(const std::filesystem::path& path, const struct stat& status) {
+  QRL_REQUIRE(S_ISREG(status.st_mode), shown(path), "a regular file",
+              S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
 }
 
 void require_regular(const std::filesystem::path& path, int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) fail_system(path, "look at the open file");
-  QRL_REQUIRE(S_ISREG(status.st_mode), shown(path), "a regular file",
-              S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+  require_regular(path, status);
 }
+
+/// Whether an open that failed so says that nothing of that name is there; a link where none may be counts.
+bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace
 
 File::File(std::filesystem::path path, int flags) : path_(std::move(path)) {
-  constexpr mode_t kMode = 0644;
+  constexpr mode_t kMode = 0666;  // less the umask
   // O_NONBLOCK: a pipe without a writer must be refused, not waited for. It means nothing for regular files.
   fd_ = ::open(path_.c_str(), flags | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 
 File File::open(const std::filesystem::path& path) {
+  require_no_special_file(path);
   File file(path, O_RDONLY);
   QRL_REQUIRE(file.fd_ >= 0, shown(path), "a readable file", std::strerror(errno));
   require_regular(path, file.fd_);
@@ -46,6 +59,21 @@ File File::open(const std::filesystem::path& path) {
 File File::open_no_follow(const std::filesystem::path& path) {
   File file(path, O_RDONLY | O_NOFOLLOW);
   QRL_REQUIRE(file.fd_ >= 0, shown(path), "a readable file that is no link", std::strerror(errno));
+  require_regular(path, file.fd_);
+  return file;
+}
+
+std::optional<File> File::open_if_there(const std::filesystem::path& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) {
+    if (is_absent(errno)) return std::nullopt;
+    fail_system(path, "look for the file");
+  }
+  if (S_ISLNK(status.st_mode)) return std::nullopt;
+  require_regular(path, status);
+  File file(path, O_RDONLY | O_NOFOLLOW);
+  if (file.fd_ < 0 && is_absent(errno)) return std::nullopt;
+  if (file.fd_ < 0) fail_system(path, "open the file");
   require_regular(path, file.fd_);
   return file;
 }
@@ -120,6 +148,11 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   QRL_REQUIRE(!base::is_lfs_pointer(text), shown(path), "the file itself", base::kLfsPointer);
   return text;
+}
+
+void require_no_special_file(const std::filesystem::path& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0) require_regular(path, status);
 }
 
 std::filesystem::path output_file(const std::filesystem::path& path) {

@@ -4,14 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace qrl::state {
 
-/// An open file. Movable; closed with the object. A read that finds the bytes missing is an input error (the file
-/// changed under us); whatever else the system refuses is an internal error with its words.
+/// An open file with the permissions of the process's umask. Movable; closed with the object. A read that finds the
+/// bytes missing is an input error (the file changed under us); whatever else the system refuses is an internal error
+/// with its words.
 class File {
  public:
   /// For reading. Links are followed (Hugging Face's cache is made of them); what they lead to must be a regular file:
@@ -19,6 +21,9 @@ class File {
   static File open(const std::filesystem::path& path);
   /// As `open`, but a link at the last name is an input error too.
   static File open_no_follow(const std::filesystem::path& path);
+  /// As `open_no_follow`, and nothing where no file of that name is there. Whatever else keeps the system from opening
+  /// it is an internal error: the file may be whole.
+  static std::optional<File> open_if_there(const std::filesystem::path& path);
   /// For writing: a new file; an existing one, or a link by that name, is an error.
   static File create(const std::filesystem::path& path);
   /// For writing: an existing file is emptied; a link by that name is an error.
@@ -46,6 +51,10 @@ class File {
 
 /// The whole of a regular file; more than `max_bytes` is an input error, and so is a Git LFS pointer in its place.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+/// An input error where anything but a regular file has that name, which is not opened: a device or a pipe may wait for
+/// others. Links are followed.
+void require_no_special_file(const std::filesystem::path& path);
 
 /// The file to write when a user names `path`: itself, or what links lead to. An input error that names `path` when its
 /// folder is missing or closed to us, or when something is there that is no regular file (a device, a pipe, a folder).

@@ -31,6 +31,7 @@ using Json = nlohmann::json;
 namespace {
 
 constexpr std::string_view kManifest = "manifest.json";
+constexpr const char* kLock = ".lock";
 constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
 constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
@@ -95,7 +96,12 @@ std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* fol
 /// The manifest's body, its own hash checked.
 Json read_manifest(const fs::path& dir) {
   const fs::path file = dir / kManifest;
-  const std::string text = read_text(file, kMaxManifest_bytes);
+  const std::optional<File> open = File::open_if_there(file);
+  QRL_REQUIRE(open, shown(file), "the folder's manifest", "none");
+  QRL_REQUIRE(open->size_bytes() <= kMaxManifest_bytes, shown(file),
+              "at most " + std::to_string(kMaxManifest_bytes) + " bytes", std::to_string(open->size_bytes()));
+  std::string text(open->size_bytes(), '\0');
+  open->read_at(0, std::as_writable_bytes(std::span(text)));
   constexpr std::size_t kTail = kHashDigits + kAfterHash.size();
   QRL_REQUIRE(text.size() > kTail + kBeforeHash.size() && text.ends_with(kAfterHash) &&
                   std::string_view(text).substr(0, text.size() - kTail).ends_with(kBeforeHash),
@@ -159,6 +165,20 @@ class Leftover {
   fs::path path_;
 };
 
+/// Opens the lock file of a folder, and locks it.
+int locked(const fs::path& dir) {
+  const fs::path file = dir / kLock;
+  require_no_special_file(file);
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  QRL_REQUIRE(fd >= 0, shown(file), "to open the lock file", std::strerror(errno));
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  QRL_REQUIRE(error != EWOULDBLOCK, shown(dir), "a folder that no other run uses", "one in use by another process",
+              "wait for that run, or choose another folder");
+  base::fail_internal(shown(file), "to lock it", std::strerror(error));
+}
+
 }  // namespace
 
 void commit_folder(const fs::path& path, const std::function<void(const fs::path& dir)>& fill,
@@ -168,7 +188,7 @@ void commit_folder(const fs::path& path, const std::function<void(const fs::path
   const Json facts = parse_json(facts_json, shown(path) + ": facts");
   const fs::path temporary = temporary_name(path);
   // mkdir never follows a link and fails when anything has the name.
-  QRL_INVARIANT(mkdir(temporary.c_str(), 0755) == 0, shown(temporary), "to make the folder", std::strerror(errno));
+  QRL_INVARIANT(mkdir(temporary.c_str(), 0777) == 0, shown(temporary), "to make the folder", std::strerror(errno));
   Leftover leftover(temporary);
   fill(temporary);
   seal(temporary, facts);
@@ -185,15 +205,17 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     for (const auto& [name, want] : manifest["files"].items()) {
       const std::string where = shown(path / name);
       QRL_REQUIRE(present.erase(name) == 1, where, "a file of the manifest", "none");
-      const File file = File::open_no_follow(path / name);
-      const std::uint64_t size = file.size_bytes();
+      const std::optional<File> file = File::open_if_there(path / name);
+      QRL_REQUIRE(file, where, "a file of the manifest", "none");
+      const std::uint64_t size = file->size_bytes();
       QRL_REQUIRE(want.at("size_bytes") == size, where, want.at("size_bytes").dump() + " bytes", std::to_string(size));
-      const std::string hash = hash_of(file);
+      const std::string hash = hash_of(*file);
       QRL_REQUIRE(want.at("xxh3_128") == hash, where, "hash " + want.at("xxh3_128").dump(), hash);
     }
     QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
                 base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
+    if (error.kind() != base::ErrorKind::input) throw;  // it could not be read, which says nothing of its bytes
     return error.what();
   } catch (const Json::exception&) {
     return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";
@@ -224,16 +246,16 @@ void replace_file(const fs::path& file, const std::string& bytes) {
   sync_dir(parent_of(target));
 }
 
-FolderLock::FolderLock(const fs::path& dir) {
-  const fs::path file = dir / ".lock";
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  QRL_REQUIRE(fd_ >= 0, shown(file), "to open the lock file", std::strerror(errno));
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int error = errno;
-  ::close(fd_);
-  QRL_REQUIRE(error != EWOULDBLOCK, shown(dir), "a folder that no other run uses", "one in use by another process",
-              "wait for that run, or choose another folder");
-  base::fail_internal(shown(file), "to lock it", std::strerror(error));
+FolderLock::FolderLock(const fs::path& dir) : dir_(dir), fd_(locked(dir)) {}
+
+void FolderLock::keep() {
+  struct stat held {
+  }, there{};
+  const bool is_same = fstat(fd_, &held) == 0 && stat((dir_ / kLock).c_str(), &there) == 0 &&
+                       held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+  if (is_same) return;
+  const int again = locked(dir_);
+  ::close(std::exchange(fd_, again));
 }
 
 FolderLock::~FolderLock() { ::close(fd_); }

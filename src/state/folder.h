@@ -18,9 +18,12 @@ void commit_folder(const std::filesystem::path& path, const std::function<void(c
                    const std::string& facts_json);
 
 /// Why a committed folder is damaged (which file, expected, found), or nothing when every byte matches its manifest.
+/// Damaged are bytes that were read and differ, and files that are absent. Throws an internal error when the system
+/// cannot read it (EIO, EACCES, EMFILE, …): the folder may be whole.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
-/// The facts_json of a committed folder; throws an input error when the manifest is unreadable.
+/// The facts_json of a committed folder. Throws an input error when the manifest is absent or damaged, an internal one
+/// when the system cannot read it.
 std::string folder_facts(const std::filesystem::path& path);
 
 /// Removes `path.tmp-*` leftovers beside committed folders in `parent`.
@@ -35,10 +38,13 @@ class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& dir);
   ~FolderLock();
+  /// Locks PATH/.lock again where the file was deleted or replaced. Throws as the constructor.
+  void keep();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
+  std::filesystem::path dir_;
   int fd_ = -1;
 };
 

@@ -13,6 +13,7 @@
 #include "model/weights.h"
 #include "state/file.h"
 #include "state/folder.h"
+#include "state/json.h"
 #include "state/safetensors.h"
 #include "train/adapters.h"
 #include "train/shared_commit.h"
@@ -75,12 +76,34 @@ std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Checkpoints in `dir`, newest first.
+std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step) {
+  return cold_start ? "sft_" + std::to_string(sft_step) : "step_" + std::to_string(step);
+}
+
+/// The name that a folder's manifest gives it, where that is whole and another than the folder's own: somebody's copy.
+std::optional<std::string> other_name(const fs::path& path) try {
+  const auto facts = state::parse_json(state::folder_facts(path), path.string());
+  const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
+  const std::string own = path.filename().string(), name = checkpoint_name(step == 0, sft_step, step);
+  return own == name || own == checkpoint_name(false, sft_step, step) ? std::nullopt : std::optional(name);
+} catch (const base::Error& error) {
+  if (error.kind() != base::ErrorKind::input) throw;
+  return std::nullopt;
+} catch (const nlohmann::json::exception&) {
+  return std::nullopt;
+}
+
+/// Checkpoints in `dir`, newest first. Copies under other names are named in a warning, and left out.
 std::vector<fs::path> list_checkpoints(const fs::path& dir) {
   std::vector<fs::path> found;
   if (!fs::is_directory(dir)) return found;
   for (const auto& entry : fs::directory_iterator(dir)) {
-    if (age_of(entry.path())) found.push_back(entry.path());
+    if (!age_of(entry.path())) continue;
+    const std::optional<std::string> other = other_name(entry.path());
+    if (!other) found.push_back(entry.path());
+    else
+      base::log_once(entry.path().string(),
+                     state::shown(entry.path()) + " is a copy of " + *other + ", by what is in it: it is left alone");
   }
   std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
   return found;
@@ -90,6 +113,15 @@ model::ModelConfig masters_config(const model::ModelConfig& config) {
   model::ModelConfig wide = config;
   wide.dtype = base::DType::f32;
   return wide;
+}
+
+/// Renames to NAME with `ending`, and a number behind that where the name is taken.
+void set_aside(const fs::path& path, const std::string& ending) {
+  std::string aside = path.string() + ending;
+  for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)
+    aside = path.string() + ending + "_" + std::to_string(number);
+  fs::rename(path, aside);
+  base::log_warning("set aside " + state::shown(path) + " as " + state::shown(aside));
 }
 
 /// Masters and moments: the first rank's, or each rank's shard.
@@ -187,8 +219,8 @@ class StoredLearner {
 
 fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
                          const CheckpointContext& context) {
-  fs::path path =
-      dir / (state.cold_start ? "sft_" + std::to_string(state.sft_step) : "step_" + std::to_string(state.step));
+  fs::path path = dir / checkpoint_name(state.cold_start, state.sft_step, state.step);
+  if (context.world.is_first() && fs::exists(fs::symlink_status(path)) && other_name(path)) set_aside(path, ".copy");
   const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"},
                                         {"step", state.step},
                                         {"sft_step", state.sft_step},
@@ -200,7 +232,8 @@ fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learn
   return path;
 }
 
-void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step, std::int64_t best_step) {
+void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step,
+                       std::int64_t best_step) try {
   const std::vector<fs::path> all = list_checkpoints(dir);
   if (all.empty()) return;
   std::int64_t kept[2] = {0, 0};
@@ -220,6 +253,8 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
     fs::remove(path / kManifestFile);
     fs::remove_all(path);
   }
+} catch (const base::Error& error) {  // it cannot be read now, which is no reason to end a run at work
+  base::log_warning(std::string(error.what()) + "; older checkpoints are kept");
 }
 
 std::optional<fs::path> newest_sound_checkpoint(const fs::path& dir) {
@@ -234,10 +269,7 @@ std::optional<fs::path> newest_sound_checkpoint(const fs::path& dir) {
 void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound) {
   for (const fs::path& path : list_checkpoints(dir)) {
     if (sound && path == *sound) return;
-    const fs::path aside = path.string() + ".damaged";
-    fs::remove_all(aside);
-    fs::rename(path, aside);
-    base::log_warning("set aside as " + aside.string());
+    set_aside(path, ".damaged");
   }
 }
 
@@ -278,7 +310,7 @@ bool same_checkpoint(const fs::path& a, const fs::path& b) {
 LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   require_sound_checkpoint(checkpoint, "use an older one");
   const std::string where = (checkpoint / kStateFile).string();
-  const auto json = nlohmann::json::parse(state::read_text(where, kMaxText_bytes));
+  const auto json = state::parse_json(state::read_text(where, kMaxText_bytes), where);
   const auto at = [&](const char* key) -> const nlohmann::json& {
     QRL_REQUIRE(json.contains(key), where, std::string("the entry ") + key, "none",
                 "another version of qrl-train wrote it: go on with that one, or export it and start from the model");
@@ -311,13 +343,14 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
     for (const auto& [name, value] : json.at(kUnfinishedRow).items())
       loaded.unfinished_row[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   }
-  loaded.world_size = nlohmann::json::parse(state::folder_facts(checkpoint)).at("world_size").get<int>();
+  loaded.world_size = state::parse_json(state::folder_facts(checkpoint), where).at("world_size").get<int>();
   loaded.config.dtype = at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;
   return loaded;
 }
 
 std::string checkpoint_base_hash(const fs::path& checkpoint) {
-  const auto json = nlohmann::json::parse(state::read_text(checkpoint / kStateFile, kMaxText_bytes));
+  const fs::path file = checkpoint / kStateFile;
+  const auto json = state::parse_json(state::read_text(file, kMaxText_bytes), file.string());
   return json.contains(kBase) ? json.at(kBase).at("weights").get<std::string>() : std::string();
 }
 

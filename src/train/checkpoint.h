@@ -46,7 +46,8 @@ struct CheckpointContext {
   const AdapterBase* base = nullptr;  ///< of a learner with adapters
 };
 
-/// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
+/// Commits DIR/step_N (or DIR/sft_N while cold-starting; no checkpoint of that name may be there, and a copy of another
+/// one becomes NAME.copy): HF folder of
 /// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantizers keep. Of a
 /// learner with adapters a PEFT folder takes the place of the HF folder, and state.json has the hash of their base. The
 /// first rank writes; of a sharded learner each rank its shard (model-00001-of-0000N.safetensors, with the index that
@@ -55,17 +56,18 @@ struct CheckpointContext {
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
                                       const learner::Learner& learner, const CheckpointContext& context);
 
-/// Removes the oldest of more than `keep` checkpoints of each kind, once the newest is re-read and found sound; a
+/// Removes the oldest of more than `keep` checkpoints of each kind, once the newest is re-read and found sound, else
+/// warns and removes nothing. A
 /// finished cold start (sft_<final_sft_step>) and step_<best_step> always stay.
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
 
-/// The newest sound checkpoint in `dir` (RL steps after cold-start steps); damaged ones are named in a warning. Does
-/// not change anything.
+/// The newest sound checkpoint in `dir` (RL steps after cold-start steps). Damaged ones, and copies under another name,
+/// are named in a warning. Does not change anything. Throws an internal error when the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
 /// Renames whatever lies in `dir` beyond `sound` (damaged checkpoints newer than it, all when there is no sound one) to
-/// NAME.damaged, so that its name is free again.
+/// NAME.damaged, or NAME.damaged_2 and on, so that its name is free again. Copies under another name stay.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error that names what is damaged, or that there is no checkpoint, followed by `what_to_do`.

@@ -21,6 +21,7 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
   state_.metrics_bytes = metrics_.sync();
   state_.sft_metrics_bytes = sft_metrics_.sync();
   const RunFolder* folder = setup_.folder;
+  if (folder != nullptr) folder->keep_lock();
   const std::filesystem::path dir = folder != nullptr ? folder->checkpoints() : std::filesystem::path();
   save_checkpoint(dir, state_, learner,
                   {setup_.policy.config, setup_.policy.tokenizer, setup_.resolved_recipe, setup_.inputs, world, row,

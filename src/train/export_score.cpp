@@ -1,11 +1,12 @@
 #include "train/export_score.h"
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/bf16.h"
+#include "state/file.h"
 #include "state/folder.h"
+#include "state/json.h"
 #include "train/evaluate.h"
 #include "train/generation_progress.h"
 #include "train/quantizer.h"
@@ -13,6 +14,8 @@
 namespace qrl::train {
 
 namespace {
+
+constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
 
 /// The recipe whose evaluation an export gets: no low-bit format, one greedy response a prompt.
 config::Recipe export_recipe(const config::Recipe& recipe) {
@@ -38,8 +41,9 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
 
 /// What the file of this step has; null when there is none.
 nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
-  std::ifstream in(setup.folder->path() / kExportScoreFile);
-  const auto json = nlohmann::ordered_json::parse(in, nullptr, false);
+  const std::filesystem::path file = setup.folder->path() / kExportScoreFile;
+  if (!std::filesystem::exists(file)) return {};
+  const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxFile_bytes));
   const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step &&
                        json.value("held_out", std::string()) == setup.inputs.held_out_prompts;
   return is_this ? json : nlohmann::ordered_json();

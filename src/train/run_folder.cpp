@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "state/file.h"
+#include "state/json.h"
 
 namespace qrl::train {
 
@@ -26,8 +28,9 @@ std::filesystem::path made(const std::filesystem::path& dir) {
 /// RAII for the few calls that need a descriptor (append in one write, fsync, truncate).
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& file, int flags)
-      : file_(file.string()), fd_(::open(file_.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const std::filesystem::path& file, int flags) : file_(file.string()) {
+    state::require_no_special_file(file);
+    fd_ = ::open(file_.c_str(), flags | O_CLOEXEC, 0666);
     if (fd_ < 0) fail("open");
   }
   ~Descriptor() { ::close(fd_); }
@@ -56,7 +59,7 @@ class Descriptor {
     base::fail_internal(file_, std::string(what) + " to succeed", std::strerror(errno));
   }
   std::string file_;
-  int fd_;
+  int fd_ = -1;
 };
 
 /// Writes DIR/step_N.jsonl whole.
@@ -111,9 +114,10 @@ std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::
 
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name) {
   std::vector<std::pair<std::int64_t, double>> values;
+  state::require_no_special_file(file);
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json row = state::json_or_null(line);
     if (!row.is_object() || !row.contains("step")) continue;
     const auto changes = row.value("changed_on_resume", nlohmann::json::object());
     for (const auto& [key, change] : changes.items()) {
@@ -155,7 +159,9 @@ void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) cons
 }
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
-  write_step(made(path_ / "validation"), step, jsonl);
+  std::error_code error;
+  std::filesystem::create_directory(path_ / "validation", error);  // not what is above: the folder may have moved
+  write_step(path_ / "validation", step, jsonl);
 }
 
 }  // namespace qrl::train

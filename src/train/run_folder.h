@@ -56,6 +56,8 @@ class RunFolder {
   std::filesystem::path sft_metrics_file() const { return path_ / "sft_metrics.jsonl"; }
   std::filesystem::path sessions_file() const { return path_ / "sessions.jsonl"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
+  /// Takes the lock again where its file was deleted; throws an input error when another run has it by now.
+  void keep_lock() const { lock_.keep(); }
   /// Moves what an earlier run wrote (metric rows, rollouts, its resolved recipe) to earlier_1, earlier_2, …, with a
   /// warning that says so; nothing when no row was written.
   void set_aside_earlier_rows() const;
@@ -66,7 +68,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
-  state::FolderLock lock_;
+  mutable state::FolderLock lock_;
 };
 
 }  // namespace qrl::train

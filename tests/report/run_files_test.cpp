@@ -1,9 +1,12 @@
 // What is read of a run folder, whole or not.
 #include "report/run_files.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <fstream>
 
+#include "report/samples.h"
 #include "state/folder.h"
 #include "support/catch.h"
 #include "support/files.h"
@@ -75,4 +78,34 @@ TEST_CASE("a run is at work while its lock is held, and looking does not take it
   }
   CHECK_FALSE(report::is_running(dir / ""));
   CHECK_NOTHROW(state::FolderLock(dir / ""));
+}
+
+TEST_CASE("rows, sessions and samples of any depth are lines that cannot be read, nothing more") {
+  const test::TempDir dir;
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  fs::create_directories(dir / "rollouts");
+  std::ofstream(dir / "metrics.jsonl") << "{\"step\":1,\"a\":1}\n{\"step\":2,\"changed_on_resume\":{\"k\":[" << deep
+                                       << ",1]}}\n{\"step\":3,\"a\":" << deep << "}\n";
+  std::ofstream(dir / "sessions.jsonl") << "{\"unix\":1,\"host\":" << deep << "}\n{\"unix\":2}\n";
+  std::ofstream(dir / "rollouts/step_1.jsonl")
+      << "{\"response\":\"r\",\"prompt_id\":" << deep << "}\n{\"response\":\"s\",\"prompt_id\":1}\n";
+  const report::RunFiles run = report::read_run(dir.path());
+  CHECK(run.rows.rows.size() == 1);
+  CHECK(run.rows.num_unreadable == 2);
+  CHECK(run.sessions.size() == 1);
+  const auto groups = report::read_groups(dir / "rollouts/step_1.jsonl", 8);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0]["samples"][0]["response"] == "s");
+}
+
+TEST_CASE("a pipe in place of a run's file is refused by name, and is not waited for") {
+  for (const char* name : {"metrics.jsonl", "sft_metrics.jsonl", "sessions.jsonl"}) {
+    const test::TempDir dir;
+    std::ofstream(dir / "metrics.jsonl") << "{\"step\":1,\"a\":1}\n";
+    fs::remove(dir / name);
+    REQUIRE(mkfifo((dir / name).c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(report::read_run(dir.path()),
+                      Catch::Contains(name) && Catch::Contains("a regular file, got a device or pipe"));
+    CHECK_THROWS_WITH(report::begin_session(dir / name, report::session_here()), Catch::Contains("a device or pipe"));
+  }
 }

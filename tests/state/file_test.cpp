@@ -101,3 +101,38 @@ TEST_CASE("files of other formats are named") {
   std::ofstream(dir / "t", std::ios::binary) << std::string("\x80\2\0\0\0\0\0\0", 8) << "{}" << std::string(638, ' ');
   CHECK(call_refusal([&] { state::describe_safetensors(dir / "t"); }) == "accepted");
 }
+
+TEST_CASE("files and folders have the permissions of the umask") {
+  const test::TempDir dir;
+  const auto mode = [](const fs::path& path) { return static_cast<int>(fs::status(path).permissions()); };
+  const auto fill = [](const fs::path& folder) { state::File::create(folder / "file").write("x"); };
+  for (const int mask : {0002, 0022, 0077}) {
+    const mode_t before = umask(static_cast<mode_t>(mask));
+    const std::string name = "a" + std::to_string(mask);
+    state::commit_folder(dir / name, fill, "{}");
+    state::replace_file(dir / (name + "_file"), "x");
+    const state::FolderLock lock(dir / name);
+    umask(before);
+    CHECK(mode(dir / name) == (0777 & ~mask));
+    for (const fs::path& file :
+         {dir / name / "file", dir / name / "manifest.json", dir / name / ".lock", dir / (name + "_file")})
+      CHECK(mode(file) == (0666 & ~mask));
+  }
+}
+
+TEST_CASE("a pipe or a device is refused without being opened, and a file that is absent is told from one that fails") {
+  const test::TempDir dir;
+  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  fs::create_symlink("pipe", dir / "link");
+  fs::create_symlink("/dev/zero", dir / "zero");
+  for (const char* name : {"pipe", "link", "zero"}) {
+    CHECK(holds(call_refusal([&] { state::require_no_special_file(dir / name); }),
+                "a regular file, got a device or pipe"));
+    CHECK(holds(call_refusal([&] { (void)state::File::open(dir / name); }), "a regular file, got a device or pipe"));
+  }
+  CHECK_NOTHROW(state::require_no_special_file(dir / "none"));
+  CHECK(holds(call_refusal([&] { state::FolderLock lock(fs::path(dir / "")); }), "accepted"));
+  CHECK_FALSE(state::File::open_if_there(dir / "none"));
+  CHECK_FALSE(state::File::open_if_there(dir / "pipe" / "below"));
+  CHECK_FALSE(state::File::open_if_there(dir / "zero"));
+}

@@ -1,5 +1,6 @@
 #include "state/folder.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,4 +181,41 @@ TEST_CASE("a second run in the same folder is refused, a killed one leaves no lo
   }
   const FolderLock again(dir.path());
   CHECK_THROWS_AS(FolderLock(dir / "absent"), base::Error);
+}
+
+TEST_CASE("a folder that cannot be read is no damaged one: the system's error is thrown") {
+  const qrl::test::TempDir dir;
+  commit_folder(dir / "x", fill, "{}");
+  // Descriptors run out at the manifest, then at a later file.
+  for (const rlim_t more : {0, 1}) {
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const int next = dup(STDIN_FILENO);
+    close(next);
+    const rlimit few{static_cast<rlim_t>(next) + more, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    std::string message;
+    int exit_code = 0;
+    try {
+      message = verify_folder(dir / "x").value_or("sound");
+    } catch (const base::Error& error) {
+      message = error.what();
+      exit_code = error.exit_code();
+    }
+    setrlimit(RLIMIT_NOFILE, &before);
+    CHECK_THAT(message, Catch::Contains("Too many open files"));
+    CHECK(exit_code == 1);
+  }
+  CHECK(verify_folder(dir / "x") == std::nullopt);
+}
+
+TEST_CASE("a lock whose file was deleted is taken again, or refused where another run has it by now") {
+  const qrl::test::TempDir dir;
+  FolderLock lock(dir.path());
+  fs::remove(dir / ".lock");
+  lock.keep();
+  CHECK_THROWS_WITH(FolderLock(dir.path()), Catch::Contains("one in use by another process"));
+  fs::remove(dir / ".lock");
+  const FolderLock other(dir.path());
+  CHECK_THROWS_WITH(lock.keep(), Catch::Contains("one in use by another process"));
 }

@@ -1,9 +1,15 @@
 // Which checkpoint a run goes on from, and that none is read whose bytes changed.
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <functional>
 
+#include "base/error.h"
 #include "state/folder.h"
 #include "support/catch.h"
+#include "train/checkpoint.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -212,4 +218,81 @@ TEST_CASE("another number of ranks than before is reported, the same number is n
   INFO(other.output);
   CHECK(other.exit_code == 0);
   CHECK(other.output.find("written by a run of 1 ranks and goes on with 2") != std::string::npos);
+}
+
+TEST_CASE("checkpoints that cannot be read now end the start, and all stay as they are") {
+  const test::TempDir dir;
+  const fs::path folder = test::copy_of_finished_run(dir / "run") / "checkpoints";
+  const std::vector<std::string> before = test::names_in(folder);
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const int next = dup(STDIN_FILENO);
+  close(next);
+  const rlimit few{static_cast<rlim_t>(next) + 1, limit.rlim_max};  // one more: the folder's
+  setrlimit(RLIMIT_NOFILE, &few);
+  std::string message = "nothing thrown";
+  try {
+    (void)train::newest_sound_checkpoint(folder);
+  } catch (const base::Error& error) {
+    message = error.what();
+    CHECK(error.exit_code() == 1);
+  }
+  setrlimit(RLIMIT_NOFILE, &limit);
+  CHECK_THAT(message, Catch::Contains("Too many open files"));
+  CHECK(test::names_in(folder) == before);
+  CHECK(train::newest_sound_checkpoint(folder)->filename() == "step_4");
+}
+
+TEST_CASE("what was set aside as damaged before stays when the same name is damaged again") {
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run"), newest = run / "checkpoints/step_4";
+  fs::create_directory(newest.string() + ".damaged");
+  std::ofstream(newest.string() + ".damaged/kept") << "x";
+  test::flip_bit(newest / "state.json", 80);
+  const test::Outcome outcome = test::run_command(test::tiny_command(run));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(fs::exists(newest.string() + ".damaged/kept"));
+  CHECK(fs::exists(newest.string() + ".damaged_2/state.json"));
+  CHECK(test::difference(test::finished_run(), run) == "");
+}
+
+TEST_CASE("copies of a checkpoint under other names are named and left alone, and the run comes to the same bits") {
+  for (const char* name : {"step_5", "step_03", "step_4"}) {
+    CAPTURE(name);
+    const test::TempDir dir;
+    const fs::path run = test::copy_of_finished_run(dir / "run"), checkpoints = run / "checkpoints";
+    fs::remove_all(checkpoints / "step_4");
+    fs::copy(checkpoints / "step_3", checkpoints / name, fs::copy_options::recursive);
+    const test::Outcome outcome = test::run_command(test::tiny_command(run));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(test::says(outcome, std::string(name) + " is a copy of step_3"));
+    CHECK(test::difference(test::finished_run(), run) == "");
+    const bool is_in_the_way = name == std::string("step_4");
+    CHECK(fs::exists(checkpoints / (is_in_the_way ? "step_4.copy" : name) / "state.json"));
+    CHECK_FALSE(fs::exists(checkpoints / (std::string(name) + ".damaged")));
+  }
+}
+
+TEST_CASE("a pipe or a folder in place of a run's file ends the start with exit code 2, and is not waited for") {
+  for (const char* name : {"sessions.jsonl", "log.txt", "metrics.jsonl", ".lock", "reward.log"}) {
+    for (const bool is_pipe : {true, false}) {
+      CAPTURE(name, is_pipe);
+      const test::TempDir dir;
+      const fs::path run = test::copy_of_finished_run(dir / "run");
+      fs::remove(run / name);
+      REQUIRE((is_pipe ? mkfifo((run / name).c_str(), 0600) : mkdir((run / name).c_str(), 0700)) == 0);
+      const bool judged = name == std::string("reward.log");
+      const test::Outcome outcome = test::run_command(
+          test::tiny_command(run,
+                             judged ? "--set reward.verifier=command --set reward.command=[python3," QRL_SOURCE_DIR
+                                      "/recipes/rewards/countdown.py] --allow-change"
+                                    : "",
+                             "timeout 300"));
+      INFO(outcome.output);
+      CHECK(outcome.exit_code == 2);
+      CHECK(outcome.output.find(name) != std::string::npos);
+    }
+  }
 }

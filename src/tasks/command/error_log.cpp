@@ -6,6 +6,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/readable.h"
+#include "state/file.h"
+
 namespace qrl::tasks {
 
 namespace {
@@ -20,6 +23,7 @@ std::string newest_lines(const std::string& text, std::size_t bytes) {
 }  // namespace
 
 void ErrorLog::open(const std::filesystem::path& file) {
+  state::require_no_special_file(file);
   file_ = file;
   write(std::exchange(before_, {}));
 }
@@ -31,7 +35,8 @@ void ErrorLog::show() {
 
 void ErrorLog::add(std::string_view text) {
   if (is_shown_) {
-    std::fwrite(text.data(), 1, text.size(), stderr);
+    const std::string shown = base::printable(text);  // it may have texts of a model's responses
+    std::fwrite(shown.data(), 1, shown.size(), stderr);
     return;
   }
   if (!file_.empty()) return write(text);
