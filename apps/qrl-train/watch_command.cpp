@@ -33,10 +33,13 @@ void add_watch(CLI::App& app, Action& action) {
       ->type_name("INT");
   command
       ->add_option("--host", arguments->server.host,
-                   "address to listen at; another than this machine's own asks every visitor for a token")
+                   "address to listen at; another than this machine's own is open to the network")
       ->check(not_empty())
       ->capture_default_str()
       ->type_name("HOST");
+  command->add_flag(
+      "!--no-token", arguments->server.asks_token,
+      "answer every process of this machine; by default a request needs the token of the printed address");
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { watch(*arguments, world); }; });
 }

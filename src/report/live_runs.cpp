@@ -123,45 +123,64 @@ const LiveRuns::Followed& LiveRuns::follow(const fs::path& dir) {
   return run;
 }
 
+Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
+  const Followed& run = follow(dir);
+  std::error_code none;
+  std::string yaml;
+  if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
+  const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
+  const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
+  const bool by_epochs = !epochs.empty() && epochs != "0";  // then the number of steps is not in the recipe
+  const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
+  const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
+  const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
+  double sum_s = 0;
+  for (std::size_t i = run.step_s.size() - count; i < run.step_s.size(); ++i) sum_s += run.step_s[i];
+  Json bad = Json::array();
+  for (const Verdict& verdict : judge(run.course)) {
+    if (verdict.bad) bad.push_back(verdict.rule->name);
+  }
+  return {{"name", name},
+          {"running", is_running(dir)},
+          {"ended", run.ended},
+          {"step", run.step},
+          {"total_steps", total_steps},
+          {"cold_update", run.cold_update},
+          {"cold_updates", std::strtoll(recipe_value(recipe, "sft.steps").c_str(), nullptr, 10)},
+          {"seconds", number(value_of(run.last, "timing_s/unix") - run.first_unix_s)},
+          {"reward", number(value_of(run.last, "critic/rewards/mean"))},
+          {"held_out", number(held_out_score(run.last))},
+          {"tokens_per_s", number(value_of(run.last, "perf/tokens_per_s"))},
+          {"left_s", count == 0 || total_steps == 0
+                         ? Json()
+                         : Json(sum_s / static_cast<double>(count) * static_cast<double>(total_steps - run.step))},
+          {"bad", std::move(bad)},
+          {"bytes", run.num_bytes},
+          {"cold_bytes", run.num_cold_bytes},
+          {"starts", run.num_starts}};
+} catch (const std::exception& error) {  // one folder that cannot be read keeps no other from the list
+  return {{"name", name},
+          {"running", false},
+          {"ended", valid_utf8(error.what())},
+          {"step", 0},
+          {"total_steps", 0},
+          {"cold_update", 0},
+          {"cold_updates", 0},
+          {"seconds", nullptr},
+          {"reward", nullptr},
+          {"held_out", nullptr},
+          {"tokens_per_s", nullptr},
+          {"left_s", nullptr},
+          {"bad", Json::array()},
+          {"bytes", 0},
+          {"cold_bytes", 0},
+          {"starts", 0}};
+}
+
 Json LiveRuns::list() {
   const std::lock_guard lock(mutex_);
   Json list = Json::array();
-  for (const auto& [name, dir] : find()) {
-    const Followed& run = follow(dir);
-    std::error_code none;
-    std::string yaml;
-    if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
-    const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
-    const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
-    const bool by_epochs = !epochs.empty() && epochs != "0";  // then the number of steps is not in the recipe
-    const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
-    const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
-    const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
-    double sum_s = 0;
-    for (std::size_t i = run.step_s.size() - count; i < run.step_s.size(); ++i) sum_s += run.step_s[i];
-    Json bad = Json::array();
-    for (const Verdict& verdict : judge(run.course)) {
-      if (verdict.bad) bad.push_back(verdict.rule->name);
-    }
-    list.push_back({{"name", name},
-                    {"running", is_running(dir)},
-                    {"ended", run.ended},
-                    {"step", run.step},
-                    {"total_steps", total_steps},
-                    {"cold_update", run.cold_update},
-                    {"cold_updates", std::strtoll(recipe_value(recipe, "sft.steps").c_str(), nullptr, 10)},
-                    {"seconds", number(value_of(run.last, "timing_s/unix") - run.first_unix_s)},
-                    {"reward", number(value_of(run.last, "critic/rewards/mean"))},
-                    {"held_out", number(held_out_score(run.last))},
-                    {"tokens_per_s", number(value_of(run.last, "perf/tokens_per_s"))},
-                    {"left_s", count == 0 || total_steps == 0 ? Json()
-                                                              : Json(sum_s / static_cast<double>(count) *
-                                                                     static_cast<double>(total_steps - run.step))},
-                    {"bad", std::move(bad)},
-                    {"bytes", run.num_bytes},
-                    {"cold_bytes", run.num_cold_bytes},
-                    {"starts", run.num_starts}});
-  }
+  for (const auto& [name, dir] : find()) list.push_back(entry(name, dir));
   return list;
 }
 

@@ -45,6 +45,8 @@ class LiveRuns {
     std::vector<double> step_s;  ///< of each training step
   };
   std::map<std::string, std::filesystem::path> find() const;
+  /// One of `list`; of a run whose files cannot be read `ended` says why.
+  nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
   const Followed& follow(const std::filesystem::path& dir);
 
   std::vector<std::filesystem::path> roots_;

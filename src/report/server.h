@@ -11,11 +11,12 @@ namespace qrl::report {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 6007;  ///< 0: any that is free
+  bool asks_token = true;
 };
 
 class Server {
  public:
-  /// Listens; an input error when the address is not to be had. Another host than this machine's own gets a token.
+  /// Listens; an input error when the address is not to be had, or is one of the network's and no token is asked for.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 

@@ -33,7 +33,6 @@ const std::map<std::string, std::set<std::string>> kOwners = {
     {"omp.h", {"base"}},
     {"CLI/", {"apps"}},
     {"pcre2.h", {"data", "model"}},
-    {"httplib.h", {"report"}},
     {"unicode/", {"data", "reward"}},
 };
 /// CUDA sees these folders of src, and the list of a block's parameters.

@@ -4,11 +4,14 @@
 #include <arpa/inet.h>
 #include <httplib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/error.h"
 #include "report/live_runs.h"
 #include "support/catch.h"
 #include "support/files.h"
@@ -17,6 +20,30 @@ using namespace qrl;
 namespace fs = std::filesystem;
 
 namespace {
+
+/// A connection to the server, on which `text` was sent.
+int connected(int port, const std::string& text) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(send(fd, text.data(), text.size(), MSG_NOSIGNAL) >= 0);
+  return fd;
+}
+
+/// What the server says until it ends the connection.
+std::string rest_of(int fd) {
+  std::string text;
+  char piece[4096];
+  for (ssize_t size = 0; (size = recv(fd, piece, sizeof piece, 0)) > 0;)
+    text.append(piece, static_cast<std::size_t>(size));
+  close(fd);
+  return text;
+}
+
+std::string answer_to(int port, const std::string& request) { return rest_of(connected(port, request)); }
 
 void add_row(const fs::path& run, int step) {
   std::ofstream(run / "metrics.jsonl", std::ios::app)
@@ -33,7 +60,8 @@ fs::path make_run(const fs::path& dir, int num_steps) {
 
 /// A server over two runs, at work in its own thread.
 struct Served {
-  explicit Served(const std::string& host = "127.0.0.1") : server(make(dir), {host, 0}) {
+  explicit Served(const std::string& host = "127.0.0.1", bool asks_token = false)
+      : server(make(dir), {host, 0, asks_token}) {
     thread = std::thread([this] { server.run(); });
     const std::string url = server.url();
     const std::size_t colon = url.find(':', 7);
@@ -116,14 +144,30 @@ TEST_CASE("a request that names another host is refused, one for this machine is
   CHECK(served.status("/runs", {{"Host", "localhost:" + std::to_string(served.port)}}) == 200);
 }
 
-TEST_CASE("at another host every request needs the token that is printed") {
-  const Served served("0.0.0.0");
-  REQUIRE(served.token.size() > 32);
-  CHECK(served.status("/runs") == 401);
-  CHECK(served.status("/") == 401);
-  CHECK(served.status("/runs?token=wrong") == 401);
-  CHECK(served.status("/runs" + served.token + "0") == 401);
-  CHECK(served.status("/runs" + served.token) == 200);
+TEST_CASE("every request needs the token that is printed, also on this machine, unless none is asked for there") {
+  for (const char* host : {"0.0.0.0", "127.0.0.1"}) {
+    const Served served(host, true);
+    REQUIRE(served.token.size() > 32);
+    CHECK(served.status("/runs") == 401);
+    CHECK(served.status("/") == 401);
+    CHECK(served.status("/runs?token=wrong") == 401);
+    CHECK(served.status("/runs" + served.token + "0") == 401);
+    CHECK(served.status("/runs" + served.token) == 200);
+  }
+  const Served served;
+  CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"0.0.0.0", 0, false}),
+                    Catch::Contains("--no-token: expected an address of this machine alone"));
+}
+
+TEST_CASE("an address of IPv6 is printed as browsers take it, and a host's letters may be large") {
+  const Served served;
+  CHECK(served.status("/runs", {{"Host", "LOCALHOST"}}) == 200);
+  try {
+    const report::Server six({served.dir / "runs"}, {"::1", 0, false});
+    CHECK(six.url().starts_with("http://[::1]:"));
+  } catch (const base::Error&) {
+    test::skip("this machine has no ::1");
+  }
 }
 
 TEST_CASE("a run that is deleted while it is looked at is gone, the others stay") {
@@ -145,31 +189,82 @@ TEST_CASE("a file that a resume has cut is read anew") {
   CHECK(runs.list()[0]["step"] == 1);
 }
 
-TEST_CASE("a hundred clients that send nothing keep nobody else from being answered") {
+TEST_CASE("two hundred clients that send a byte now and then keep nobody else from being answered") {
   const Served served;
   std::vector<int> sockets;
-  for (int i = 0; i < 100; ++i) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(served.port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(write(fd, "GET /runs", 9) == 9);
-    sockets.push_back(fd);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the queue of connections is short
-  }
+  for (int i = 0; i < 200; ++i) sockets.push_back(connected(served.port, "GET / HTTP/1.1\r\nHost: localhost\r\nX-a: "));
+  std::atomic<bool> ends = false;
+  std::thread slow([&] {
+    while (!ends) {
+      for (const int fd : sockets) (void)!send(fd, "b", 1, MSG_NOSIGNAL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  // Far beyond what an answer takes, and below the seconds after which a slow head is given up.
   httplib::Client client = served.client();
-  client.set_read_timeout(120);
-  const auto result = client.Get("/runs");
-  REQUIRE(result);
-  CHECK(result->status == 200);
+  client.set_read_timeout(4);
+  for (int i = 0; i < 4; ++i) {
+    const auto result = client.Get("/runs");
+    REQUIRE(result);
+    CHECK(result->status == 200);
+  }
+  ends = true;
+  slow.join();
   for (const int fd : sockets) close(fd);
+}
+
+TEST_CASE("clients that do not read their answers, and more than there are places for, keep nobody else out") {
+  const Served served;
+  std::vector<int> sockets;
+  for (int i = 0; i < 300; ++i) sockets.push_back(connected(served.port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  for (int i = 0; i < 600; ++i) sockets.push_back(connected(served.port, "GET /"));
+  CHECK(served.status("/runs") == 200);
+  for (const int fd : sockets) close(fd);
+}
+
+TEST_CASE("a head without end is refused once it is too long, before any token is looked for") {
+  const Served served("127.0.0.1", true);
+  const std::string begin = "GET / HTTP/1.1\r\nHost: localhost\r\n";
+  CHECK_THAT(answer_to(served.port, begin + "X: " + std::string(20'000, 'a')), Catch::StartsWith("HTTP/1.1 431 "));
+  CHECK_THAT(answer_to(served.port, "GET /" + std::string(20'000, 'a')), Catch::StartsWith("HTTP/1.1 431 "));
+  std::string lines = begin;
+  for (int i = 0; i < 200; ++i) lines += "X: a\r\n";
+  CHECK_THAT(answer_to(served.port, lines + "\r\n"), Catch::StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_CASE("what is no request for a path of HTTP/1 is refused at once") {
+  const Served served;
+  const auto status = [&](const std::string& head) { return answer_to(served.port, head + "\r\n").substr(0, 13); };
+  const std::string host = "Host: localhost\r\n";
+  CHECK(status("GET /runs HTTP/1.1\r\n" + host) == "HTTP/1.1 200 ");
+  CHECK(status("GET http://evil.example/runs HTTP/1.1\r\n" + host) == "HTTP/1.1 400 ");
+  CHECK(status("GET /runs HTTP/1.1\r\nHost: evil.example\r\n" + host) == "HTTP/1.1 400 ");
+  CHECK(status("GET /runs HTTP/2\r\n" + host) == "HTTP/1.1 400 ");
+  CHECK(status("GET /runs\r\n" + host) == "HTTP/1.1 400 ");
+  CHECK(status("GET /runs HTTP/1.1\r\nno colon\r\n") == "HTTP/1.1 400 ");
+  CHECK(status("\r\n") == "HTTP/1.1 400 ");
+  for (const char* method : {"POST", "PUT", "DELETE", "FOO", "TRACE"})
+    CHECK(status(std::string(method) + " /runs HTTP/1.1\r\n" + host) == "HTTP/1.1 405 ");
+  CHECK(status("GET /runs HTTP/1.0\r\n") == "HTTP/1.1 403 ");  // it names no host
+  const std::string head = answer_to(served.port, "HEAD /runs HTTP/1.1\r\n" + host + "\r\n");
+  CHECK_THAT(head, Catch::StartsWith("HTTP/1.1 200 ") && Catch::EndsWith("\r\n\r\n"));
+}
+
+TEST_CASE("a folder whose files cannot be read is in the list with the reason, and keeps no other out") {
+  const Served served;
+  make_run(served.dir / "runs/hostile", 1);
+  REQUIRE(mkfifo((served.dir / "runs/hostile/sessions.jsonl").c_str(), 0600) == 0);
+  const nlohmann::json list = served.json("/runs");
+  REQUIRE(list.size() == 3);
+  CHECK(list[1]["name"] == "hostile");
+  CHECK_THAT(list[1]["ended"].get<std::string>(), Catch::Contains("a device or pipe"));
+  CHECK(list[0]["step"] == 3);
+  CHECK(served.status("/run?run=hostile") == 500);
 }
 
 TEST_CASE("an address that is taken is an input error, and so is a folder that is not there") {
   const Served served;
-  CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"127.0.0.1", served.port}),
+  CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"127.0.0.1", served.port, false}),
                     Catch::Contains("an address that is free"));
   CHECK_THROWS_WITH(report::LiveRuns({served.dir / "none"}), Catch::Contains("a folder of runs"));
 }
