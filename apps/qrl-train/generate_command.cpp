@@ -1,4 +1,6 @@
 // generate: what a model says to prompts, through the same decoder as training.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -8,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/readable.h"
+#include "base/shell.h"
 #include "commands.h"
 #include "config/hub.h"
 #include "config/keys.h"
@@ -104,7 +108,7 @@ Source open_source(const GenerateArguments& arguments) {
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
-              "name one folder: qrl-train generate " + arguments.checkpoint);
+              "name one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
   // Before its recipe is read every byte of a checkpoint is checked.
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
@@ -160,6 +164,7 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
     } else if (completions.size() > 1) {
       std::printf("--- prompt %zu sample %zu/%zu: %s\n", prompt_idx + 1, sample + 1, num_samples, how.c_str());
     }
+    if (isatty(STDOUT_FILENO) == 1) text = base::printable(text);  // a file has the bytes as they are
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);
     if (!as_json && completions.size() == 1) base::log_info(how);

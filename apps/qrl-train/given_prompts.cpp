@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "command.h"
 #include "data/jsonl.h"
@@ -23,7 +24,7 @@ void check_prompts(const PromptArguments& arguments, const std::string& model) {
               num_ways == 0 ? "none" : std::to_string(num_ways));
   const auto hyphen = std::find(arguments.texts.begin(), arguments.texts.end(), "-");
   QRL_REQUIRE(hyphen == arguments.texts.end(), "--prompt", "a text", "-",
-              "for standard input leave --prompt out: qrl-train generate " + model + " -");
+              "for standard input leave --prompt out: qrl-train generate " + base::shell_word(model) + " -");
 }
 
 std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe) {

@@ -1,7 +1,6 @@
 #include "plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -36,17 +35,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string amount(double bytes) {
-  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
-  char text[32];
-  const bool large = bytes >= kGiB;
-  std::snprintf(text, sizeof text, "%8.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
-  return text;
-}
-
 /// Formats bytes as "1.50 GiB".
 std::string trimmed_amount(double bytes) {
-  const std::string text = amount(bytes);
+  const std::string text = train::memory_amount(bytes);
   return text.substr(text.find_first_not_of(' '));
 }
 
@@ -92,7 +83,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
 }
 
 void describe_model(const model::ModelConfig& config) {
-  std::printf(
+  base::print(
       "model       %.2fM parameters: %lld layers of %lld, %lld heads (%lld for keys and values) of %lld, vocabulary "
       "%lld\n",
       static_cast<double>(model::num_parameters(config)) * 1e-6, whole(config.num_hidden_layers),
@@ -104,49 +95,69 @@ void describe_batch(const config::Recipe& recipe) {
   const std::int64_t prompts = recipe.data.train_batch_size, n = recipe.rollout.n;
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t updates = train::updates_per_step(recipe);
-  std::printf("step        %s x %s = %s of up to %s; %s of %s\n", counted(prompts, "prompt").c_str(),
+  base::print("step        %s x %s = %s of up to %s; %s of %s\n", counted(prompts, "prompt").c_str(),
               counted(n, "sample").c_str(), counted(prompts * n, "response").c_str(),
               counted(recipe.data.max_response_length, "token").c_str(), counted(updates, "update").c_str(),
               counted(recipe.actor.mini_batch_size * n, "response").c_str());
   const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
-  std::printf("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
+  base::print("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
   const std::int64_t tokens = train::kv_pages(recipe) * recipe.rollout.page_size;
-  std::printf("KV cache    %lld tokens: %lld of the longest sequences, of up to %lld decoded at once\n", whole(tokens),
+  base::print("KV cache    %lld tokens: %lld of the longest sequences, of up to %lld decoded at once\n", whole(tokens),
               whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
   const std::int64_t steps = recipe.trainer.total_training_steps;
   if (steps == 0 && recipe.trainer.total_epochs > 0)
-    std::printf("run         %s\n", counted(recipe.trainer.total_epochs, "epoch").c_str());
+    base::print("run         %s\n", counted(recipe.trainer.total_epochs, "epoch").c_str());
   else
-    std::printf("run         %s, %s in all\n", counted(steps, "step").c_str(),
+    base::print("run         %s, %s in all\n", counted(steps, "step").c_str(),
                 counted(steps * updates, "update").c_str());
   if (!recipe.sft.from.empty()) {
-    std::printf("cold start  taken from %s\n", recipe.sft.from.c_str());
+    base::print("cold start  taken from %s\n", recipe.sft.from.c_str());
   } else if (recipe.sft.steps > 0) {
-    std::printf("cold start  %s of %s\n", counted(recipe.sft.steps, "update").c_str(),
+    base::print("cold start  %s of %s\n", counted(recipe.sft.steps, "update").c_str(),
                 counted(recipe.sft.batch_size, recipe.sft.train_files.empty() ? "demonstration" : "row").c_str());
   } else if (recipe.sft.epochs > 0) {
-    std::printf("cold start  %s, updates of %s\n", counted(recipe.sft.epochs, "epoch").c_str(),
+    base::print("cold start  %s, updates of %s\n", counted(recipe.sft.epochs, "epoch").c_str(),
                 counted(recipe.sft.batch_size, "row").c_str());
   }
 }
 
-void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+/// How the plan compares with this machine's memory.
+struct MemoryFit {
+  std::string fault;  ///< why it cannot run; "" where it can
+  std::string doubt;  ///< why it may not
+};
+
+MemoryFit memory_fit(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks, int num_here) try {
+  return {"", train::check_memory(train::estimate_memory(recipe, config, num_ranks), recipe.rollout.free_cache_engine,
+                                  num_here, base::memory_limit())};
+} catch (const base::Error& error) {
+  return {error.what(), ""};
+}
+
+void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks,
+                     const MemoryFit& fit) {
   const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
-  std::printf("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
+  base::print("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes",
               shared ? " except for its share of masters and moments: here the largest share" : "");
   if (shared && config::has_cold_start(recipe.sft))
-    std::printf("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
+    base::print("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
   const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, num_ranks);
   for (const train::MemoryPart& part : parts)
-    std::printf("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~", amount(part.bytes).c_str());
+    base::print("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~",
+                train::memory_amount(part.bytes).c_str());
   const bool take_turns = recipe.rollout.free_cache_engine;
   if (take_turns)
-    std::printf("  (the KV cache and what learning takes are not there at once: rollout.free_cache_engine)\n");
+    base::print("  (the KV cache and what learning takes are not there at once: rollout.free_cache_engine)\n");
   const double gpu_total = train::peak_bytes(parts, true, take_turns);
-  std::printf("  %-28s ~%s\n", "together", amount(train::peak_bytes(parts, false, take_turns)).c_str());
-  if (gpu_total > 0) std::printf("  %-28s ~%s\n", "together on the GPU", amount(gpu_total).c_str());
+  base::print("  %-28s ~%s\n", "together", train::memory_amount(train::peak_bytes(parts, false, take_turns)).c_str());
+  if (gpu_total > 0) base::print("  %-28s ~%s\n", "together on the GPU", train::memory_amount(gpu_total).c_str());
+  const base::MemoryLimit limit = base::memory_limit();
+  base::print("  %s: %s\n", limit.what.c_str(), train::memory_amount(static_cast<double>(limit.bytes)).c_str());
+  for (const std::string& line : {fit.fault, fit.doubt}) {
+    if (!line.empty()) base::print("  does not fit: %s\n", line.c_str());
+  }
 }
 
 /// Prints what the checkpoints take of the run folder's disk, and warns where it has less.
@@ -158,14 +169,14 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
   std::string text = disk.rl.most_kept > 0 ? kept(disk.rl) : "no checkpoint";
   if (disk.cold_start.most_kept > 0) text += ", of the cold start " + kept(disk.cold_start);
   const bool replaces = disk.rl.replaces || (disk.rl.most_kept == 0 && disk.cold_start.replaces);
-  std::printf("disk        up to %s; ~%s in all%s\n", text.c_str(), trimmed_amount(disk.most_bytes()).c_str(),
+  base::print("disk        up to %s; ~%s in all%s\n", text.c_str(), trimmed_amount(disk.most_bytes()).c_str(),
               replaces ? ", with one that is being written" : "");
   fs::path folder = fs::absolute(recipe.trainer.default_local_dir);
   std::error_code error;
   while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, error);
   if (error) return;
-  std::printf("            free in %s: %s\n", folder.c_str(),
+  base::print("            free in %s: %s\n", folder.c_str(),
               trimmed_amount(static_cast<double>(space.available)).c_str());
   if (static_cast<double>(space.available) < disk.most_bytes())
     base::log_warning(
@@ -183,10 +194,10 @@ void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_
     if (recipe.keys->find(key)->print(recipe) == "auto") chosen += (chosen.empty() ? "" : ", ") + std::string(key);
   const auto resumed = train::settings_of_checkpoint(recipe);
   train::set_auto(resumed ? *resumed : train::choose_settings(recipe, config, num_ranks, bytes), recipe);
-  std::printf("GPU plan    %s%s%s\n", train::describe_gpu_plan(recipe, config, num_ranks, bytes).c_str(),
+  base::print("GPU plan    %s%s%s\n", train::describe_gpu_plan(recipe, config, num_ranks, bytes).c_str(),
               is_here ? "" : " of an example: a run chooses by its own GPU",
               resumed ? ", as the checkpoint has it" : "");
-  if (!chosen.empty()) std::printf("            chosen here, as they are auto: %s\n", chosen.c_str());
+  if (!chosen.empty()) base::print("            chosen here, as they are auto: %s\n", chosen.c_str());
   if (is_here) train::require_gpu_memory(recipe, config, num_ranks, bytes);
 }
 
@@ -240,13 +251,13 @@ void describe_training_data(const config::Recipe& recipe, const train::PromptSet
   const auto batch = static_cast<double>(recipe.data.train_batch_size);
   const std::vector<double>& weights = recipe.data.train_weights;
   const std::string epoch = weights.empty() ? ": " + epoch_text(set.prompts.size(), batch) : "";
-  std::printf("training    %s from %s%s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
+  base::print("training    %s from %s%s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
               sources_of(set.prompts).c_str(), epoch.c_str());
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double share = weights[i] / total;
     const auto size = static_cast<std::size_t>(set.source_sizes[i]);
-    std::printf("            %5.1f %% of the draws from %s, %s: %s\n", 100 * share, recipe.data.train_files[i].c_str(),
+    base::print("            %5.1f %% of the draws from %s, %s: %s\n", 100 * share, recipe.data.train_files[i].c_str(),
                 counted(set.source_sizes[i], "prompt").c_str(), epoch_text(size, share * batch).c_str());
   }
 }
@@ -255,10 +266,10 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
   describe_training_data(recipe, data.prompts);
   std::string first;
   for (const types::TokenId token : data.prompts.prompts.front().tokens) first += data.tokenizer.bytes_of(token, true);
-  std::printf("prompts     chat template %s; the first one: %s\n",
+  base::print("prompts     chat template %s; the first one: %s\n",
               data::choose_template(recipe.data, data.tokenizer).name.c_str(), base::readable(first, 1000).c_str());
   for (const train::PromptSet& set : data.held_out)
-    std::printf("held out    %s from %s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
+    base::print("held out    %s from %s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
                 set.data_source.c_str());
   const train::SftRows& rows = data.sft_rows;
   if (rows.train.empty()) return;
@@ -267,19 +278,20 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
     for (const train::SftRow& row : of) sum += std::count(row.learned.begin(), row.learned.end(), 1);
     return sum;
   };
-  std::printf("cold start  %s in all, from %s of %s to learn; the longest row has %s\n",
+  base::print("cold start  %s in all, from %s of %s to learn; the longest row has %s\n",
               counted(train::cold_start_updates(recipe, rows), "update").c_str(),
               counted(std::ssize(rows.train), "row").c_str(), counted(num_learned(rows.train), "token").c_str(),
               counted(rows.longest, "token").c_str());
   if (!rows.val.empty()) {
-    std::printf("            val/loss over %s of %s\n", counted(std::ssize(rows.val), "row").c_str(),
+    base::print("            val/loss over %s of %s\n", counted(std::ssize(rows.val), "row").c_str(),
                 counted(num_learned(rows.val), "token").c_str());
   }
 }
 
 }  // namespace
 
-void describe_run(const config::LoadedRecipe& given, int num_ranks, bool allow_absent, bool allow_change) {
+void describe_run(const config::LoadedRecipe& given, const PlanOptions& options) {
+  const auto [num_ranks, num_here, allow_absent, allow_change] = options;
   config::LoadedRecipe loaded = given;
   const model::ModelConfig config = train::model_config(loaded.recipe);
   train::settle_rotation(loaded, config, *dist::make_solo());
@@ -293,7 +305,8 @@ void describe_run(const config::LoadedRecipe& given, int num_ranks, bool allow_a
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
   if (absent.empty() && reads_adapters) (void)train::given_adapters(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
-  if (absent.empty()) data = load_data(recipe, config);
+  const MemoryFit fit = memory_fit(recipe, config, num_ranks, num_here);
+  if (absent.empty() && (fit.fault.empty() || allow_absent)) data = load_data(recipe, config);
   if (data) train::require_known_score(recipe, data->held_out);
   std::string resume;
   if (data) {
@@ -308,20 +321,22 @@ void describe_run(const config::LoadedRecipe& given, int num_ranks, bool allow_a
   } else if (recipe.trainer.total_epochs > 0) {
     recipe.trainer.total_training_steps = 0;  // nobody knows yet
   }
-  for (const std::string& line : train::describe_settings(loaded)) std::printf("%s\n", line.c_str());
+  for (const std::string& line : train::describe_settings(loaded)) base::print("%s\n", line.c_str());
   train::warn_of_idle_settings(loaded);
   if (config::learns_on_gpu(recipe)) plan_gpu(recipe, config, num_ranks);
   describe_model(config);
   describe_batch(recipe);
-  describe_memory(recipe, config, num_ranks);
+  describe_memory(recipe, config, num_ranks, fit);
   describe_disk(recipe, config);
   if (data) describe_data(recipe, *data);
-  std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
-  if (!resume.empty()) std::printf("start       %s\n", resume.c_str());
-  for (const std::string& file : absent) std::printf("absent      %s: a run needs it\n", file.c_str());
+  base::print("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
+  if (!resume.empty()) base::print("start       %s\n", resume.c_str());
+  for (const std::string& file : absent) base::print("absent      %s: a run needs it\n", file.c_str());
   const std::string missing_gpu = train::missing_gpu(recipe, 0);
-  if (!missing_gpu.empty()) std::printf("absent      a GPU: %s\n", missing_gpu.c_str());
+  if (!missing_gpu.empty()) base::print("absent      a GPU: %s\n", missing_gpu.c_str());
   const std::size_t num_absent = absent.size() + (missing_gpu.empty() ? 0 : 1);
+  QRL_REQUIRE(fit.fault.empty() || allow_absent, "--dry-run", "a plan that this machine's memory can hold",
+              "one that it cannot (above)", "plan a run on another machine with --dry-run --allow-absent");
   QRL_REQUIRE(num_absent == 0 || allow_absent, "--dry-run", "all that a run needs on this machine",
               std::to_string(num_absent) + " absent (above)",
               "get it; or plan a run on another machine with --dry-run --allow-absent");

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "commands.h"
 #include "help.h"
@@ -26,13 +27,12 @@ struct TrainArguments {
   bool allow_change = false;
 };
 
-/// The command that this process was started with, in one line.
+/// The command that this process was started with, in one line as a shell takes it.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  while (text.ends_with('\0')) text.pop_back();
-  std::replace(text.begin(), text.end(), '\0', ' ');
-  return text;
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(base::shell_word(word));
+  return base::joined(words, " ");
 }
 
 config::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
@@ -46,7 +46,8 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   if (arguments.print_config) {
     if (world.is_first()) std::printf("%s", loaded.annotated_yaml.c_str());
   } else if (arguments.dry_run) {
-    if (world.is_first()) describe_run(loaded, world.size(), arguments.allow_absent, arguments.allow_change);
+    if (world.is_first())
+      describe_run(loaded, {world.size(), world.local_size(), arguments.allow_absent, arguments.allow_change});
   } else {
     QRL_REQUIRE(part != train::RunPart::cold_start_only || config::has_cold_start(loaded.recipe.sft),
                 arguments.recipe.file, "sft.steps or sft.epochs of 1 or more for qrl-train sft", "0",

@@ -4,10 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <vector>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/thread_scope.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -52,7 +54,11 @@ void Team::barrier() {
 int num_threads() {
   if (t_num_threads > 0) return t_num_threads;
   const int count = g_num_threads.load();
-  return count > 0 ? count : omp_get_max_threads();
+  if (count > 0) return count;
+  static const int standard = std::getenv("OMP_NUM_THREADS") != nullptr
+                                  ? omp_get_max_threads()
+                                  : std::min(omp_get_max_threads(), usable_processors());
+  return standard;
 }
 
 void set_num_threads(int count) {

@@ -1,12 +1,13 @@
 #include "train/known_scores.h"
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "config/reader.h"
 #include "report/rows.h"
+#include "state/file.h"
+#include "state/json.h"
 #include "train/catalog.h"
 #include "train/checkpoint.h"
 #include "train/export_score.h"
@@ -30,8 +31,10 @@ std::string scores_of(const report::Metrics& metrics) {
 }
 
 std::string scores_of_export(const std::filesystem::path& run, std::int64_t step) {
-  std::ifstream in(run / kExportScoreFile);
-  const auto json = nlohmann::ordered_json::parse(in, nullptr, false);
+  constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
+  const std::filesystem::path file = run / kExportScoreFile;
+  if (!std::filesystem::exists(file)) return {};
+  const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxFile_bytes));
   if (!json.is_object() || json.value("step", std::int64_t{-1}) != step || !json.contains("scores")) return {};
   std::string text;
   for (const auto& [source, score] : json["scores"].items())

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "decoder/device_backend.h"
 #include "learner/learner.h"
 #include "learner/shards.h"
@@ -261,6 +263,40 @@ double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases
   };
   const double sampling = sum(MemoryPhase::sampling), learning = sum(MemoryPhase::learning);
   return sum(MemoryPhase::always) + (phases_take_turns ? std::max(sampling, learning) : sampling + learning);
+}
+
+std::string memory_amount(double bytes) {
+  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+  const bool large = bytes >= kGiB;
+  return base::format("%8.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
+}
+
+std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
+                         const base::MemoryLimit& limit) {
+  if (limit.bytes == 0) return "";
+  const auto amount = [](double bytes) {
+    const std::string text = memory_amount(bytes);
+    return text.substr(text.find_first_not_of(' '));
+  };
+  double certain = 0;
+  const MemoryPart* largest = nullptr;
+  for (const MemoryPart& part : parts) {
+    if (part.on_gpu || !part.is_exact || part.phase != MemoryPhase::always) continue;
+    certain += part.bytes;
+    if (largest == nullptr || part.bytes > largest->bytes) largest = &part;
+  }
+  const std::string who = num_here > 1 ? " of " + std::to_string(num_here) + " processes here" : "";
+  const auto most = static_cast<double>(limit.bytes), free = static_cast<double>(limit.free_bytes);
+  QRL_REQUIRE(certain * num_here <= most, "memory", "a plan within " + limit.what + ", " + amount(most),
+              amount(certain * num_here) + who + " for weights, gradients and moments alone",
+              "the largest part is \"" + largest->name + "\", " + amount(largest->bytes) +
+                  ": train a smaller model, adapters (lora.rank), or with trainer.zero_stage 1 on more machines; "
+                  "--dry-run lists all parts");
+  const double all = peak_bytes(parts, false, phases_take_turns) * num_here;
+  if (all > most) return "the plan of " + amount(all) + who + " is more than " + limit.what + ", " + amount(most);
+  if (all > free)
+    return "the plan of " + amount(all) + who + " is more than the " + amount(free) + " of memory that are free now";
+  return "";
 }
 
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory.h"
 #include "config/recipe.h"
 #include "model/config.h"
 
@@ -25,6 +26,15 @@ struct MemoryPart {
 /// The most that is there at once, on the GPU or in the machine's own memory: all parts, or, where phases take turns
 /// (rollout.free_cache_engine), what is always there and the larger phase.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
+
+/// Text of an amount: "   12.50 GiB", in MiB below a GiB.
+std::string memory_amount(double bytes);
+
+/// Compares what `num_here` processes on this machine need with the memory that they can have. Throws an input error
+/// when what they surely need (all parts that are exact and always there) is more. Returns a sentence where the whole
+/// plan is more than there is, or than is free now; "" where it fits. Of a GPU's memory it knows nothing.
+std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
+                         const base::MemoryLimit& limit);
 
 /// Of one of num_ranks: data parallel, so each holds the whole model, without what trainer.zero_stage 1 shares out
 /// (then of the rank that keeps most). Learner (fp32 masters and gradients, moments, copies that the forward pass reads

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/shell.h"
 #include "config/hub.h"
 #include "config/keys.h"
 #include "model/peft.h"
@@ -137,8 +138,8 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   }
   std::string advice;
   if (!fixed.empty()) {
-    advice = "set " + fixed +
-             " back (fixed for a run), or begin another run at its weights: --set model.path=" + checkpoint.string() +
+    advice = "set " + fixed + " back (fixed for a run), or begin another run at its weights: --set " +
+             base::shell_word("model.path=" + checkpoint.string()) +
              " --set model.init.config=null --set sft.steps=0 and another trainer.default_local_dir (moments, step "
              "number and warm-up begin anew)";
   }

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/readable.h"
+#include "base/shell.h"
 #include "base/threads.h"
 #include "learner/cuda_library.h"
 #include "model/peft.h"
@@ -20,6 +22,7 @@
 #include "train/formats.h"
 #include "train/gpu_plan.h"
 #include "train/health.h"
+#include "train/memory_estimate.h"
 #include "train/resume.h"
 #include "train/rotation.h"
 #include "train/settings.h"
@@ -45,7 +48,7 @@ std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& 
 
 /// A line on standard output and in the log.
 void say(const std::string& line) {
-  std::printf("%s\n", line.c_str());
+  std::printf("%s\n", base::printable(line).c_str());
   base::log_to_file(line);
 }
 
@@ -67,7 +70,8 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   if (checkpoint) {
     say("  model: " + checkpoint->string());
     const char* kind = config::trains_adapters(recipe) ? "PEFT" : "Hugging Face";
-    const std::string command = program_invocation_name + std::string(" export ") + checkpoint->string();
+    const std::string command =
+        base::shell_word(program_invocation_name) + " export " + base::shell_word(checkpoint->string());
     say(std::string("  as a ") + kind + " folder: " + command + " --out DIR");
     say((held_out.empty() ? "  sampled as " : "  sampled and scored as ") + policy_text(recipe) +
         (has_quantized_export(recipe) ? ": " + command + " --quantized --out DIR" : ""));
@@ -283,6 +287,16 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
     print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
 }
 
+/// What this machine lacks, GPU, libraries or memory, shows before weights and data are read.
+void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
+  require_gpu(recipe, world.local_rank());
+  if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
+  const std::vector<MemoryPart> parts = estimate_memory(recipe, model_config(recipe), world.size());
+  const std::string doubt =
+      check_memory(parts, recipe.rollout.free_cache_engine, world.local_size(), base::memory_limit());
+  if (!doubt.empty()) base::log_warning(doubt + "; the run may be killed (--dry-run lists the parts)");
+}
+
 /// What does not fit the model, or is not there, shows before the cold start.
 void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   const config::Recipe& recipe = loaded.recipe;
@@ -329,8 +343,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   base::set_log_quiet(!world.is_first());
   settle_rotation(loaded, model_config(recipe), world);
   begin_log(loaded, options, world);
-  require_gpu(recipe, world.local_rank());
-  if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
+  check_machine(recipe, world);
 
   Policy policy = make_policy(recipe);
   check_model(loaded, policy.config);
@@ -384,7 +397,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   }
   if (part == RunPart::cold_start_only) {
     // A run that went on from a checkpoint elsewhere has no cold start of its own.
-    if (folder) std::printf("cold start done: %s\n", (fs::exists(cold_start) ? cold_start : *point.checkpoint).c_str());
+    if (folder) say("cold start done: " + (fs::exists(cold_start) ? cold_start : *point.checkpoint).string());
     return;
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/rng.h"
 #include "base/threads.h"
 #include "config/hub.h"
@@ -29,17 +30,14 @@ namespace {
 /// Processors this process may use. Alone it keeps to those it was started on (taskset, a batch system); of a job of
 /// several ranks the launcher's binding is undone first (the kernel keeps to the container's own set).
 int usable_processors(const dist::Collectives& world) {
-  const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
   if (world.size() > 1) {
+    const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
     cpu_set_t all;
     CPU_ZERO(&all);
     for (long cpu = 0; cpu < configured; ++cpu) CPU_SET(cpu, &all);
     sched_setaffinity(0, sizeof all, &all);
   }
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed))
-                                                             : static_cast<int>(configured);
+  return base::usable_processors();
 }
 
 model::WeightSource init_from(const config::Recipe& recipe, const model::ModelConfig& config) {

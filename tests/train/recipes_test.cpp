@@ -129,6 +129,52 @@ TEST_CASE("the estimated peak is all there is, or with phases that take turns th
   CHECK(learning > 0);
 }
 
+TEST_CASE("a plan is compared with the memory that there is: refused, doubted, or nothing said") {
+  const std::vector<train::MemoryPart> parts = {{"masters", 4e9},
+                                                {"gradients", 2e9},
+                                                {"activations", 3e9, false, false, train::MemoryPhase::learning},
+                                                {"KV cache", 5e9, true, false, train::MemoryPhase::sampling},
+                                                {"on a GPU", 1e12, true, true}};
+  const auto check = [&](std::uint64_t bytes, std::uint64_t free, int num_here = 1, bool take_turns = false) {
+    return train::check_memory(parts, take_turns, num_here, {bytes, "this machine's memory", free});
+  };
+  CHECK(check(20'000'000'000, 20'000'000'000) == "");
+  CHECK_THAT(check(20'000'000'000, 10'000'000'000), Catch::Contains("free now"));
+  CHECK_THAT(check(13'000'000'000, 13'000'000'000), Catch::Contains("is more than this machine's memory"));
+  CHECK(check(13'000'000'000, 13'000'000'000, 1, true) == "");  // activations or the KV cache
+  CHECK_THROWS_WITH(check(5'900'000'000, 0),
+                    Catch::Contains("memory: expected a plan within this machine's memory, 5.49 GiB, got 5.59 GiB") &&
+                        Catch::Contains("\"masters\", 3.73 GiB"));
+  CHECK_THROWS_WITH(check(13'000'000'000, 0, 3), Catch::Contains("16.76 GiB of 3 processes here"));
+  CHECK(check(0, 0) == "");  // nobody knows
+}
+
+TEST_CASE("a plan that cannot fit this machine ends a dry run and a start with exit code 2, before data are read") {
+  const test::TempDir dir;
+  std::ofstream(dir / "config.json") << R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+      "vocab_size": 151936, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 200,
+      "num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 256, "hidden_act": "silu",
+      "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": false,
+      "eos_token_id": 151645, "torch_dtype": "bfloat16"})";
+  std::ofstream(dir / "r.yaml") << "model: {init: {config: config.json}}\n"
+                                   "data: {train_generator: {task: countdown, size: 64}, train_batch_size: 4, "
+                                   "max_prompt_length: 96}\nactor: {mini_batch_size: 4}\n";
+  const std::string command =
+      test::kProgram + (dir / "r.yaml").string() + " --set trainer.default_local_dir=" + (dir / "run").string();
+  const test::Outcome planned = test::run_command(command + " --dry-run");
+  CHECK(planned.exit_code == 2);
+  CHECK(test::says(planned, "optimizer moments"));
+  CHECK(test::says(planned, "does not fit: memory: expected a plan within "));
+  CHECK(test::says(planned, "--allow-absent"));
+  CHECK(test::run_command(command + " --dry-run --allow-absent").exit_code == 0);
+  const test::Outcome started = test::run_command(command +
+                                                  " --set 'data.train_files=[nowhere.jsonl]' --set "
+                                                  "data.train_generator.task=null");
+  CHECK(started.exit_code == 2);
+  CHECK(test::says(started, "error: memory: expected a plan within "));
+  CHECK_FALSE(fs::exists(dir / "run"));
+}
+
 TEST_CASE("the estimate of a share of masters and moments is the largest that a rank keeps") {
   const std::vector<std::string> overrides = {"trainer.zero_stage=1", "optim.name=muon"};
   const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;

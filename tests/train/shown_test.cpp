@@ -246,6 +246,22 @@ TEST_CASE("the export's score is the export's: its weights, rounded, evaluated g
   CHECK(written.at("scores").at("countdown") == measured.at("metrics").at("val/countdown/mean@1"));
 }
 
+TEST_CASE("names that a terminal would act on are shown, and commands are printed as a shell takes them") {
+  const test::TempDir dir;
+  const test::Outcome dry = test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
+                                              "--set 'trainer.default_local_dir=\"a\\e[31m\\u202Eb\"'");
+  CHECK(dry.exit_code == 0);
+  CHECK(dry.output.find('\x1b') == std::string::npos);
+  CHECK(says(dry.output, "run folder  a\\x1b[31m\\u202eb"));
+  const test::Outcome run = test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml " +
+                                              "--set trainer.total_training_steps=1 --set eval.freq=0 --set " +
+                                              "'trainer.default_local_dir=" + (dir / "my runs").string() + "'");
+  CHECK(run.exit_code == 0);
+  CHECK(says(run.output, " export '" + (dir / "my runs").string() + "/checkpoints/step_1' --out DIR"));
+  CHECK(says(test::read_file(dir / "my runs/log.txt"),
+             "--set 'trainer.default_local_dir=" + (dir / "my runs").string() + "'"));
+}
+
 TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unless that is allowed") {
   const std::string lacking = test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                               "--set data.train_generator.task=null --set data.train_files=[typo.jsonl]";

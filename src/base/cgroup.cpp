@@ -1,0 +1,114 @@
+#include "base/cgroup.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace qrl::base {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A mounted hierarchy of control groups: /proc/self/mountinfo, proc_pid_mountinfo(5).
+struct Hierarchy {
+  std::string root;  ///< which of its groups is mounted
+  fs::path place;    ///< where
+  bool is_v2 = false;
+  std::string options;  ///< with version 1 its controllers
+};
+
+/// Whether a list with commas holds the word.
+bool lists(const std::string& list, const std::string& word) {
+  return ("," + list + ",").find("," + word + ",") != std::string::npos;
+}
+
+std::vector<Hierarchy> hierarchies(const fs::path& root) {
+  std::vector<Hierarchy> all;
+  std::ifstream in(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string id, parent, device, mounted, place, word, type, source, options;
+    words >> id >> parent >> device >> mounted >> place;
+    while (words >> word && word != "-") continue;
+    words >> type >> source >> options;
+    if (type == "cgroup" || type == "cgroup2") all.push_back({mounted, place, type == "cgroup2", options});
+  }
+  return all;
+}
+
+/// The process's group in a hierarchy that has the controller: /proc/self/cgroup, cgroups(7).
+std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std::string& controller) {
+  std::ifstream in(root / "proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (is_v2 ? controllers.empty() : lists(controllers, controller)) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+/// Calls `visit(folder, is_v2)` for the process's group and each above it that is mounted, where the controller is.
+template <class Visit>
+void visit_groups(const fs::path& root, const std::string& controller, const Visit& visit) {
+  for (const Hierarchy& hierarchy : hierarchies(root)) {
+    if (!hierarchy.is_v2 && !lists(hierarchy.options, controller)) continue;
+    const std::optional<std::string> group = group_of(root, hierarchy.is_v2, controller);
+    if (!group) continue;
+    // A container may see its own group alone, mounted where the top one would be.
+    fs::path below = fs::path(*group).lexically_relative(hierarchy.root);
+    if (below.empty() || *below.begin() == "..") below = ".";
+    const fs::path top = (root / hierarchy.place.relative_path()).lexically_normal();
+    fs::path folder = (top / below).lexically_normal();
+    if (!folder.has_filename()) folder = folder.parent_path();
+    for (;; folder = folder.parent_path()) {
+      visit(folder, hierarchy.is_v2);
+      if (folder == top || !folder.has_relative_path()) break;
+    }
+  }
+}
+
+/// The first number of a file; nothing for "max", or where there is none.
+std::optional<double> first_number(const fs::path& file) {
+  std::ifstream in(file);
+  double number = 0;
+  return in >> number ? std::optional(number) : std::nullopt;
+}
+
+template <class T>
+void lower(std::optional<T>& least, T value) {
+  least = least ? std::min(*least, value) : value;
+}
+
+}  // namespace
+
+std::optional<double> cpu_quota(const fs::path& root) {
+  std::optional<double> least;
+  visit_groups(root, "cpu", [&](const fs::path& folder, bool is_v2) {
+    double quota = 0, period = 0;
+    if (is_v2) {
+      std::ifstream in(folder / "cpu.max");
+      if (!(in >> quota >> period)) return;
+    } else {
+      quota = first_number(folder / "cpu.cfs_quota_us").value_or(-1);
+      period = first_number(folder / "cpu.cfs_period_us").value_or(0);
+    }
+    if (quota > 0 && period > 0) lower(least, quota / period);
+  });
+  return least;
+}
+
+std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
+  constexpr double kNoLimit = 9e18;  // version 1 writes the largest number of whole pages
+  std::optional<std::uint64_t> least;
+  visit_groups(root, "memory", [&](const fs::path& folder, bool is_v2) {
+    const auto limit = first_number(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));
+    if (limit && *limit > 0 && *limit < kNoLimit) lower(least, static_cast<std::uint64_t>(*limit));
+  });
+  return least;
+}
+
+}  // namespace qrl::base

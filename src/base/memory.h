@@ -1,0 +1,18 @@
+// Owns how much memory this process can have.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace qrl::base {
+
+struct MemoryLimit {
+  std::uint64_t bytes = 0;       ///< the most that there can be; 0: unknown
+  std::string what;              ///< "this machine's memory", "the memory limit of the control group"
+  std::uint64_t free_bytes = 0;  ///< what is not in use now (MemAvailable), of `bytes` at most
+};
+
+/// Gives the lower of the machine's memory and the limit of the process's control group.
+MemoryLimit memory_limit();
+
+}  // namespace qrl::base
