@@ -59,7 +59,7 @@ void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe,
   for (GivenPrompt& prompt : prompts) {
     if (!prompt.conversation) encoder.require_system_fits(prompt.system, prompt.where);
     prompt.tokens = prompt.conversation ? encoder.encode(*prompt.conversation, prompt.where)
-                                        : encoder.encode(prompt.text, prompt.system);
+                                        : encoder.encode(prompt.text, prompt.system, prompt.where);
     policy.tokenizer.warn_of_unencodable(prompt.where, policy.tokenizer.unencodable_bytes(prompt.text));
     const auto length = static_cast<std::int64_t>(prompt.tokens.size());
     QRL_REQUIRE(length + max_new <= positions, prompt.where,

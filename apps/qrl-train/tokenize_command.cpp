@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "config/hub.h"
+#include "data/conversation.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
 
@@ -20,6 +21,8 @@ struct TokenizeArguments {
   bool plain = false;
   bool add_special_tokens = false;
   bool decode = false;
+  bool learned = false;
+  config::DataRecipe keys;
 };
 
 std::vector<types::TokenId> encode(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments,
@@ -39,11 +42,40 @@ void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
   std::fwrite(line.data(), 1, line.size(), stdout);
 }
 
+/// Prints the ids of a row's conversation: a prompt unless the assistant has its last word, and with --learned what a
+/// cold start learns from it.
+void tokenize_conversation(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat,
+                           const TokenizeArguments& arguments, const nlohmann::ordered_json& row,
+                           const std::string& where) {
+  const auto tools = row.find("tools");
+  const data::Conversation conversation = data::read_conversation(
+      row["messages"], tools == row.end() ? nlohmann::ordered_json() : *tools, "messages", where);
+  data::RenderOptions options{conversation.messages.back().role != "assistant" && !arguments.learned, arguments.learned,
+                              arguments.keys.parse_special_tokens, arguments.keys.enable_thinking};
+  if (const auto thinking = row.find("enable_thinking"); thinking != row.end() && thinking->is_boolean())
+    options.thinking = thinking->get<bool>();
+  const auto parts = data::render_conversation(chat, conversation, options, where).parts;
+  const data::LabeledTokens labeled = arguments.learned ? data::encode_labeled(tokenizer, parts, where)
+                                                        : data::LabeledTokens{data::encode_parts(tokenizer, parts), {}};
+  std::fputs("{\"ids\": [", stdout);
+  print_ids(labeled.tokens, ", ");
+  std::string learned;
+  for (const std::int64_t message : labeled.messages)
+    learned += (learned.empty() ? "" : ", ") + std::string(message >= 0 ? "1" : "0");
+  std::printf("]%s}\n", arguments.learned ? (", \"learned\": [" + learned + "]").c_str() : "");
+}
+
 void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments) {
   data::JsonLines lines(standard_input(), "standard input");
+  std::optional<data::ChatTemplate> chat;
   while (const auto row = lines.next()) {
+    if (row->is_object() && row->contains("messages")) {
+      if (!chat) chat = data::choose_template(arguments.keys, tokenizer);
+      tokenize_conversation(tokenizer, *chat, arguments, nlohmann::ordered_json::parse(lines.text()), lines.where());
+      continue;
+    }
     QRL_REQUIRE(row->is_object() && row->contains("text") && (*row)["text"].is_string(), lines.where(),
-                "an object with a string `text`", row->is_object() ? "none" : row->type_name());
+                "an object with a string `text`, or with `messages`", row->is_object() ? "none" : row->type_name());
     std::fputs("{\"ids\": [", stdout);
     print_ids(encode(tokenizer, arguments, (*row)["text"].get_ref<const std::string&>(), lines.where()), ", ");
     std::fputs("]}\n", stdout);
@@ -89,12 +121,27 @@ void add_tokenize(CLI::App& app, Action& action) {
           "or tokenizer.json alone")
       ->required()
       ->check(not_empty());
-  CLI::Option* jsonl = command->add_flag("--jsonl", arguments->jsonl,
-                                         "rows {\"text\": …} to rows {\"ids\": […]}, one by one; blank lines are none");
+  CLI::Option* jsonl = command->add_flag(
+      "--jsonl", arguments->jsonl,
+      "rows {\"text\": …} or {\"messages\": …} to rows {\"ids\": […]}, one by one; blank lines are none");
   CLI::Option* plain = command->add_flag("--plain", arguments->plain,
                                          "read the text as a user's: \"<|im_end|>\" is ten characters, no token");
   CLI::Option* add = command->add_flag("--add-special-tokens", arguments->add_special_tokens,
                                        "also the tokens that the tokenizer puts around a text (Llama 3: its first)");
+  config::DataRecipe& keys = arguments->keys;
+  command
+      ->add_option("--chat-template", keys.chat_template,
+                   "of rows with `messages` in place of `text`: as data.chat_template of a recipe")
+      ->needs(jsonl)
+      ->capture_default_str();
+  command
+      ->add_flag("--learned", arguments->learned,
+                 "rows with `messages` as a cold start learns from them, with `learned`: 1 for each token that is")
+      ->needs(jsonl);
+  command
+      ->add_flag("--parse-special-tokens", keys.parse_special_tokens,
+                 "of rows with `messages`: as data.parse_special_tokens")
+      ->needs(jsonl);
   command->add_flag("--decode", arguments->decode, "ids, white space between them, to text; special tokens are spelled")
       ->excludes(jsonl)
       ->excludes(plain)

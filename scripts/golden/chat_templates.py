@@ -3,21 +3,21 @@
 
     ~/.cache/qrl-peers/hf/bin/python scripts/golden/chat_templates.py [--out FILE]
 
-FILE (default tests/data/golden/chat_templates.jsonl) has Qwen's templates (Apache-2.0) as they are; of others, what they
-write and our name for them. --all puts every template text in, which is for checking, not for committing.
+FILE (default tests/data/golden/chat_templates.jsonl) has Qwen's templates (Apache-2.0) as they are; of Llama's, what they
+write and our name for them. Its conversations have one question; scripts/check_templates compares longer ones. --all puts every template text in, which is for checking, not for committing.
 """
 
 import argparse
+import importlib.util
 import json
 from pathlib import Path
 
 import transformers
-import trl
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "data" / "golden" / "chat_templates.jsonl"
-TEMPLATES = Path(trl.__file__).parent / "chat_templates"
+TEMPLATES = Path(importlib.util.find_spec("trl").origin).parent / "chat_templates"  # not imported: that needs PyTorch
 # Short templates that are in wide use without being any one model's.
 WRITTEN = {
     "plain_chatml": "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'"
@@ -36,14 +36,31 @@ WRITTEN = {
     "thinking": "{%- for message in messages %}\n    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + "
                 "'\\n' }}\n{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n<think>\\n' }}\n{%- endif %}",
 }
-# A template that writes what none of ours can must not be taken for one of them.
-FOREIGN = {
+# Other families' ways to write the same, in words of our own.
+WRITTEN |= {
     "trimmed": WRITTEN["plain_chatml"].replace("message['content']", "message['content'] | trim"),
     "two_systems": "{{ '<|im_start|>system\\nA<|im_end|>\\n' }}" + WRITTEN["qwen2_math"],
     "no_opening": WRITTEN["plain_chatml"].split("{% if add")[0],
+    "zephyr_like": "{% for message in messages %}\n{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}\n"
+                   "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
+    "gemma_like": "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+                  "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+                  "{{ raise_exception('Conversation roles must alternate') }}{% endif %}{% set role = 'model' if message['role'] == "
+                  "'assistant' else message['role'] %}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + "
+                  "'<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}",
+    "r1_like": "{% set ns = namespace(system='') %}{%- for message in messages %}{%- if message['role'] == 'system' %}"
+               "{% set ns.system = message['content'] %}{%- endif %}{%- endfor %}{{ bos_token }}{{ ns.system }}"
+               "{%- for message in messages %}{%- if message['role'] == 'user' %}{{ '<｜User｜>' + message['content'] }}"
+               "{%- elif message['role'] == 'assistant' %}{{ '<｜Assistant｜>' + message['content'].split('</think>')[-1] + eos_token }}"
+               "{%- endif %}{%- endfor %}{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}",
+    "mistral_like": "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content'] %}{%- set turns = messages[1:] %}"
+                    "{%- else %}{%- set turns = messages %}{%- endif %}{{- bos_token }}{%- for message in turns %}"
+                    "{%- if message['role'] == 'user' %}{%- if loop.last and system is defined %}"
+                    "{{- '[INST] ' + system + '\\n\\n' + message['content'] + '[/INST]' }}{%- else %}"
+                    "{{- '[INST] ' + message['content'] + '[/INST]' }}{%- endif %}{%- elif message['role'] == 'assistant' %}"
+                    "{{- ' ' + message['content'] | trim + eos_token }}{%- endif %}{%- endfor %}",
 }
-# (text, another): whether the outcome is one of ours or must be refused, what is written is never another text. Each is
-# tried on every template that has the text.
+# (text, another). Each is tried on every template that has the text.
 MUTATIONS = [
     ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>", "You are another.<|im_end|>"),
     ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>", "<|im_end|>"),
@@ -94,7 +111,6 @@ MUTATIONS = [
 PUBLISHED = {"qwen2_5": {}, "qwen3": {}, "qwen3 ": {"enable_thinking": False}, "qwen3_instruct_2507": {}, "llama3": {},
              "llama3_1": {}, "llama3_2": {"date_string": "26 Jul 2024"}}
 OURS = {"llama3": "llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.1"}
-REFUSED = ["cohere", "gemma", "phi3", "glm4moe", "gptoss", "deepseekv3"]
 USERS = ["What is 2 + 2?", "  spaces around \n", "a\n\nb<|im_end|>\n<|eot_id|>é🙂", "{{ jinja }} {% if x %}"]
 SYSTEMS = [None, "Answer in one word.", "  two\nlines "]
 
@@ -126,7 +142,8 @@ def mutated(tokenizer, templates):
 
 
 def main(out, everything):
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<|begin_of_text|>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<|begin_of_text|>",
+                                        eos_token="</s>")
     rows = []
     templates = [(name, (TEMPLATES / f"{name.strip()}.jinja").read_text(), options) for name, options in PUBLISHED.items()]
     templates += [(name, text, {}) for name, text in WRITTEN.items()]
@@ -138,13 +155,10 @@ def main(out, everything):
         if name not in OURS or everything:
             row["template"] = text
         rows.append(row)
-    rows += [{"name": name, "template": text, "refused": True} for name, text in FOREIGN.items()]
     of_ours = [(name, text, options) for name, text, options in templates if everything or name not in OURS]
     rows += mutated(tokenizer, of_ours)
-    if everything:
-        rows += [{"name": name, "template": (TEMPLATES / f"{name}.jinja").read_text(), "refused": True} for name in REFUSED]
     out.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    print(f"{len(rows)} templates, transformers {transformers.__version__}, trl {trl.__version__}")
+    print(f"{len(rows)} templates, transformers {transformers.__version__}")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,22 @@ TEMPLATES = [
     # Executed, and not known here.
     "{{ messages | tojson }}", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f('x') }}", "{% for k, v in messages[0].items() %}{{ k }}{% endfor %}", "{{ [1, 2] }}", "{{ 1 == true }}",
     "{% set a = namespace(x=1) %}{% set b = a %}{% set a.x = 2 %}{{ b.x }}", "{{ word | upper }}", "{{ 1 < 2 < 3 }}", "{{ '\\x41' }}", "{{ 1.5 }}", "{{ text[1:3] }}", "{{ number is divisibleby 7 }}",
-    "{% for m in messages %}{{ loop.revindex }}{% endfor %}", "{{ messages[0].items }}", "{{ 'ab' * 3 }}", "{{ 7 // 2 }}", "{% set x %}a{% endset %}{{ x }}", "{{ cycler }}",
+    "{% for m in messages %}{{ loop.revindex }}{% endfor %}", "{{ messages[0].items is defined }}", "{{ 'ab' * 3 }}", "{{ 7 // 2 }}", "{% set x %}a{% endset %}{{ x }}", "{{ cycler }}",
+    # Macros, objects, tuples, pairs, conditions of loops, captured blocks.
+    "{% macro f(a, b='x') %}{{ a }}{{ b }}{% endmacro %}{{ f('1') }}{{ f(1, b=2) }}{{ f() }}", "{% set x = 5 %}{% macro f() %}{{ x }}{{ y }}{% endmacro %}{% for y in [1] %}{{ f() }}{% endfor %}",
+    "{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}", "{% for k, v in {'a': 1, 'b': [2]}.items() %}{{ k }}{{ v }}{% endfor %}",
+    "{% for k, v in {'B': 1, 'a': 2} | dictsort %}{{ k }}{{ v }}{% endfor %}", "{% for m in messages if m.role == 'user' %}{{ loop.index }}{{ m.role }}{{ loop.length }}{% else %}none{% endfor %}",
+    "{% for m in messages if m.role == 'x' %}a{% else %}none{% endfor %}", "{% set x %}a{{ number }}{% endset %}{{ x + '!' }}", "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{{ range(3) | list }}{{ range(1, 3) | list }}{{ range(3, 0, -1) | list }}", "{{ (1, 2)[1] }}{{ [1] + [2] }}{{ [[1, 'a'], {}] }}", "{{ {'a': {'b': 'c\"d'}, 'e': none, 'f': true} }}",
+    "{{ {'a': [1, 2.5, none, 'é<'], 'b': {}} | tojson }}", "{{ {'a': [1, {}], 'b': {'c': []}} | tojson(indent=2) }}", "{{ messages | tojson(indent=4) }}", "{{ ['a', 1, true] | join(', ') }}{{ messages | join('|', attribute='role') }}",
+    "{{ messages | map(attribute='role') | join }}{{ ['a', 'b'] | map('upper') | list }}", "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | rejectattr('role', 'equalto', 'user') | map(attribute='role') | list }}",
+    "{{ ['a', '', 'b'] | select | list }}{{ ['a', 'b'] | reject('equalto', 'a') | list }}", "{{ text[1:3] }}{{ 'héllo'[1] }}{{ 'héllo'[::-1] }}{{ 'héllo' | length }}{{ 'abc'[-1:] }}",
+    "{{ 'Ab é' | upper }}{{ 'ÀB' | lower }}{{ 'aBC' | capitalize }}{{ 'straße'.upper() }}", "{{ word.split(',', 1) }}{{ 'a b'.split(' ')[-1] }}{{ ' '.join(['a', 'b']) }}", "{{ messages[0].keys() | list }}{{ messages[0].values() | list }}",
+    "{{ missing | length }}{{ missing | list }}{% for x in missing %}a{% endfor %}{{ 'a' in missing }}{{ missing == none }}{{ missing ~ 'x' }}", "{{ messages[0]['items'] is defined }}{{ messages[0].items is mapping }}{{ messages[0].get('items') is none }}",
+    "{{ 1 == true }}{{ 1 == 1.0 if false else 2 }}{{ 'a' < 'b' }}{{ [1, 2] == [1, 2] }}{{ {'a': 1} == {'a': 1} }}", "{{ number is number }}{{ number is integer }}{{ true is number }}{{ 'a' is in ['a'] }}{{ 'b' is not in 'abc' }}{{ 3 is eq 3 }}",
+    "{{ messages | last }}", "{% for m in messages %}{{ loop.revindex }}{{ loop.revindex0 }}{% endfor %}", "{% set ns = namespace(a=1) %}{% macro f() %}{% set ns.a = 2 %}{% endmacro %}{{ f() }}{{ ns.a }}", "{{ -7 % 3 }}{{ 7 % 3 }}", "{{ {'a b': 1}['a b'] }}{{ {} }}{{ [] }}{{ () | length }}",
+    "{{ \"it's\" }}{{ [\"it's\", 'say \"x\"', 'both \\' and \"'] }}", "{{ text | replace('x', 'zz') | safe }}{{ 'a' | default('b', true) }}{{ '' | default('b', boolean=true) }}", "{% set f = 3 %}{{ f }}{% macro f() %}m{% endmacro %}{{ f() }}",
+    "{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}{{ x }}", "{% if flag %}{% set x %}b{% endset %}{% endif %}{{ x }}", "{% for a in [1, 2] %}{% for b in [3] %}{{ loop.index }}{% endfor %}{{ loop.index }}{% endfor %}",
     # No Jinja.
     "{% if flag %}a", "{{ 'a }}", "{{ a b }}", "{% endif %}", "{# a", "{% else %}", "{{ ) }}", "{{ '' ''", "{% for m messages %}{% endfor %}", "{{", "{%", "{",
 ]

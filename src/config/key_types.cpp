@@ -81,10 +81,10 @@ Type<std::string> input_path() {
   return type;
 }
 
-Type<std::string> word_or_path(const std::string& word) {
+Type<std::string> word_or_path(const std::vector<std::string>& words) {
   Type<std::string> type = input_path();
-  type.text = word + " | path";
-  type.word = word;
+  type.text = base::joined(words, " | ") + " | path";
+  type.words = words;
   return type;
 }
 

@@ -2,6 +2,7 @@
 // key.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -28,9 +29,9 @@ struct Type {
   std::string text;
   std::function<Reading<T>(const YamlNode&)> read;
   std::function<std::string(const T&)> print;
-  bool is_input_path = false;    ///< of a file or folder to read; T is then a string or a list of them
-  std::string word = {};         ///< with is_input_path: the one value that is no path
-  bool may_be_hub_name = false;  ///< with is_input_path
+  bool is_input_path = false;           ///< of a file or folder to read; T is then a string or a list of them
+  std::vector<std::string> words = {};  ///< with is_input_path: values that are no paths
+  bool may_be_hub_name = false;         ///< with is_input_path
 };
 
 /// What null stands for in a key that may be unset, and, where it is a value of the recipe, that value.
@@ -72,8 +73,8 @@ Type<std::string> input_path();
 Type<std::string> model_path();
 /// A time in days, hours, minutes and seconds ("3h50m"), held in seconds.
 Type<double> duration();
-/// `word`, which stays as it is, or a path.
-Type<std::string> word_or_path(const std::string& word);
+/// One of `words`, which stay as they are, or a path.
+Type<std::string> word_or_path(const std::vector<std::string>& words);
 /// Makes `path` absolute, taken from `directory` (empty: the working directory); an empty path stays empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
 /// Where no folder of that path is there and it has a hub name's form: pins it where the cache has it; returns whether.
@@ -136,7 +137,7 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
             for (const T& value : values) out += (out.size() > 1 ? ", " : "") + item.print(value);
             return out + "]";
           },
-          item.is_input_path, item.word};
+          item.is_input_path, item.words};
 }
 
 /// Whether a score may have this name: 1 to 64 letters, digits and . _ - @ +.
@@ -217,10 +218,11 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   }
   if constexpr (std::is_same_v<Member, std::string>) {
     if (type.is_input_path) {
-      key.anchor = [member, word = type.word, may_be_hub_name = type.may_be_hub_name](Recipe& recipe,
-                                                                                      const auto& directory) {
+      key.anchor = [member, words = type.words, may_be_hub_name = type.may_be_hub_name](Recipe& recipe,
+                                                                                        const auto& directory) {
         if (may_be_hub_name && anchor_hub_name(member(recipe), directory)) return;
-        if (word.empty() || member(recipe) != word) anchor_path(member(recipe), directory);
+        if (std::find(words.begin(), words.end(), member(recipe)) == words.end())
+          anchor_path(member(recipe), directory);
       };
     }
   } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {

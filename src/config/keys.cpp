@@ -168,13 +168,13 @@ void add_data(List& list, const Choices& generators) {
   data.add("shuffle", &D::shuffle, boolean(), "a new order of the prompts in each epoch");
   data.add("seed", &D::seed, seed(), "seed of that order", root_seed());
   data.add("prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
-  data.add("chat_template", &D::chat_template,
-           choice<ChatTemplateName>({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
-           "how a prompt becomes a conversation; auto: as the model's own template, plain where it has none");
+  data.add("chat_template", &D::chat_template, word_or_path({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
+           "the Jinja template that makes a text of a conversation; auto: the model's own, plain where it has none");
   data.add("system_prompt", &D::system_prompt, unset_when_empty(text()), "system message before each prompt",
            {"the template's own, if any"});
-  data.add("enable_thinking", &D::enable_thinking, boolean(), "Qwen3's switch: false opens each answer with no thought",
-           {"true where the template has the choice"});
+  data.add("enable_thinking", &D::enable_thinking, boolean(),
+           "the template's switch for thoughts: false opens Qwen3's answers with an empty one",
+           {"as the template has it"});
   data.add("parse_special_tokens", &D::parse_special_tokens, boolean(),
            "control tokens that prompts of the data spell are tokens; false: they are text");
 }
@@ -252,7 +252,7 @@ void add_quant(List& list) {
       choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}, {"int8", HeadFormat::int8}}),
       "lm_head of sampler and learner; auto: bf16, or fp32 with fp32 weights; int8: the sampler's alone, on the "
       "CPU, the learner's as with auto");
-  quant.add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path("auto")),
+  quant.add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path({"auto"})),
             "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
             "begins; or a file that qrl-train profile made",
             {"none"});

@@ -30,7 +30,6 @@ enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class LossOn : std::uint8_t { assistant, last, all };
-enum class ChatTemplateName : std::uint8_t { automatic, plain, chatml, qwen2_5, qwen3, llama3, llama3_1 };
 enum class LossAggMode : std::uint8_t {
   token_mean,
   token_sum,
@@ -55,15 +54,9 @@ enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };    ///< automatic: cpu
 enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: where the learner is
 
-/// As recipes spell them.
-inline constexpr std::array<std::pair<const char*, ChatTemplateName>, 7> kChatTemplateNames = {
-    {{"auto", ChatTemplateName::automatic},
-     {"plain", ChatTemplateName::plain},
-     {"chatml", ChatTemplateName::chatml},
-     {"qwen2.5", ChatTemplateName::qwen2_5},
-     {"qwen3", ChatTemplateName::qwen3},
-     {"llama3", ChatTemplateName::llama3},
-     {"llama3.1", ChatTemplateName::llama3_1}}};
+/// Words of data.chat_template: auto and plain, then the names of files that the program holds (data/templates).
+inline constexpr std::array<const char*, 7> kChatTemplateNames = {"auto",  "plain",  "chatml",  "qwen2.5",
+                                                                  "qwen3", "llama3", "llama3.1"};
 
 /// Default seed of held-out generators: the same tasks whatever trainer.seed, so that runs can be compared.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
@@ -99,12 +92,12 @@ struct DataRecipe {
   bool shuffle = true;
   std::optional<std::uint64_t> seed;  ///< default trainer.seed
   std::string prompt_template = "{prompt}";
-  ChatTemplateName chat_template = ChatTemplateName::automatic;  ///< automatic: the model's own
-  std::string system_prompt;                                     ///< "": the template's own, if any
-  std::optional<bool> enable_thinking;                           ///< default true where the template has the choice
-  bool parse_special_tokens = false;                             ///< in the text of prompts
-  std::optional<std::int64_t> train_max_samples = {};            ///< prompts; default: all
-  std::optional<std::int64_t> val_max_samples = {};              ///< of each data source; default: all
+  std::string chat_template = kChatTemplateNames[0];   ///< one of kChatTemplateNames, or a file
+  std::string system_prompt;                           ///< "": the template's own, if any
+  std::optional<bool> enable_thinking;                 ///< unset: the template's own choice
+  bool parse_special_tokens = false;                   ///< in the text of prompts
+  std::optional<std::int64_t> train_max_samples = {};  ///< prompts; default: all
+  std::optional<std::int64_t> val_max_samples = {};    ///< of each data source; default: all
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 

@@ -1,63 +1,52 @@
-// Owns what a conversation of several turns is: how a row holds it, and the text that a chat template makes of it, with
-// the parts that its assistant wrote. Knows nothing of files and of training.
+// Owns the text that a chat template makes of a conversation, and which of it its assistant wrote. Knows nothing of
+// files and of training.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/chat_template.h"
+#include "data/marked_text.h"
+#include "data/messages.h"
 
 namespace qrl::data {
 
-/// What ends a message in the styles of ChatML and Llama 3.
-inline constexpr std::string_view kChatmlEnd = "<|im_end|>\n", kLlamaEnd = "<|eot_id|>";
-
-/// A message as OpenAI's API has it. The order of an object's members is kept: models are shown them as text.
-struct Message {
-  std::string role;                                     ///< system, user, assistant or tool
-  std::string content;                                  ///< "": none, of an assistant that calls tools
-  std::string reasoning;                                ///< `reasoning_content`; with has_reasoning
-  std::vector<nlohmann::ordered_json> tool_calls = {};  ///< of an assistant: {"name", "arguments"} each
-  bool has_reasoning = false;
-};
-
-struct Conversation {
-  std::vector<Message> messages;
-  std::vector<nlohmann::ordered_json> tools = {};  ///< definitions, as the row has them
-};
-
-/// Reads `messages` (a list of {"role", "content"}, of an assistant also "reasoning_content" and "tool_calls") and
-/// `tools` (null, a list, or the JSON text of one). Input errors name `where`: another role, a message that holds
-/// nothing, what is no text.
-Conversation read_conversation(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
-                               const std::string& name, const std::string& where);
-
-/// How a template shows what an assistant thought before it answered.
-enum class Thoughts : std::uint8_t {
-  of_last_turn,  ///< as the model's own template does: of turns before the last question they are left out
-  of_all_turns,  ///< as TRL's training templates do: every turn opens with its thought, though it be empty
+struct RenderOptions {
+  bool opens_answer = false;  ///< the header of an answer to come follows
+  bool learns = false;        ///< it is learned from: `training` is true for templates that have such a form
+  bool parse_text = false;    ///< added tokens in any text are tokens, not only in the assistant's and the template's
+  std::optional<bool> thinking = {};  ///< enable_thinking; nothing: the template's default
 };
 
 /// A piece of the rendered text.
 struct RenderedPart {
   std::string text;
   bool parse_added_tokens = false;
-  std::int64_t learned_message = -1;  ///< the message of the assistant whose own words it holds; −1: none
+  std::int64_t learned_message = -1;  ///< with `learns`: the message of the assistant that it is learned from; −1: none
 };
 
-/// The text of a conversation in the style of `chat`, with its default system message where the conversation has none.
-/// Words of the template and of the assistant may hold added tokens; others with `parse_text`. An assistant's own
-/// words reach to the end of its turn: the bounds are those of TRL's *_training templates. `opens_answer`: the header
-/// of an answer to come follows, with the template's words that open it (`thinking` as encode_chat has it). Input
-/// errors name `where`: what the style has no form for.
-std::vector<RenderedPart> render_conversation(const ChatTemplate& chat, const Conversation& conversation,
-                                              Thoughts thoughts, bool opens_answer, bool thinking, bool parse_text,
-                                              const std::string& where);
+struct Rendered {
+  std::vector<RenderedPart> parts;
+  std::int64_t num_cut_answers = 0;  ///< messages of the assistant of which the template left out words
+};
 
-/// Token ids of rendered parts read as one text, and for each the message that it was learned from, −1 for none: a
-/// token counts as the assistant's when any byte of it is.
+/// What the template writes. Words of the template and an assistant's content may hold added tokens, not other text.
+/// Learned is what {% generation %} marks. Where a template marks nothing it is an assistant's words from the end of
+/// its header up to the token that ends its turn. Input errors name `where`: a conversation that the template refuses,
+/// or of which it shows no word of a message, of tools or of their calls.
+Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
+                             const std::string& where);
+
+/// The same with its sources, without checks. Throws jinja::Unsupported.
+Text run_template(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options);
+/// The message that a unit of it came from, −1: none.
+std::int64_t message_of(Unit unit, const Conversation& conversation);
+
+/// Token ids of rendered parts read as one text.
+std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);
+/// The same, and for each the message that it was learned from, −1 for none: a token counts as the assistant's when any
+/// byte of it is.
 struct LabeledTokens {
   std::vector<types::TokenId> tokens;
   std::vector<std::int64_t> messages;

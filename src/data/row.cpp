@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/key_types.h"
-#include "data/conversation.h"
+#include "data/messages.h"
 
 namespace qrl::data {
 
@@ -127,7 +127,7 @@ void read_messages(const nlohmann::ordered_json& whole, const std::string& name,
   row.prompt = all.back().content;
   if (has_system) row.system = all.front().content;
   const bool is_question = all.size() == (has_system ? 2 : 1) && last == "user";
-  if (!is_question || !conversation.tools.empty())
+  if (!is_question || !conversation.tools.empty() || std::ranges::any_of(all, &Message::has_parts))
     row.conversation = std::make_shared<const Conversation>(std::move(conversation));
 }
 

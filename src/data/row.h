@@ -15,7 +15,7 @@
 
 namespace qrl::data {
 
-struct Conversation;  // conversation.h
+struct Conversation;  // messages.h
 
 struct PromptRow {
   std::string prompt;        ///< not empty; of a conversation what its last message says
@@ -49,7 +49,7 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 /// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's
 ///   `reward_model.ground_truth`;
 /// - the source is `data_source`, which may be missing.
-/// A prompt is a string, or a list of messages {"role", "content"} (conversation.h), with the row's `tools` if it has
+/// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has
 /// any. Text of white space alone is empty, and an error.
 class RowReader {
  public:

@@ -1,6 +1,7 @@
 #include "train/prompts.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -59,7 +60,7 @@ class PromptReader {
     if (!row.conversation) encoder_.require_system_fits(row.system, where);
     types::Prompt prompt{id, row.prompt, {}, row.ground_truth, set.data_source, verifier_.prepare(question)};
     prompt.tokens =
-        row.conversation ? encoder_.encode(*row.conversation, where) : encoder_.encode(prompt.text, row.system);
+        row.conversation ? encoder_.encode(*row.conversation, where) : encoder_.encode(prompt.text, row.system, where);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
       QRL_REQUIRE(recipe_.data.overlong_prompt != config::OverlongPrompt::error, where,
@@ -119,24 +120,34 @@ PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Token
 }
 
 void PromptEncoder::require_system_fits(std::string_view system, const std::string& where) const {
-  QRL_REQUIRE(system.empty() || chat_.style != data::ChatStyle::plain, where,
-              "a chat template for a prompt with a system message", "data.chat_template plain",
-              "set data.chat_template, or use a model that has one");
+  QRL_REQUIRE(system.empty() || !chat_.is_plain(), where, "a chat template for a prompt with a system message",
+              "data.chat_template plain", "set data.chat_template, or use a model that has one");
 }
 
-std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::string_view system) const {
+std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::string_view system,
+                                                  const std::string& where) const {
+  if (chat_.is_plain()) {
+    const std::array<data::TextPart, 3> parts = {
+        {{before_, true}, {text, recipe_.parse_special_tokens}, {after_, true}}};
+    std::vector<types::TokenId> ids = tokenizer_.encode(parts);
+    ids.insert(ids.begin(), tokenizer_.prefix().begin(), tokenizer_.prefix().end());
+    return ids;
+  }
+  data::Conversation conversation{{}, {}, before_, after_};
   const std::string_view first = system.empty() ? std::string_view(recipe_.system_prompt) : system;
-  return data::encode_chat(chat_, tokenizer_, {first, before_, text, after_, recipe_.parse_special_tokens},
-                           recipe_.enable_thinking.value_or(true));
+  if (!first.empty()) conversation.messages.push_back({"system", std::string(first)});
+  conversation.messages.push_back({"user", std::string(text)});
+  return rendered(conversation, where);
 }
 
 std::vector<types::TokenId> PromptEncoder::encode(data::Conversation conversation, const std::string& where) const {
   auto& messages = conversation.messages;
   const bool has_system = messages.front().role == "system";
   const bool is_question = messages.size() == (has_system ? 2 : 1) && messages.back().role == "user";
-  if (is_question && conversation.tools.empty()) {
+  const bool has_parts = std::ranges::any_of(messages, &data::Message::has_parts);
+  if (is_question && !has_parts && conversation.tools.empty()) {
     if (has_system) require_system_fits(messages.front().content, where);
-    return encode(messages.back().content, has_system ? messages.front().content : std::string_view());
+    return encode(messages.back().content, has_system ? messages.front().content : std::string_view(), where);
   }
   QRL_REQUIRE(messages.back().role == "user" || messages.back().role == "tool", where,
               "a prompt that ends with a message of the user or of a tool", messages.back().role);
@@ -144,12 +155,13 @@ std::vector<types::TokenId> PromptEncoder::encode(data::Conversation conversatio
               std::to_string(messages.size()) + " messages", "set data.prompt_template: \"{prompt}\"");
   if (!has_system && !recipe_.system_prompt.empty())
     messages.insert(messages.begin(), {"system", recipe_.system_prompt});
-  const auto parts =
-      data::render_conversation(chat_, conversation, data::Thoughts::of_last_turn, true,
-                                recipe_.enable_thinking.value_or(true), recipe_.parse_special_tokens, where);
-  std::vector<data::TextPart> texts;
-  for (const data::RenderedPart& part : parts) texts.push_back({part.text, part.parse_added_tokens});
-  return tokenizer_.encode(texts);
+  return rendered(conversation, where);
+}
+
+std::vector<types::TokenId> PromptEncoder::rendered(const data::Conversation& conversation,
+                                                    const std::string& where) const {
+  const data::RenderOptions options{true, false, recipe_.parse_special_tokens, recipe_.enable_thinking};
+  return data::encode_parts(tokenizer_, data::render_conversation(chat_, conversation, options, where).parts);
 }
 
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,

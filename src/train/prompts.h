@@ -45,8 +45,9 @@ void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> h
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// `system`: the row's own system message, before data.system_prompt; "": none.
-  std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {}) const;
+  /// `system`: the row's own system message, before data.system_prompt; "": none. Input errors name `where`.
+  std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
+                                     const std::string& where = "a prompt") const;
   /// A conversation that the model is to go on; data.system_prompt before one without a system message. Of one question
   /// and perhaps a system message: as above. Input errors name `where`.
   std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
@@ -55,6 +56,8 @@ class PromptEncoder {
   void require_system_fits(std::string_view system, const std::string& where) const;
 
  private:
+  std::vector<types::TokenId> rendered(const data::Conversation& conversation, const std::string& where) const;
+
   const config::DataRecipe& recipe_;
   data::Tokenizer tokenizer_;
   data::ChatTemplate chat_;

@@ -67,7 +67,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   };
   add(tokenizer.eos());
   // A base model's end token ends texts, not turns: what follows a turn is no part of the answer. Our choice.
-  add(tokenizer.added_token_id(data::choose_template(recipe.data, tokenizer).end_of_turn()));
+  add(tokenizer.added_token_id(data::choose_template(recipe.data, tokenizer).end_of_turn));
   return params;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -45,7 +46,7 @@ class SftReader {
   SftReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer)
       : recipe_(recipe), tokenizer_(tokenizer), encoder_(recipe.data, tokenizer) {}
 
-  Labeled read(const Json& row, const std::string& where) const {
+  Labeled read(const Json& row, const std::string& where) {
     QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
     if (row.contains("messages") && !row["messages"].is_null()) {
       QRL_REQUIRE(!row.contains("prompt"), where, "`messages`, or `prompt` with its response", "both", "delete one");
@@ -67,6 +68,9 @@ class SftReader {
     return of_messages(std::move(whole), first, where);
   }
 
+  /// Answers since the last call of which the template left out words, such as thoughts of earlier turns.
+  std::int64_t take_cut_answers() { return std::exchange(num_cut_answers_, 0); }
+
  private:
   data::Conversation conversation_of(const Json& prompt, const std::string& name, const Json& tools,
                                      const std::string& where) const {
@@ -77,7 +81,7 @@ class SftReader {
   /// What reinforcement learning would ask with.
   std::vector<types::TokenId> prompt_tokens(const Json& prompt, const std::string& name, const Json& tools,
                                             const std::string& where) const {
-    if (prompt.is_string()) return encoder_.encode(data::prompt_text(prompt, name, where));
+    if (prompt.is_string()) return encoder_.encode(data::prompt_text(prompt, name, where), {}, where);
     return encoder_.encode(data::read_conversation(prompt, tools, name, where), where);
   }
 
@@ -93,13 +97,13 @@ class SftReader {
   }
 
   /// `first`: the first message whose words may be learned.
-  Labeled of_messages(data::Conversation conversation, std::int64_t first, const std::string& where) const {
+  Labeled of_messages(data::Conversation conversation, std::int64_t first, const std::string& where) {
     auto& messages = conversation.messages;
-    if (encoder_.chat().style == data::ChatStyle::plain) {
+    if (encoder_.chat().is_plain()) {
       const bool is_answer = messages.size() == 2 && messages[0].role == "user" && messages[1].role == "assistant";
       QRL_REQUIRE(is_answer, where, "a chat template for more than one question and its answer",
                   "data.chat_template plain", "set data.chat_template, or use a model that has one");
-      return answered(encoder_.encode(messages[0].content), messages[1].content);
+      return answered(encoder_.encode(messages[0].content, {}, where), messages[1].content);
     }
     if (!recipe_.data.system_prompt.empty() && messages.front().role != "system") {
       messages.insert(messages.begin(), {"system", recipe_.data.system_prompt});
@@ -108,11 +112,10 @@ class SftReader {
     const bool has_answer = std::any_of(messages.begin() + first, messages.end(),
                                         [](const data::Message& message) { return message.role == "assistant"; });
     QRL_REQUIRE(has_answer, where, "a message of the assistant to learn from", "none");
-    Labeled row =
-        data::encode_labeled(tokenizer_,
-                             data::render_conversation(encoder_.chat(), conversation, data::Thoughts::of_all_turns,
-                                                       false, true, recipe_.data.parse_special_tokens, where),
-                             where);
+    const data::RenderOptions options{false, true, recipe_.data.parse_special_tokens, recipe_.data.enable_thinking};
+    const data::Rendered rendered = data::render_conversation(encoder_.chat(), conversation, options, where);
+    num_cut_answers_ += rendered.num_cut_answers;
+    Labeled row = data::encode_labeled(tokenizer_, rendered.parts, where);
     for (std::int64_t& message : row.messages) message = message < first ? -1 : message;
     return row;
   }
@@ -120,6 +123,7 @@ class SftReader {
   const config::Recipe& recipe_;
   const data::Tokenizer& tokenizer_;
   PromptEncoder encoder_;
+  std::int64_t num_cut_answers_ = 0;
 };
 
 /// Counts the bytes of a row's texts that the tokenizer has no token for.
@@ -154,7 +158,7 @@ std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
 
 std::vector<SftRow> read_files(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                const std::vector<std::string>& files, std::int64_t& longest) {
-  const SftReader reader(recipe, tokenizer);
+  SftReader reader(recipe, tokenizer);
   const auto limit = static_cast<std::size_t>(recipe.sft.max_length.value_or(recipe.actor.max_tokens_per_micro_batch));
   std::vector<SftRow> rows;
   std::vector<std::filesystem::path> paths;
@@ -187,6 +191,11 @@ std::vector<SftRow> read_files(const config::Recipe& recipe, const data::Tokeniz
       rows.push_back(std::move(*learned));
     });
     tokenizer.warn_of_unencodable(file, num_unencodable_bytes);
+    if (const std::int64_t num_cut = reader.take_cut_answers(); num_cut > 0) {
+      base::log_warning(file + ": the chat template leaves out words of " + std::to_string(num_cut) +
+                        (num_cut == 1 ? " answer" : " answers") +
+                        ", such as thoughts of earlier turns; they are not learned");
+    }
     const bool cut = recipe.sft.overlong == config::OverlongPrompt::truncate;
     if (num_overlong > 0) {
       base::log_warning(file + ": " + std::to_string(num_overlong) + " of its rows above " + std::to_string(limit) +

@@ -55,8 +55,7 @@ class RandomRecipe {
     r.data.shuffle = flag();
     r.data.seed = word();
     r.data.prompt_template = text() + "{prompt}" + text();
-    r.data.chat_template = pick(config::ChatTemplateName::automatic, config::ChatTemplateName::qwen2_5,
-                                config::ChatTemplateName::llama3_1);
+    r.data.chat_template = pick(std::string("auto"), std::string("qwen2.5"), std::string("/a b/chat.jinja"));
     r.data.system_prompt = text();
     if (flag()) r.data.enable_thinking = flag();
     r.data.parse_special_tokens = flag();

@@ -6,11 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "data/chat_description.h"
+#include "data/conversation.h"
+#include "data/embedded_templates.h"
+#include "data/jinja/jinja.h"
 #include "support/refusal.h"
 
 using namespace qrl::data;
 using nlohmann::json;
-using qrl::config::ChatTemplateName;
 using qrl::test::refusal_of;
 using qrl::test::says;
 using Ids = std::vector<qrl::types::TokenId>;
@@ -29,7 +32,7 @@ Tokenizer tokenizer_with(const json& config, const std::string& jinja_file = {})
   file["normalizer"] = nullptr;
   auto& added = file["added_tokens"];
   for (const char* token : {"<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>",
-                            "<|end_header_id|>", "<|eot_id|>", "<think>", "</think>"}) {
+                            "<|end_header_id|>", "<|eot_id|>", "<think>", "</think>", "</s>", "<end_of_turn>"}) {
     json entry = added[0];
     entry["content"] = token;
     entry["id"] = added.back()["id"].get<int>() + 1;
@@ -42,9 +45,32 @@ Tokenizer tokenizer_with(const json& config, const std::string& jinja_file = {})
   return Tokenizer::load(dir.path());
 }
 
-std::string rendered(const Tokenizer& tokenizer, const ChatTemplate& chat, const ChatPrompt& prompt, bool thinking) {
+ChatTemplate template_of(const Tokenizer& tokenizer, const std::string& name = "auto") {
+  qrl::config::DataRecipe recipe;
+  recipe.chat_template = name;
+  return choose_template(recipe, tokenizer);
+}
+
+/// A system message or none, and a question of the user: the recipe's words before it, the text, words behind it.
+struct Question {
+  std::string system, before, text, after;
+};
+
+Conversation conversation_of(const Question& question) {
+  Conversation conversation{{}, {}, question.before, question.after};
+  if (!question.system.empty()) conversation.messages.push_back({"system", question.system});
+  conversation.messages.push_back({"user", question.text});
+  return conversation;
+}
+
+std::vector<RenderedPart> parts_of(const ChatTemplate& chat, const Question& question, bool parse_text,
+                                   std::optional<bool> thinking = {}) {
+  return render_conversation(chat, conversation_of(question), {true, false, parse_text, thinking}, "f:1").parts;
+}
+
+std::string text_of(const std::vector<RenderedPart>& parts) {
   std::string text;
-  for (const auto id : encode_chat(chat, tokenizer, prompt, thinking)) text += tokenizer.bytes_of(id, true);
+  for (const RenderedPart& part : parts) text += part.text;
   return text;
 }
 
@@ -59,168 +85,254 @@ std::vector<json> golden_rows() {
 
 }  // namespace
 
-TEST_CASE("chat templates write what transformers writes, and foreign ones are refused") {
-  int num_cases = 0, num_refused = 0;
+TEST_CASE("chat templates write what transformers writes") {
+  int num_cases = 0;
   for (const json& row : golden_rows()) {
     if (row.contains("of")) continue;
     INFO(row["name"]);
-    const json config = {{"bos_token", "<|begin_of_text|>"}, {"chat_template", row.value("template", json())}};
+    const json config = {
+        {"bos_token", "<|begin_of_text|>"}, {"eos_token", "</s>"}, {"chat_template", row.value("template", json())}};
     const Tokenizer tokenizer = tokenizer_with(config);
-    if (row.contains("refused")) {
-      ++num_refused;
-      const std::string why = refusal_of([&] { recognize_template(tokenizer); });
-      CHECK(says(why, "plain, chatml, qwen2.5, qwen3, llama3, llama3.1"));
-      continue;
-    }
-    qrl::config::DataRecipe recipe;
-    if (!row.contains("template")) {
-      recipe.chat_template = row["chat_template"] == "llama3" ? ChatTemplateName::llama3 : ChatTemplateName::llama3_1;
-    }
-    const ChatTemplate chat = choose_template(recipe, tokenizer);
-    if (row.contains("chat_template")) CHECK(chat.name == row["chat_template"]);
+    const ChatTemplate chat = template_of(tokenizer, row.value("chat_template", "auto"));
+    std::optional<bool> thinking;
+    if (!row["thinking"]) thinking = false;
     for (const json& one : row["cases"]) {
-      const std::string system = one["system"], user = one["user"], want = one["rendered"];
-      const bool thinking = row["thinking"];
-      CHECK(rendered(tokenizer, chat, {system, "", user, "", true}, thinking) == want);
-      CHECK(encode_chat(chat, tokenizer, {system, "", user, "", true}, thinking) == tokenizer.encode_trusted(want));
-      // The recipe's words around the text are part of it.
-      const std::string_view halves = user;
-      CHECK(rendered(tokenizer, chat, {system, halves.substr(0, 3), halves.substr(3, 3), halves.substr(6), true},
-                     thinking) == want);
+      const std::string system = one["system"], user = one["user"];
       ++num_cases;
+      if (one["rendered"].is_null()) {
+        CHECK(says(refusal_of([&] { parts_of(chat, {system, "", user, ""}, true); }), "its own error"));
+        continue;
+      }
+      const std::string want = one["rendered"];
+      const auto parts = parts_of(chat, {system, "", user, ""}, true, thinking);
+      CHECK(text_of(parts) == want);
+      CHECK(encode_parts(tokenizer, parts) == tokenizer.encode_trusted(want));
+      // The recipe's words around the text are part of it.
+      const Question thirds{system, user.substr(0, 3), user.substr(3, 3), user.substr(6)};
+      CHECK(text_of(parts_of(chat, thirds, false, thinking)) == want);
     }
   }
-  CHECK(num_cases >= 120);
-  CHECK(num_refused >= 3);
+  CHECK(num_cases >= 200);
 }
 
-TEST_CASE("an edited template is refused, or written as transformers writes it") {
+TEST_CASE("an edited template writes what transformers writes, or is refused with its reason") {
   std::map<std::string, std::string> texts;
-  int num_accepted = 0, num_refused = 0;
+  int num_rendered = 0, num_refused = 0;
   for (const json& row : golden_rows()) {
-    if (row.contains("template") && row.value("thinking", false)) texts[row["name"]] = row["template"];
+    if (row.contains("template")) texts[row["name"]] = row["template"];
     if (!row.contains("of")) continue;
     INFO(row["name"] << ": " << row["old"] << " becomes " << row["new"]);
     std::string text = texts.at(row["of"]);
     const std::string old = row["old"], now = row["new"];
     for (std::size_t at = 0; (at = text.find(old, at)) != std::string::npos; at += now.size())
       text.replace(at, old.size(), now);
-    const Tokenizer tokenizer = tokenizer_with({{"bos_token", "<|begin_of_text|>"}, {"chat_template", text}});
-    const std::string why = refusal_of([&] { recognize_template(tokenizer); });
-    if (why != "accepted") {
-      ++num_refused;
+    const Tokenizer tokenizer =
+        tokenizer_with({{"bos_token", "<|begin_of_text|>"}, {"eos_token", "</s>"}, {"chat_template", text}});
+    std::optional<bool> thinking;
+    if (!row["thinking"]) thinking = false;
+    std::optional<ChatTemplate> chat;
+    const std::string why = refusal_of([&] { chat = template_of(tokenizer); });
+    if (!chat) {
+      num_refused += says(why, "its own error") ? 1 : 0;
       CHECK(says(why, "plain, chatml, qwen2.5, qwen3, llama3, llama3.1"));
       continue;
     }
-    ++num_accepted;
-    const ChatTemplate chat = recognize_template(tokenizer);
     for (const json& one : row["cases"]) {
-      const std::string system = one["system"], user = one["user"];
-      REQUIRE(one["rendered"].is_string());
-      CHECK(rendered(tokenizer, chat, {system, "", user, "", true}, row["thinking"]) ==
-            one["rendered"].get<std::string>());
+      const Conversation conversation = conversation_of({one["system"], "", one["user"], ""});
+      const auto write = [&] { return bytes_of(run_template(*chat, conversation, {true, false, false, thinking})); };
+      if (one["rendered"].is_null()) CHECK_THROWS_AS(write(), jinja::Unsupported);
+      else CHECK(write() == one["rendered"].get<std::string>());
+      ++num_rendered;
     }
   }
-  CHECK(num_accepted >= 10);
-  CHECK(num_refused >= 40);
+  CHECK(num_rendered >= 700);
+  CHECK(num_refused >= 3);
 }
 
-TEST_CASE("a template of any length is recognized or refused") {
-  const std::string name(300'000, 'a');
-  for (const std::string& template_text :
-       {"{{['" + name + "']}}", "{{'<|im_start|>system\\n" + name + "<|im_end|>'}}", "{#" + name, "{{'" + name}) {
-    const Tokenizer tokenizer = tokenizer_with({{"chat_template", template_text}});
-    CHECK(says(refusal_of([&] { recognize_template(tokenizer); }), "a chat template that this version knows"));
+TEST_CASE("a template that loops, calls itself, or is long without end stops with one error") {
+  const std::string name(300'000, 'a'), end = "{{ '<|im_end|>' }}";
+  for (const std::string& text :
+       {"{#" + name, "{{'" + name, "{{ '" + name + "' }}",
+        std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+        std::string("{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}"),
+        "{% set ns = namespace(a='" + std::string(1000, 'a') +
+            "') %}{% for i in range(1000) %}{% set ns.a = ns.a + ns.a " + "%}{% endfor %}",
+        std::string(
+            "{% set ns = namespace(a=[]) %}{% for i in range(10000) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}"),
+        "{% if '" + std::string(20'000, 'a') + "b' in '" + std::string(40'000, 'a') + "' %}x{% endif %}"}) {
+    INFO(text.substr(0, 60));
+    const Tokenizer tokenizer = tokenizer_with({{"chat_template", text}});
+    CHECK(says(refusal_of([&] { template_of(tokenizer); }), "expected a chat template that this version can run"));
   }
 }
 
 TEST_CASE("text in a conversation never becomes a control token, unless asked") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
-  const ChatTemplate chat = named_template(ChatTemplateName::qwen2_5, "");
-  const auto count = [&](const ChatPrompt& prompt) {
-    const Ids ids = encode_chat(chat, tokenizer, prompt, true);
-    return std::count(ids.begin(), ids.end(), tokenizer.added_token_id("<|im_end|>"));
-  };
-  CHECK(count({"", "", "x", "", false}) == 2);
-  CHECK(count({"<|im_end|>", "", "x<|im_end|>", "", false}) == 2);
-  CHECK(count({"<|im_end|>", "", "x<|im_end|>", "", true}) == 4);
-  CHECK(count({"", "<|im_end|>", "x<|im_end|>", "<|im_end|>", false}) == 4);  // the recipe's own words
-}
-
-TEST_CASE("the template of a model: its file before its config, one of several, none") {
-  const auto name_of = [](const Tokenizer& tokenizer) { return recognize_template(tokenizer).name; };
-  std::string qwen, qwen3;
-  for (const json& row : golden_rows()) {
-    if (row["name"] == "qwen2_5") qwen = row["template"];
-    if (row["name"] == "qwen3") qwen3 = row["template"];
+  for (const EmbeddedTemplate& known : embedded_templates()) {
+    INFO(known.name);
+    const ChatTemplate chat = template_of(tokenizer, std::string(known.name));
+    const std::string& end = chat.end_of_turn;
+    const auto count = [&](const Question& question, bool parse_text) {
+      const Ids ids = encode_parts(tokenizer, parts_of(chat, question, parse_text));
+      return std::ranges::count(ids, tokenizer.added_token_id(end));
+    };
+    const auto none = count({"s", "", "x", ""}, false);
+    CHECK(none == 2);
+    CHECK(count({"s" + end, "", "x" + end, ""}, false) == none);
+    CHECK(count({"s" + end, "", "x" + end, ""}, true) == none + 2);
+    CHECK(count({"s", end + " ", "x" + end, " " + end}, false) == none + 2);  // the recipe's own words
   }
-  CHECK(name_of(tokenizer_with({{"chat_template", qwen}})) == "qwen2.5");
-  CHECK(name_of(tokenizer_with({{"chat_template", qwen}}, qwen3)) == "qwen3");
-  const json several = {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", qwen3}}};
-  CHECK(name_of(tokenizer_with({{"chat_template", several}})) == "qwen3");
-  CHECK(name_of(tokenizer_with({{"chat_template", nullptr}})) == "plain");
-  CHECK_THROWS_WITH(name_of(tokenizer_with({{"chat_template", 5}})), Catch::Matchers::Contains("a list of named ones"));
-  CHECK(name_of(Tokenizer::byte_level()) == "plain");
-
-  const auto refuses = [&](const json& chat_template, const std::string& reason) {
-    CAPTURE(reason);
-    CHECK_THROWS_WITH(name_of(tokenizer_with({{"chat_template", chat_template}})), Catch::Matchers::Contains(reason));
-  };
-  for (const json& no_default : {json::array(), json{{{"name", "tool_use"}, {"template", qwen3}}}, json{"abc"},
-                                 json{{{"name", "default"}, {"template", 7}}}})
-    refuses(no_default, "no text is named default; set data.chat_template");
-  // Searching is work, too: a long text in a longer one that almost holds it at each byte.
-  const std::string needle = std::string(20'000, 'a') + "b", haystack(40'000, 'a');
-  refuses("{% if '" + needle + "' in '" + haystack + "' %}x{% endif %}" + qwen3, "more work");
-  std::string many;
-  for (int i = 0; i < 100; ++i) many += "{% if 'word" + std::to_string(i) + "' in 'x' %}y{% endif %}";
-  refuses(many + qwen3, "more texts of its own");
 }
 
-TEST_CASE("plain: the text with the tokenizer's own prefix") {
-  const std::string file = (qrl::test::shipped_data() / "golden" / "tokenizer_bpe" / "llama3.json").string();
-  const Tokenizer tokenizer = Tokenizer::load(file);
-  const ChatTemplate chat = named_template(ChatTemplateName::plain, "");
-  Ids want = tokenizer.prefix();
-  REQUIRE(want.size() == 1);
-  for (const auto id : tokenizer.encode("Q: the cat\nA:")) want.push_back(id);
-  CHECK(encode_chat(chat, tokenizer, {"", "Q: ", "the cat", "\nA:", false}, true) == want);
+TEST_CASE("provenance is kept through whatever a template does with a text") {
+  const Tokenizer tokenizer = tokenizer_with(json::object());
+  const std::string evil = "<|im_end|>";
+  // Each writes the user's text, changed; only the template's own words may be tokens.
+  for (const char* expression : {"c",
+                                 "c | trim",
+                                 "c.strip()",
+                                 "c + ''",
+                                 "'' ~ c",
+                                 "c[0:]",
+                                 "c[::-1][::-1]",
+                                 "c.split('x')[0]",
+                                 "c.replace('q', 'r')",
+                                 "'q'.replace('q', c)",
+                                 "[c] | join(', ')",
+                                 "[c, c] | first",
+                                 "{'k': c}['k']",
+                                 "{'k': c} | tojson",
+                                 "{'k': c}",
+                                 "[c]",
+                                 "({c: 1} | items | first)[0]",
+                                 "({c: 1} | dictsort)[0][0]",
+                                 "c | lower",
+                                 "c | string",
+                                 "f(c)",
+                                 "(messages | map(attribute='content') | list)[0]",
+                                 "'<|im_' + c[5:]",
+                                 "(messages | selectattr('role', 'equalto', 'user') | first).content",
+                                 "c | default('x')",
+                                 "b"}) {
+    INFO(expression);
+    const std::string text = std::string("{% macro f(x) %}{{ x }}{% endmacro %}{% set c = messages[0].content %}") +
+                             "{% set b %}{{ c }}{% endset %}{{ " + expression +
+                             " }}{% for m in messages[1:] %}{{ m.content + '<|im_end|>' }}{% endfor %}";
+    const Tokenizer own = tokenizer_with({{"chat_template", text}});
+    const auto parts = parts_of(template_of(own), {"", "", evil, ""}, false);
+    CHECK(says(text_of(parts), evil));
+    const Ids ids = encode_parts(own, parts);
+    CHECK(std::ranges::count(ids, own.added_token_id(evil)) == 0);
+  }
+}
+
+TEST_CASE("the template of a model: its file before its config, one of several, none, a file of the recipe") {
+  const auto shown = [](const ChatTemplate& chat) {
+    return chat.is_plain() ? "plain" : text_of(parts_of(chat, {"", "", "x", ""}, false));
+  };
+  const std::string one = "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}", two = "2" + one;
+  CHECK(shown(template_of(tokenizer_with({{"chat_template", one}}))) == "x<|im_end|>");
+  CHECK(shown(template_of(tokenizer_with({{"chat_template", one}}, two))) == "2x<|im_end|>");
+  const json several = {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", two}}};
+  CHECK(shown(template_of(tokenizer_with({{"chat_template", several}}))) == "2x<|im_end|>");
+  CHECK(shown(template_of(tokenizer_with({{"chat_template", nullptr}}))) == "plain");
+  CHECK(shown(template_of(Tokenizer::byte_level())) == "plain");
+  CHECK_THROWS_WITH(template_of(tokenizer_with({{"chat_template", 5}})),
+                    Catch::Matchers::Contains("a list of named ones"));
+  const qrl::test::TempDir dir;
+  const std::string file = (dir / "own.jinja").string();
+  std::ofstream(file) << two;
+  const ChatTemplate of_file = template_of(tokenizer_with({{"chat_template", one}}), file);
+  CHECK(shown(of_file) == "2x<|im_end|>");
+  CHECK(of_file.name == file);
+  CHECK(says(refusal_of([&] { template_of(Tokenizer::byte_level(), file + "x"); }),
+             "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a file in Jinja"));
+  for (const json& no_default : {json::array(), json{{{"name", "tool_use"}, {"template", one}}}, json{"abc"},
+                                 json{{{"name", "default"}, {"template", 7}}}})
+    CHECK(says(refusal_of([&] {
+                 template_of(tokenizer_with({{"chat_template", no_default}}));
+               }),
+               "no text is named default; set data.chat_template"));
+}
+
+TEST_CASE("each word of data.chat_template but auto and plain is a file of the program") {
+  std::vector<std::string> names(std::begin(qrl::config::kChatTemplateNames) + 2,
+                                 std::end(qrl::config::kChatTemplateNames)),
+      held;
+  for (const EmbeddedTemplate& one : embedded_templates()) held.emplace_back(one.name);
+  std::ranges::sort(names);
+  std::ranges::sort(held);
+  CHECK(names == held);
+}
+
+TEST_CASE("a day is never today's, so that a run repeats") {
+  const std::string ends = "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}";
+  const auto shown = [&](const std::string& text) {
+    return text_of(parts_of(template_of(tokenizer_with({{"chat_template", text + ends}})), {"", "", "x", ""}, false));
+  };
+  CHECK(shown("{{ strftime_now('%d %b %Y, %A') }}|") == "26 Jul 2024, Friday|x<|im_end|>");
+  CHECK(shown("{{ 'asked' if strftime_now is defined else 'own' }}|") == "own|x<|im_end|>");
+}
+
+TEST_CASE("check chat says what a template shows, where turns end and whether they extend each other") {
+  const std::string lines = describe_chat(tokenizer_with({{"chat_template", std::string([] {
+                                                             for (const EmbeddedTemplate& one : embedded_templates())
+                                                               if (one.name == "qwen3") return one.text;
+                                                             return std::string_view();
+                                                           }())}}));
+  INFO(lines);
+  for (const char* line :
+       {"chat template the model's own\n",
+        R"(prompt          "<|im_start|>user\n«PROMPT»<|im_end|>\n<|im_start|>assistant\n")",
+        R"(thinking false  "<|im_start|>user\n«PROMPT»<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")",
+        R"(system message  "<|im_start|>system\n«SYSTEM»<|im_end|>)", "end of a turn   <|im_end|> (token ",
+        "tools           shown, with their calls and answers",
+        "earlier text    is changed by later turns: \"A<|im_end|>"})
+    CHECK(says(lines, line));
+  const std::string plain = describe_chat(tokenizer_with(json::object()));
+  CHECK(plain == "chat template plain: a prompt is its text alone");
+  const std::string forgets = describe_chat(tokenizer_with(
+      {{"chat_template", "{% for m in messages if m.role != 'system' %}{{ m.content + '<|im_end|>' }}{% endfor %}"}}));
+  INFO(forgets);
+  CHECK(says(forgets, "system message  not shown by the model's own"));
+  CHECK(says(forgets, "tools           no form for them"));
+  CHECK(says(forgets, "earlier text    is extended by later turns"));
 }
 
 TEST_CASE("settings without effect, and tokenizers without the template's tokens, are errors") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
-  const auto refusal = [](const Tokenizer& of, const auto& edit) {
+  const auto refusal = [](const Tokenizer& of, const std::string& name, const std::string& system,
+                          std::optional<bool> thinking) {
     qrl::config::DataRecipe recipe;
-    edit(recipe);
+    recipe.chat_template = name;
+    recipe.system_prompt = system;
+    recipe.enable_thinking = thinking;
     return refusal_of([&] { choose_template(recipe, of); });
   };
-  CHECK(says(refusal(tokenizer, [](auto& r) { r.system_prompt = "x"; }), "data.system_prompt"));
-  CHECK(says(refusal(tokenizer, [](auto& r) { r.enable_thinking = false; }), "data.enable_thinking"));
-  CHECK(says(refusal(tokenizer,
-                     [](auto& r) {
-                       r.chat_template = ChatTemplateName::chatml;
-                       r.enable_thinking = true;
-                     }),
-             "data.enable_thinking"));
-  const auto qwen3 = [](auto& r) {
-    r.chat_template = ChatTemplateName::qwen3;
-    r.enable_thinking = false;
-    r.system_prompt = "x";
-  };
-  CHECK(refusal(tokenizer, qwen3) == "accepted");
-  CHECK(says(refusal(Tokenizer::byte_level(), qwen3), "<|im_end|>"));
+  CHECK(says(refusal(tokenizer, "auto", "x", {}), "data.system_prompt"));
+  CHECK(says(refusal(tokenizer, "auto", "", false), "data.enable_thinking"));
+  CHECK(says(refusal(tokenizer, "chatml", "", true), "data.enable_thinking"));
+  CHECK(refusal(tokenizer, "qwen3", "x", false) == "accepted");
+  CHECK(refusal(tokenizer, "qwen3", "x", true) == "accepted");
+  CHECK(says(refusal(Tokenizer::byte_level(), "qwen3", "x", false), "an answer ends with \"<|im_end|>\\n"));
+  const Tokenizer gemma = tokenizer_with(
+      {{"chat_template",
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}"}});
+  CHECK(says(refusal(gemma, "auto", "x", {}), "its own error: \"System role not supported\""));
+  CHECK(says(refusal(gemma, "auto", "", false), "a chat template that can switch thinking on and off"));
 }
 
 TEST_CASE("the published Qwen3: ids of its own template") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer");
   const Tokenizer tokenizer = Tokenizer::load(*shared / "tokenizer" / "qwen3");
-  const ChatTemplate chat = recognize_template(tokenizer);
-  CHECK(chat.name == "qwen3");
+  const ChatTemplate chat = template_of(tokenizer);
+  CHECK(chat.end_of_turn == "<|im_end|>");
   // transformers: apply_chat_template([{"role": "user", "content": "Hi"}], add_generation_prompt=True)
   const Ids want = {151644, 872, 198, 13048, 151645, 198, 151644, 77091, 198};
-  CHECK(encode_chat(chat, tokenizer, {"", "", "Hi", "", false}, true) == want);
+  CHECK(encode_parts(tokenizer, parts_of(chat, {"", "", "Hi", ""}, false)) == want);
   Ids without = want;
   for (const int id : {151667, 271, 151668, 271}) without.push_back(id);
-  CHECK(encode_chat(chat, tokenizer, {"", "", "Hi", "", false}, false) == without);
+  CHECK(encode_parts(tokenizer, parts_of(chat, {"", "", "Hi", ""}, false, false)) == without);
 }

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <map>
 
+#include "data/embedded_templates.h"
 #include "support/refusal.h"
 
 using namespace qrl::data;
 using Json = nlohmann::ordered_json;
-using qrl::config::ChatTemplateName;
 using qrl::test::refusal_of;
 using qrl::test::says;
 
@@ -39,17 +39,29 @@ Tokenizer tokenizer_of(const std::string& name) {
   return Tokenizer::parse(file.dump(), "", name);
 }
 
-ChatTemplate template_of(const std::string& family) {
-  if (family == "qwen2_5") return named_template(ChatTemplateName::qwen2_5, {});
-  if (family == "qwen3") return named_template(ChatTemplateName::qwen3, {});
-  if (family == "llama3") return named_template(ChatTemplateName::llama3, {});
-  ChatTemplate chat = named_template(ChatTemplateName::chatml, {});
-  if (family == "qwen2_5_vl") chat.default_system = "You are a helpful assistant.";
-  else chat.has_tools = true;
-  return chat;
+ChatTemplate template_of(const std::string& family, const Tokenizer& tokenizer) {
+  const std::map<std::string, std::string> names = {{"qwen2_5", "qwen2.5"}, {"qwen3_instruct_2507", "chatml"}};
+  qrl::config::DataRecipe recipe;
+  recipe.chat_template = names.contains(family) ? names.at(family) : family;
+  const qrl::test::TempDir dir;
+  if (family == "qwen2_5_vl") {
+    recipe.chat_template = (dir / "vl.jinja").string();
+    const auto chatml = std::ranges::find(embedded_templates(), "chatml", &EmbeddedTemplate::name);
+    std::ofstream(recipe.chat_template) << "{%- set default_system = 'You are a helpful assistant.' %}\n"
+                                        << chatml->text;
+  }
+  return choose_template(recipe, tokenizer);
 }
 
-std::string text_of(const std::vector<RenderedPart>& parts) {
+/// The template `text` as a model's own.
+ChatTemplate own_template(const std::string& text, const Tokenizer& tokenizer) {
+  const qrl::test::TempDir dir;
+  tokenizer.save(dir.path());
+  std::ofstream(dir / "chat_template.jinja") << text;
+  return choose_template({}, Tokenizer::load(dir.path()));
+}
+
+std::string rendered_text(const std::vector<RenderedPart>& parts) {
   std::string text;
   for (const RenderedPart& part : parts) text += part.text;
   return text;
@@ -76,9 +88,9 @@ TEST_CASE("tokens and masks of conversations are transformers' with TRL's traini
     const Tokenizer& tokenizer = tokenizers.try_emplace(name, tokenizer_of(name)).first->second;
     INFO(family << " " << row["messages"].dump());
     const Conversation conversation = read_conversation(row["messages"], row["tools"], "messages", "golden");
-    const auto parts =
-        render_conversation(template_of(family), conversation, Thoughts::of_all_turns, false, true, true, "golden");
-    const LabeledTokens labeled = encode_labeled(tokenizer, parts, "golden");
+    const ChatTemplate chat = template_of(family, tokenizer);
+    const Rendered rendered = render_conversation(chat, conversation, {false, true, true, {}}, "golden");
+    const LabeledTokens labeled = encode_labeled(tokenizer, rendered.parts, "golden");
     REQUIRE(labeled.tokens == row["ids"].get<std::vector<qrl::types::TokenId>>());
     std::vector<std::int64_t> runs = {0};
     bool learns = false;
@@ -98,60 +110,113 @@ TEST_CASE("tokens and masks of conversations are transformers' with TRL's traini
 }
 
 TEST_CASE("a prompt of several turns is what the published templates write") {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
   for (const Json& row : golden_conversations()) {
     INFO(row["family"] << " " << row["messages"].dump());
     Conversation prompt = read_conversation(row["messages"], row["tools"], "messages", "golden");
     prompt.messages.pop_back();
-    REQUIRE(text_of(render_conversation(template_of(row["family"]), prompt, Thoughts::of_last_turn, true, true, true,
-                                        "golden")) == row["prompt"].get<std::string>());
+    const ChatTemplate chat = template_of(row["family"], tokenizer);
+    REQUIRE(rendered_text(render_conversation(chat, prompt, {true, false, true, {}}, "golden").parts) ==
+            row["prompt"].get<std::string>());
   }
 }
 
-TEST_CASE("a model's own template is asked how it writes several turns and tools") {
-  std::ifstream in(qrl::test::shipped_data() / "golden" / "chat_templates.jsonl");
-  std::map<std::string, std::string> templates;
-  for (std::string line; std::getline(in, line);) {
-    const Json row = Json::parse(line);
-    if (row.contains("template")) templates.emplace(row["name"], row["template"]);
+namespace {
+
+/// What is learned of a conversation, turns apart by "|".
+std::string learned_text(const ChatTemplate& chat, const Conversation& conversation) {
+  std::string text;
+  std::int64_t before = -1;
+  for (const RenderedPart& part : render_conversation(chat, conversation, {false, true, false, {}}, "f:1").parts) {
+    if (part.learned_message >= 0) text += (before >= 0 && before != part.learned_message ? "|" : "") + part.text;
+    if (part.learned_message >= 0) before = part.learned_message;
   }
-  const auto recognized = [&](const std::string& text) {
-    const qrl::test::TempDir dir;
-    tokenizer_of("qwen2").save(dir.path());
-    std::ofstream(dir / "chat_template.jinja") << text;
-    return recognize_template(Tokenizer::load(dir.path()));
-  };
-  for (const char* name : {"qwen2_5", "qwen3", "qwen3_instruct_2507"}) {
-    INFO(name);
-    const ChatTemplate chat = recognized(templates.at(name));
-    CHECK(chat.turns_fault.empty());
-    CHECK(chat.has_tools);
-  }
-  CHECK(recognized(templates.at("plain_chatml")).turns_fault.empty());
-  CHECK_FALSE(recognized(templates.at("plain_chatml")).has_tools);
-  CHECK(recognized(templates.at("llama_like")).turns_fault.empty());
-  // One that leaves out what the assistant said is known for one question, and refused for more.
-  std::string forgets = templates.at("plain_chatml");
-  const std::string content = "message['content'] + '<|im_end|>'";
-  REQUIRE(forgets.find(content) != std::string::npos);
-  forgets.replace(forgets.find(content), content.size(),
-                  "('' if message['role'] == 'assistant' else message['content']) + '<|im_end|>'");
-  const ChatTemplate chat = recognized(forgets);
-  CHECK_FALSE(chat.turns_fault.empty());
-  const Conversation turns =
-      parsed(R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"},{"role":"user","content":"v"}])");
-  CHECK(says(refusal_of([&] { render_conversation(chat, turns, Thoughts::of_last_turn, true, true, false, "f:1"); }),
-             "f:1: expected a chat template that this version knows for several turns"));
+  return text;
 }
 
-TEST_CASE("users cannot write control tokens, and an assistant's words can be tokens") {
+/// Drops earlier thoughts, as R1 distill's and Qwen3's own do, and shows calls.
+constexpr const char* kDrops =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% set c = m.content %}"
+    "{% if m.role == 'assistant' and not loop.last and '</think>' in c %}{% set c = c.split('</think>')[-1] %}{% endif "
+    "%}"
+    "{{ c }}{% for t in m.tool_calls or [] %}{{ '<tool_call>' + t.function.name + (t.function.arguments | tojson) + "
+    "'</tool_call>' }}{% endfor %}{{ '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+}  // namespace
+
+TEST_CASE("of a template without marks the assistant's words are learned, up to the end of its turn") {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
-  const Conversation conversation =
-      parsed(R"([{"role":"user","content":"<|im_end|>"},{"role":"assistant","content":"<think>"}])");
-  const auto parts = render_conversation(template_of("qwen3_instruct_2507"), conversation, Thoughts::of_all_turns,
-                                         false, true, false, "f:1");
-  const auto tokens = encode_labeled(tokenizer, parts, "f:1").tokens;
-  CHECK(std::ranges::count(tokens, tokenizer.added_token_id("<|im_end|>")) == 2);
-  CHECK(std::ranges::count(tokens, tokenizer.added_token_id("<think>")) == 1);
+  const ChatTemplate chat = own_template(kDrops, tokenizer);
+  CHECK(chat.opening == "<|im_start|>assistant\n");
+  CHECK(chat.end_of_turn == "<|im_end|>");
+  const Conversation turns = parsed(
+      R"([{"role":"user","content":"u"},{"role":"assistant","content":"<think>t</think>a"},{"role":"user","content":"v"},)"
+      R"({"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":{"x":1}},{"name":"g","arguments":{}}]},)"
+      R"({"role":"tool","content":"1"},{"role":"assistant","content":"<think>t</think>b"}])");
+  CHECK(
+      learned_text(chat, turns) ==
+      R"(a<|im_end|>|<tool_call>f{"x": 1}</tool_call><tool_call>g{}</tool_call><|im_end|>|<think>t</think>b<|im_end|>)");
+  CHECK(render_conversation(chat, turns, {false, true, false, {}}, "f:1").num_cut_answers == 1);
+  CHECK(render_conversation(template_of("qwen3", tokenizer), turns, {false, true, false, {}}, "f:1").num_cut_answers ==
+        0);
+}
+
+TEST_CASE("{% generation %} is what is learned, and nothing else") {
+  const ChatTemplate chat = own_template(
+      "{% for m in messages %}{% if m.role == 'assistant' %}{{ 'A:' }}{% generation %}{{ '<' + m.content + "
+      "'<|im_end|>' }}"
+      "{% endgeneration %}{{ '\\n' }}{% else %}{{ 'U:' + m.content }}{% endif %}{% endfor %}",
+      tokenizer_of("qwen2"));
+  const Conversation turns =
+      parsed(R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"},{"role":"user","content":"v"},)"
+             R"({"role":"assistant","content":"","reasoning_content":"r"}])");
+  CHECK(learned_text(chat, turns) == "<a<|im_end|>|<<|im_end|>");
+}
+
+TEST_CASE("what a template leaves out is an error, and an answer's words are counted") {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const auto refusal = [&](const std::string& condition, const std::string& messages, const std::string& tools) {
+    const ChatTemplate chat = own_template(
+        "{% for m in messages if " + condition + " %}{{ m.content + '<|im_end|>' }}{% endfor %}", tokenizer);
+    return refusal_of([&] { render_conversation(chat, parsed(messages, tools), {}, "f:1"); });
+  };
+  const std::string turns =
+      R"([{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"assistant","content":"a"},)"
+      R"({"role":"tool","content":"1"}])";
+  const std::string calls =
+      R"([{"role":"user","content":"u"},{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":{}}]}])";
+  CHECK(refusal("true", turns, "null") == "accepted");
+  CHECK(
+      says(refusal("m.role != 'tool'", turns, "null"),
+           "f:1: expected a chat template with a form for message 4 (tool), got the model's own, which leaves it out"));
+  CHECK(says(refusal("m.role != 'system'", turns, "null"), "a form for message 1 (system)"));
+  CHECK(says(refusal("true", turns, R"([{"name":"f"}])"), "a form for tools"));
+  CHECK(says(refusal("true", calls, "null"), "a form for calls of tools"));
+}
+
+TEST_CASE("users cannot write control tokens, in content, parts, names, tools or their calls") {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const ChatTemplate chat = own_template(
+      "{% for t in tools or [] %}{{ t | tojson }}{% for k, v in t.parameters.items() %}{{ k + v }}{% endfor %}{% "
+      "endfor %}"
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.name or '') }}{% if m.content is string %}"
+      "{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}"
+      "{% for t in m.tool_calls or [] %}{{ t.function.name }}{% for k, v in t.function.arguments | dictsort %}"
+      "{{ k ~ v }}{% endfor %}{% endfor %}{{ '<|im_end|>' }}{% endfor %}",
+      tokenizer);
+  const auto count = [&](const std::string& messages, const std::string& tools, const char* token) {
+    const auto parts = render_conversation(chat, parsed(messages, tools), {false, true, false, {}}, "f:1").parts;
+    return std::ranges::count(encode_labeled(tokenizer, parts, "f:1").tokens, tokenizer.added_token_id(token));
+  };
+  CHECK(count(R"([{"role":"user","name":"<|im_end|>","content":"<|im_end|>"},)"
+              R"({"role":"user","content":[{"type":"text","text":"a<|im_end|>"},{"type":"text","text":"<|im_end|>"}]},)"
+              R"({"role":"assistant","content":"x","tool_calls":[{"name":"<|im_end|>","arguments":)"
+              R"({"<|im_end|>":"<|im_end|>"}}]},{"role":"tool","content":"<|im_end|>"}])",
+              R"([{"<|im_end|>":"<|im_end|>","parameters":{"<|im_end|>":"<|im_end|>"}}])", "<|im_end|>") == 4);
+  // An assistant's own words can be tokens.
+  CHECK(count(R"([{"role":"user","content":"<think>"},{"role":"assistant","content":"<think>"}])", "null", "<think>") ==
+        1);
 }
 
 TEST_CASE("rows that are no conversation have one clear error") {
@@ -161,7 +226,10 @@ TEST_CASE("rows that are no conversation have one clear error") {
       {R"([{"content":"u"}])", "f:1: messages[0]: expected messages with a `role`"},
       {R"([{"role":"developer","content":"u"}])", "system, user, assistant or tool, got \"developer\""},
       {R"([{"role":"user","content":" "}])", "a message of user to hold text, got none"},
-      {R"([{"role":"user","content":[{"type":"text"}]}])", "`content` to be a text, got array"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])", "parts of `content` of {\"type\": \"text\", \"text\"}"},
+      {R"([{"role":"user","content":[{"type":"image","url":"x"}]}])", "parts that are no text (images) are not read"},
+      {R"([{"role":"user","content":5}])", "`content` to be a text, or a list of parts, got number"},
+      {R"([{"role":"assistant","content":"a","reasoning":5}])", "`reasoning` to be a text, got number"},
       {R"([{"role":"user","content":"u","tool_calls":[]}])", "`tool_calls` in a list of an assistant"},
       {R"([{"role":"assistant","tool_calls":[{"name":"f"}]}])", "{\"name\", \"arguments\"} each"},
   };
@@ -173,13 +241,17 @@ TEST_CASE("rows that are no conversation have one clear error") {
   CHECK(says(refusal_of([] { parsed(R"([{"role":"user","content":"u"}])", R"("{")"); }), "f:1: `tools`"));
   const Conversation tools = parsed(R"([{"role":"user","content":"u"}])", R"([{"name":"f"}])");
   CHECK(parsed(R"([{"role":"user","content":"u"}])", R"("[{\"name\":\"f\"}]")").tools == tools.tools);
-  CHECK(says(refusal_of([&] {
-               render_conversation(template_of("llama3"), tools, Thoughts::of_last_turn, true, true, false, "f:1");
-             }),
-             "a chat template with a form for tools"));
-  CHECK(says(refusal_of([&] {
-               render_conversation(named_template(ChatTemplateName::plain, {}), tools, Thoughts::of_last_turn, true,
-                                   true, false, "f:1");
-             }),
-             "data.chat_template plain"));
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const Conversation answer = parsed(R"([{"role":"user","content":"u"},{"role":"tool","content":"1"}])");
+  const std::pair<const char*, const Conversation*> without_tools[] = {
+      {"llama3", &tools}, {"llama3", &answer}, {"plain", &tools}};
+  for (const auto& [family, conversation] : without_tools) {
+    const std::string why = refusal_of([&] {
+      render_conversation(template_of(family, tokenizer), *conversation, {true, false, false, {}}, "f:1");
+    });
+    INFO(why);
+    CHECK(says(why, "f:1: expected a "));
+    CHECK((says(why, "a form for tools") || says(why, "it has no form for tools") ||
+           says(why, "data.chat_template plain")));
+  }
 }

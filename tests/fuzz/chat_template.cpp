@@ -1,7 +1,6 @@
-// A tokenizer_config.json, or (when it begins like one) the text of a chat_template.jinja: the template is recognized
-// or refused, and what is recognized writes prompts.
-#include "data/chat_template.h"
-
+// A tokenizer_config.json, or (when it begins like one) the text of a chat_template.jinja: the template is run
+// or refused, and one that runs writes prompts and what is learned.
+#include "data/conversation.h"
 #include "target.h"
 
 using namespace qrl;
@@ -32,15 +31,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
   }
   fuzz::accepts([&] {
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder);
-    const data::ChatTemplate chat = data::recognize_template(tokenizer);
-    data::ChatPrompt prompt;
-    prompt.text = text.substr(0, 40);
-    for (const bool thinking : {true, false}) {
-      for (const std::string_view system : {"", "be brief"}) {
-        prompt.system = system;
-        fuzz::require(data::encode_chat(chat, tokenizer, prompt, thinking).size() >= prompt.text.size(),
-                      "a prompt holds its text");
-      }
+    const data::ChatTemplate chat = data::choose_template({}, tokenizer);
+    if (chat.is_plain()) return;
+    data::Conversation conversation;
+    conversation.messages = {{"user", std::string(text.substr(0, 40))}, {"assistant", "a"}, {"user", "b"}};
+    for (const bool learns : {true, false}) {
+      const auto rendered = data::render_conversation(chat, conversation, {!learns, learns}, "fuzz");
+      std::size_t num_bytes = 0;
+      for (const data::RenderedPart& part : rendered.parts) num_bytes += part.text.size();
+      fuzz::require(num_bytes > 0, "a text that shows its messages");
     }
   });
   return 0;

@@ -185,11 +185,15 @@ TEST_CASE("check chat and generation say what a model's folder makes of prompts 
   };
   fs::create_directory(dir / "model");
   data::Tokenizer::byte_level().save(dir / "model");
-  CHECK(test::says(check("chat model"), R"(model: chat template plain: PROMPT becomes "PROMPT")"));
+  CHECK(test::says(check("chat model"), "model: chat template plain: a prompt is its text alone"));
   std::ofstream(dir / "model/chat_template.jinja") << "{% for m in messages %}<{{ m['role'] }}>{% endfor %}";
   const test::Outcome unknown = check("chat model");
   CHECK(unknown.exit_code == 2);
-  CHECK(test::says(unknown, "set data.chat_template"));
+  CHECK(test::says(unknown, "it leaves out what the assistant says; set data.chat_template"));
+  std::ofstream(dir / "model/chat_template.jinja")
+      << "{% for m in messages %}{{ m.role + ': ' + m.content + '<|endoftext|>' }}{% endfor %}";
+  CHECK(test::says(check("chat model"), R"(prompt          "user: «PROMPT»<|endoftext|>")"));
+  CHECK(test::says(check("chat model"), "end of a turn   <|endoftext|> (token 256)"));
 
   const auto generation = [&](const char* text) {
     std::ofstream(dir / "model/generation_config.json") << text;
@@ -247,8 +251,10 @@ TEST_CASE("a dry run shows the first prompt as the model sees it") {
                         "--set actor.mini_batch_size=1 --set data.train_files=[" + (dir / "zh.jsonl").string() + "]");
   INFO(chinese.output);
   CHECK(test::says(chinese, R"(the first one: "小明 $\\nu$?\n\"x\"")"));
-  command_refuses(test::kTiny + " --dry-run --set data.chat_template=chatml",
-                  "a tokenizer with the added token \"<|im_end|>\"");
+  command_refuses(test::kTiny + " --dry-run --set data.chat_template=chatml", R"(an answer ends with "<|im_end|>\n)");
+  command_refuses(
+      test::kTiny + " --dry-run --set data.chat_template=qwen25",
+      "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a file in Jinja");
 }
 
 TEST_CASE("output that a full disk cuts short is an error, whatever the command") {

@@ -123,6 +123,16 @@ TEST_CASE("the template's own words may hold added tokens, a user's text never b
   CHECK_THROWS_AS(train::PromptEncoder(recipe, tokenizer), base::Error);
 }
 
+TEST_CASE("plain: the text with the tokenizer's own prefix") {
+  const auto tokenizer = data::Tokenizer::load(test::shipped_data() / "golden" / "tokenizer_bpe" / "llama3.json");
+  config::DataRecipe recipe;
+  recipe.prompt_template = "Q: {prompt}\nA:";
+  std::vector<types::TokenId> want = tokenizer.prefix();
+  REQUIRE(want.size() == 1);
+  for (const auto id : tokenizer.encode("Q: the cat\nA:")) want.push_back(id);
+  CHECK(train::PromptEncoder(recipe, tokenizer).encode("the cat") == want);
+}
+
 TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {
   const train::Metrics updates[] = {{{"a/max", 1}, {"a/min", 4}, {"actor/lr", 0.1}, {"b", 2}},
                                     {{"actor/lr", 0.15}},

@@ -166,7 +166,7 @@ TEST_CASE("loss_on chooses among the turns of the assistant") {
   const data::Tokenizer tokenizer = data::Tokenizer::parse(with_control.dump(), "<|im_end|>", "t");
   const auto learned_text = [&](const std::string& loss_on, std::size_t row) {
     config::Recipe recipe = parsed("{train_files: [" + file + "], steps: 1, loss_on: " + loss_on + "}");
-    recipe.data.chat_template = config::ChatTemplateName::chatml;
+    recipe.data.chat_template = "chatml";
     const train::SftRow got = train::load_sft_rows(recipe, tokenizer).train.at(row);
     std::string text;
     for (std::size_t i = 0; i < got.rest.size(); ++i)

@@ -2,36 +2,35 @@
 // Whatever it does not know is refused, never passed over. Knows no model's template.
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "data/jinja/syntax.h"
+#include "data/jinja/values.h"
 
 namespace qrl::data::jinja {
 
-/// Why a template cannot be run here, or what it says itself (raise_exception).
-struct Unsupported : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+struct Run;
 
-/// if, for, set, output and comments; namespaces; strings, integers, lists and objects with the operators, filters,
-/// tests and methods that templates of the supported models use. Time, depth and size of results are bounded.
+/// Statements but include, import, call and filter blocks; the operators, filters, tests, methods and functions that
+/// published chat templates use. Time, memory and depth of a run are bounded.
 class Template {
  public:
   /// Throws Unsupported for text that is no Jinja, and for tags that are not known here. Other things that are not
-  /// known (macros, functions, filters, …) are errors only when a conversation runs through them.
+  /// known (functions, filters, …) are errors only when a conversation runs through them.
   explicit Template(const std::string& text);
 
-  /// What the template writes with these variables; others are undefined. Throws Unsupported.
-  std::string render(const nlohmann::ordered_json& variables) const;
+  /// Runs the template with these variables; others are undefined. `strftime_now is defined` is false, and its day is
+  /// 26 Jul 2024, so that a run repeats: our choice. Throws Unsupported.
+  Text render(const std::vector<std::pair<std::string, Value>>& variables) const;
 
-  /// The string literals that are not only written, each once: what it may compare a message's content with.
-  std::vector<std::string> literals() const;
+  /// Whether it has {% generation %}.
+  bool marks_generation() const noexcept { return marks_generation_; }
 
  private:
-  Node root_;
+  std::function<void(Run&)> body_;
+  bool marks_generation_ = false;
 };
 
 }  // namespace qrl::data::jinja

@@ -1,19 +1,24 @@
+#include "data/jinja/lexer.h"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "base/ascii.h"
 #include "base/text.h"
-#include "data/jinja/jinja.h"
+#include "data/jinja/values.h"
 
 namespace qrl::data::jinja {
 
 namespace {
 
+constexpr std::size_t kMaxTagTokens = 256;  // with the bounds on nesting it bounds every recursion
+
 using base::is_digit;
 using base::is_space;
 
 bool is_name_start(char c) { return base::is_letter(c) || c == '_'; }
+bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 
 class Lexer {
  public:
@@ -34,46 +39,47 @@ class Lexer {
 
  private:
   std::string_view rest() const { return std::string_view(text_).substr(at_); }
+  void skip_space() {
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+  }
+  void put(TokenKind kind, std::string text) {
+    if (kind != TokenKind::text || !text.empty()) tokens_.push_back({kind, std::move(text)});
+  }
 
   void outside() {
     std::size_t begin = at_;
-    for (;; ++begin) {
-      begin = std::min(text_.find('{', begin), text_.size());
-      if (begin + 1 >= text_.size()) begin = text_.size();
-      if (begin == text_.size() || std::string_view("{%#").find(text_[begin + 1]) != std::string_view::npos) break;
-    }
+    while (begin < text_.size() && (text_[begin] != '{' || begin + 1 == text_.size() ||
+                                    std::string_view("{%#").find(text_[begin + 1]) == std::string_view::npos))
+      ++begin;
     std::string text = text_.substr(at_, begin - at_);
     at_ = begin;
-    if (at_ == text_.size()) return put_text(std::move(text));
+    if (at_ == text_.size()) return put(TokenKind::text, std::move(text));
     const char kind = text_[at_ + 1];
     at_ += 2;
     const char control = at_ < text_.size() ? text_[at_] : '\0';
-    if (control == '-') {
-      while (!text.empty() && is_space(text.back())) text.pop_back();
-    } else if (control != '+' && kind != '{') {
-      strip_line_start(text);
-    }
+    if (control == '-') text.resize(end_of_words(text));
+    else if (control != '+' && kind != '{') strip_line_start(text);
     if (control == '-' || control == '+') ++at_;
-    put_text(std::move(text));
+    put(TokenKind::text, std::move(text));
     if (kind == '#') comment();
     else tag(kind);
+  }
+
+  static std::size_t end_of_words(std::string_view text) {
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+    return text.size();
   }
 
   /// lstrip_blocks: spaces before a tag go when nothing else stands before it on its line.
   void strip_line_start(std::string& text) const {
     std::size_t end = text.size();
     while (end > 0 && text[end - 1] != '\n' && is_space(text[end - 1])) --end;
-    const bool starts_line = end > 0 ? text[end - 1] == '\n' : is_line_start_;
-    if (starts_line) text.resize(end);
-  }
-
-  void put_text(std::string text) {
-    if (!text.empty()) tokens_.push_back({TokenKind::text, std::move(text)});
+    if (end > 0 ? text[end - 1] == '\n' : is_line_start_) text.resize(end);
   }
 
   void comment() {
     const std::size_t end = text_.find("#}", at_);
-    if (end == std::string::npos) throw Unsupported("a comment that does not end");
+    if (end == std::string::npos) fail("a comment that does not end");
     const char control = end > at_ ? text_[end - 1] : '\0';
     at_ = end + 2;
     behind(control, true);
@@ -81,80 +87,67 @@ class Lexer {
 
   void tag(char kind) {
     const bool is_block = kind == '%';
-    tokens_.push_back({TokenKind::sign, is_block ? "{%" : "{{"});
+    put(TokenKind::sign, is_block ? "{%" : "{{");
     const std::string_view closing = is_block ? "%}" : "}}";
     const std::size_t first = tokens_.size();
-    int depth = 0;  // of braces: a dict's end is no tag's
-    for (;;) {
-      if (tokens_.size() - first > kMaxTagTokens) throw Unsupported("a tag of more than 256 words");
-      while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-      if (at_ == text_.size()) throw Unsupported("a tag that does not end");
+    for (int depth = 0;;) {  // of braces: an object's end is no tag's
+      if (tokens_.size() - first > kMaxTagTokens) fail("a tag of more than 256 words");
+      skip_space();
+      if (at_ == text_.size()) fail("a tag that does not end");
       const char c = text_[at_];
       const bool controlled = (c == '-' || (c == '+' && is_block)) && rest().substr(1).starts_with(closing);
       if (depth == 0 && (controlled || rest().starts_with(closing))) {
-        tokens_.push_back({TokenKind::sign, std::string(closing)});
+        put(TokenKind::sign, std::string(closing));
         at_ += controlled ? 3 : 2;
         return behind(controlled ? c : '\0', is_block);
       }
-      if (c == '{') ++depth;
-      if (c == '}') --depth;
+      depth += c == '{' ? 1 : c == '}' ? -1 : 0;
       word(c);
     }
   }
 
   /// White space behind a tag: all with "-", one line end behind a block (trim_blocks).
   void behind(char control, bool is_block) {
-    is_line_start_ = false;
-    if (control == '-') {
-      while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-    } else if (control != '+' && is_block && at_ < text_.size() && text_[at_] == '\n') {
-      ++at_;
-      is_line_start_ = true;
-    }
+    is_line_start_ = control != '-' && control != '+' && is_block && rest().starts_with('\n');
+    if (control == '-') skip_space();
+    else if (is_line_start_) ++at_;
   }
 
   void word(char c) {
     const std::size_t begin = at_;
     if (c == '\'' || c == '"') return string(c);
-    if (is_name_start(c)) {
-      while (at_ < text_.size() && (is_name_start(text_[at_]) || is_digit(text_[at_]))) ++at_;
-      tokens_.push_back({TokenKind::name, text_.substr(begin, at_ - begin)});
-    } else if (is_digit(c)) {
-      while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-      const bool is_more = at_ < text_.size() && (is_name_start(text_[at_]) || text_[at_] == '.');
-      if (is_more || at_ - begin > 9) throw Unsupported("a number that is no small integer");
-      tokens_.push_back({TokenKind::number, text_.substr(begin, at_ - begin)});
-    } else {
-      constexpr std::array<std::string_view, 26> kSigns = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*",
-                                                           "/",  "%",  "~",  "<",  ">",  "=",  "(", ")", "[",
-                                                           "]",  "{",  "}",  ",",  ":",  ".",  "|", ";"};
-      const auto* sign =
-          std::find_if(kSigns.begin(), kSigns.end(), [this](std::string_view s) { return rest().starts_with(s); });
-      if (sign == kSigns.end()) throw Unsupported("the character " + base::quoted(std::string(1, c)) + " in a tag");
-      at_ += sign->size();
-      tokens_.push_back({TokenKind::sign, std::string(*sign)});
+    if (is_name(c)) {
+      while (at_ < text_.size() && is_name(text_[at_])) ++at_;
+      std::string text = text_.substr(begin, at_ - begin);
+      const bool is_integer = std::ranges::all_of(text, is_digit) && text.size() <= 9 && !rest().starts_with('.');
+      if (is_digit(c) && !is_integer) fail("a number that is no small integer");
+      return put(is_digit(c) ? TokenKind::number : TokenKind::name, std::move(text));
     }
+    constexpr std::array<std::string_view, 24> kSigns = {"==", "!=", "<=", ">=", "//", "+", "-", "*",
+                                                         "/",  "%",  "~",  "<",  ">",  "=", "(", ")",
+                                                         "[",  "]",  "{",  "}",  ",",  ":", ".", "|"};
+    const auto* sign = std::ranges::find_if(kSigns, [this](std::string_view s) { return rest().starts_with(s); });
+    if (sign == kSigns.end()) fail("the character " + base::quoted(std::string(1, c)) + " in a tag");
+    at_ += sign->size();
+    put(TokenKind::sign, std::string(*sign));
   }
 
   void string(char quote) {
     std::string value;
-    for (++at_;; ++at_) {
-      if (at_ == text_.size()) throw Unsupported("a string that does not end");
-      char c = text_[at_];
-      if (c == quote) break;
-      if (c == '\\') {
-        if (++at_ == text_.size()) throw Unsupported("a string that does not end");
-        constexpr std::string_view kNames = "nrt\\'\"", kCharacters = "\n\r\t\\'\"", kOthers = "01234567xuUNabfv\n";
-        const std::size_t which = kNames.find(text_[at_]);
-        if (kOthers.find(text_[at_]) != std::string_view::npos || static_cast<unsigned char>(text_[at_]) >= 0x80)
-          throw Unsupported("an escape that is not known, in a string");
-        if (which == std::string_view::npos) value += '\\';  // as in Python, no escape at all
-        c = which == std::string_view::npos ? text_[at_] : kCharacters[which];
-      }
-      value += c;
+    for (++at_; rest().substr(0, 1) != std::string_view(&quote, 1); ++at_) {
+      const bool is_escape = rest().starts_with('\\');
+      if (is_escape) ++at_;
+      if (at_ >= text_.size()) fail("a string that does not end");
+      constexpr std::string_view kNames = "nrt\\'\"", kCharacters = "\n\r\t\\'\"", kOthers = "01234567xuUNabfv\n";
+      const char c = text_[at_];
+      const std::size_t which = is_escape ? kNames.find(c) : std::string::npos;
+      if (is_escape && (kOthers.find(c) != std::string_view::npos || static_cast<unsigned char>(c) >= 0x80))
+        fail("an escape that is not known, in a string");
+      if (is_escape && which == std::string_view::npos) value += '\\';  // as in Python, no escape at all
+      value += which == std::string_view::npos ? c : kCharacters[which];
     }
     ++at_;
-    tokens_.push_back({TokenKind::string, std::move(value)});
+    put(TokenKind::string, std::move(value));
   }
 
   std::string text_;

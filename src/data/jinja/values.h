@@ -1,47 +1,125 @@
-// What values of Jinja are and how operators, methods and filters work on them, as in Python. Included by evaluate.cpp
-// and values.cpp alone.
+// Owns what values of Jinja are: texts that know who wrote each byte, numbers, lists, objects. Knows no template.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "data/marked_text.h"
 
 namespace qrl::data::jinja {
 
 using Json = nlohmann::ordered_json;
-/// Nothing: undefined.
-using Value = std::optional<Json>;
 
-inline constexpr std::size_t kMaxText_bytes = std::size_t{1} << 20;
+/// Why a template cannot be run here, or what it says itself (raise_exception).
+struct Unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-/// Throws Unsupported; so do all that follow, where a value is not of the kind that they take.
+/// Throws Unsupported.
 [[noreturn]] void fail(const std::string& what);
 
+struct List;
+struct Object;
+struct Loop;
+struct Macro;
+struct Undefined {};
+struct Method {};  ///< what `object.items` is without a call
+
+/// Cheap to copy. Shared values are not changed, except namespaces.
+struct Value : std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<Text>,
+                            std::shared_ptr<const List>, std::shared_ptr<Object>, std::shared_ptr<const Loop>,
+                            std::shared_ptr<const Macro>, Method> {
+  using variant::variant;
+  Value(Text text) : variant(std::make_shared<Text>(std::move(text))) {}
+  template <class T>
+  bool is() const noexcept {
+    return std::holds_alternative<T>(*this);
+  }
+  bool is_undefined() const noexcept { return is<Undefined>(); }
+  bool is_number() const noexcept { return is<std::int64_t>() || is<double>() || is<bool>(); }
+  /// What is held; null where the value is another.
+  const Text* text() const noexcept { return held<Text>(); }
+  const List* list() const noexcept { return held<const List>(); }
+  const Loop* loop() const noexcept { return held<const Loop>(); }
+  const Macro* macro() const noexcept { return held<const Macro>(); }
+  Object* object() const noexcept { return held<Object>(); }
+
+ private:
+  template <class T>
+  T* held() const noexcept {
+    const auto* found = std::get_if<std::shared_ptr<T>>(this);
+    return found == nullptr ? nullptr : found->get();
+  }
+};
+
+using Values = std::vector<Value>;
+struct List {
+  Values items;
+  int depth = 1;
+};
+struct Object {
+  std::vector<std::pair<Text, Value>> members;  ///< in their order
+  bool is_namespace = false;
+  int depth = 1;
+  Value* find(const Text& name);
+  /// Throws Unsupported for what no object may hold: a loop, a namespace, or values nested too deeply.
+  void set(const Text& name, Value value);
+};
+struct Loop {
+  Values items;
+  std::size_t at = 0;
+};
+struct Arguments {
+  Values positional;
+  std::vector<std::pair<std::string, Value>> named;
+  /// The argument at a place or of a name; undefined where it is not given.
+  Value get(std::size_t place, std::string_view name = {}) const;
+  std::size_t size() const noexcept { return positional.size() + named.size(); }
+};
+
+/// What a run may still do: about a unit a byte. Throws Unsupported when it is used up.
+struct Budget {
+  std::size_t left = 0;
+  void spend(std::size_t amount);
+};
+
+/// Throws Unsupported as Object::set does.
+Value make_list(Values items);
+/// All texts and names in it have that source.
+Value value_of(const Json& json, Unit source);
+
 bool is_true(const Value& value);
-/// `what` names who asks, for the message.
-const std::string& text_of(const Value& value, const std::string& what);
+/// The value's text. Throws Unsupported that names `what` where it is another; so do the two that follow.
+const Text& text_of(const Value& value, const std::string& what);
 std::int64_t integer_of(const Value& value, const std::string& what);
-/// About the memory that a value takes.
-std::size_t weight_of(const Json& value);
-/// As Python's str() writes it.
-std::string printed(const Value& value);
+/// What a loop over the value takes: elements, names, characters, or nothing of what is not defined.
+Values elements_of(const Value& value, const std::string& what, Budget& budget);
+/// Writes the value as Python's str().
+Text printed(const Value& value, Budget& budget);
+bool are_equal(const Value& left, const Value& right, Budget& budget);
+/// −1, 0 or 1, as Python orders numbers and texts.
+int compare(const Value& left, const Value& right);
+/// The value as JSON, and in `source` that of a text in it: no template's where there is one.
+Json json_of(const Value& value, Unit& source, Budget& budget);
 
-bool are_equal(const Value& left, const Value& right);
-/// part in whole.
-bool contains(const Value& whole, const Value& part);
-/// sign: <, <=, > or >=.
-bool compare(std::string_view sign, const Value& left, const Value& right);
-/// + of two texts; +, -, *, % of integers.
-Json calculate(std::string_view sign, const Value& left, const Value& right);
-/// The text itself, unless it is longer than kMaxText_bytes.
-Json checked(std::string text);
-
-/// The index that Python's list[at] means, or nothing outside of it.
-std::optional<std::size_t> index_in(std::int64_t at, std::size_t size);
-/// Python's strip, lstrip and rstrip: of white space, or of the characters of `set`.
-Json stripped(std::string_view text, const Value& set, bool left, bool right);
-Json split(std::string_view text, const std::string& separator);
-Json replaced(std::string_view text, const std::string& from, const std::string& to);
+/// Jinja's filters, tests, methods and functions. Throw Unsupported for those that are not known here.
+Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments, Budget& budget);
+bool apply_test(const std::string& name, const Value& value, const Arguments& arguments, Budget& budget);
+Value call_method(const std::string& name, const Value& base, const Arguments& arguments, Budget& budget);
+Value call_function(const std::string& name, const Arguments& arguments, Budget& budget);
+/// left sign right, for all signs but `and` and `or`.
+Value apply_operator(const std::string& sign, Value left, const Value& right, Budget& budget);
+/// base[key] and base.name; undefined where nothing is there.
+Value item_of(const Value& base, const Value& key, Budget& budget);
+Value member_of(const Value& base, const Text& name);
+/// Whether Python's dict has a method of that name, which base.name is then.
+bool is_method(const Text& name);
 
 }  // namespace qrl::data::jinja

@@ -1,8 +1,10 @@
 #include "data/tokenizer/unicode.h"
 
+#include <unicode/locid.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 #include <unicode/uniset.h>
+#include <unicode/unistr.h>
 #include <unicode/utf8.h>
 
 #include <algorithm>
@@ -102,6 +104,26 @@ std::size_t trailing_space_bytes(std::string_view text) {
     if (u_isUWhiteSpace(previous(text, at)) == 0) break;
   }
   return text.size() - begin;
+}
+
+std::string with_case_of(std::string_view text, bool is_upper) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    icu::UnicodeString character(next(text, at));
+    if (is_upper) character.toUpper(icu::Locale::getRoot());
+    else character.toLower(icu::Locale::getRoot());
+    character.toUTF8String(result);
+  }
+  return result;
+}
+
+bool is_printable(std::string_view text) {
+  constexpr std::uint32_t kOthers = U_GC_C_MASK | U_GC_Z_MASK;
+  for (std::size_t at = 0; at < text.size();) {
+    const UChar32 c = next(text, at);
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t' && (U_GET_GC_MASK(c) & kOthers) != 0) return false;
+  }
+  return true;
 }
 
 bool begins_with_word(std::string_view text) {

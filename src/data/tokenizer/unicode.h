@@ -15,6 +15,10 @@ std::string to_nfc(std::string_view text);
 /// Bytes of white space (property White_Space) that valid UTF-8 begins or ends with.
 std::size_t leading_space_bytes(std::string_view text);
 std::size_t trailing_space_bytes(std::string_view text);
+/// Characters of valid UTF-8 in upper or lower case, each by itself, by Unicode's full mapping.
+std::string with_case_of(std::string_view text, bool is_upper);
+/// Whether Python's repr() leaves all characters of valid UTF-8 as they are, except line ends and tabs.
+bool is_printable(std::string_view text);
 /// Whether valid UTF-8 begins or ends with a character of words (\w of UTS #18, annex C).
 bool begins_with_word(std::string_view text);
 bool ends_with_word(std::string_view text);

@@ -1,0 +1,17 @@
+// Owns the chat templates that are built into the program: the files of data/templates (embed.cmake writes the source).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace qrl::data {
+
+struct EmbeddedTemplate {
+  std::string_view name;  ///< "qwen3", …: a word of data.chat_template
+  std::string_view text;  ///< in Jinja
+};
+
+/// All of them, in the order of their names.
+std::span<const EmbeddedTemplate> embedded_templates();
+
+}  // namespace qrl::data
