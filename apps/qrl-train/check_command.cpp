@@ -160,6 +160,7 @@ void add_check(CLI::App& app, Action& action) {
     };
   });
   add_check_reward(*check, action);
+  add_check_gap(*check, action);
   add_rows_check(*check, action, "csv", "CSV file and its rows", describe_csv);
   add_rows_check(*check, action, "jsonl", "prompt file", describe_jsonl);
 }

@@ -14,6 +14,7 @@ void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_check_reward(CLI::App& check, Action& action);  ///< of `check`
+void add_check_gap(CLI::App& check, Action& action);     ///< likewise
 void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

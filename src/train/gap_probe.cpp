@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "rollout/rollout.h"
+#include "train/gap_sums.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -52,23 +53,17 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const t
   for (std::size_t r = 0, i = 0; r < requests.size(); ++r)
     for (std::int32_t n = 0; n < requests[r].num_samples; ++n, ++i)
       items.push_back({requests[r].prompt_tokens, drawn[i].tokens, drawn[i].sampler_logprobs, 0});
-  double count = 0, k1 = 0, k3 = 0, mean = 0, most = 0;
+  GapSums sums;
   for (const types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
     const std::vector<float> learned = learner.score(batch, sample_params(recipe.rollout)).logprobs;
     for (std::size_t t = 0; t < learned.size(); ++t) {
-      if (batch.loss_mask[t] == 0) continue;
-      const double difference = static_cast<double>(learned[t]) - static_cast<double>(batch.sampler_logprobs[t]);
-      ++count;
-      k1 -= difference;
-      k3 += std::expm1(difference) - difference;
-      mean += std::abs(difference);
-      if (!(std::abs(difference) <= most)) most = std::abs(difference);  // a NaN stays
+      if (batch.loss_mask[t] != 0) sums.add(learned[t], batch.sampler_logprobs[t]);
     }
   }
-  return {{"mismatch/probe_k1_kl", k1 / count},
-          {"mismatch/probe_k3_kl", k3 / count},
-          {"mismatch/probe_logp_abs_diff_mean", mean / count},
-          {"mismatch/probe_logp_abs_diff_max", most}};
+  return {{"mismatch/probe_k1_kl", sums.k1()},
+          {"mismatch/probe_k3_kl", sums.k3()},
+          {"mismatch/probe_logp_abs_diff_mean", sums.mean_abs()},
+          {"mismatch/probe_logp_abs_diff_max", sums.max_abs()}};
 }
 
 void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe) {

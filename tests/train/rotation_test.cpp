@@ -1,4 +1,5 @@
 // Runs whose sampler's matrices are rotated with their inputs: the tiny recipe's widths are multiples of 32.
+#include <cstdio>
 #include <fstream>
 
 #include "state/folder.h"
@@ -124,4 +125,29 @@ TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on
   REQUIRE(today.exit_code == 0);
   CHECK(test::says(today, "inputs rotated by blocks of 64 (hadamard)"));
   CHECK(test::difference(dir / "whole", dir / "new") != "");
+
+  const test::Outcome gap =
+      test::run_command(test::kProgram + "check gap " + (dir / "new/checkpoints/step_4").string() + " --seed 3");
+  REQUIRE(gap.exit_code == 0);
+  CHECK(test::says(gap, " of 16 samples, drawn by bf16 weights at temperature 1, seed 3"));
+  const auto k3_of = [&](const std::string& setting) {
+    const std::size_t at = gap.output.find("\n" + setting + "  ");
+    REQUIRE(at != std::string::npos);
+    double megabytes = 0, k3 = -1;
+    REQUIRE(std::sscanf(gap.output.c_str() + at + 1 + setting.size(), "%lf %lf", &megabytes, &k3) == 2);
+    return k3;
+  };
+  CHECK(k3_of("int8 rotated, bitwise") == 0);
+  CHECK(k3_of("int8 rotated") > 0);
+  CHECK(k3_of("bf16") < k3_of("int8"));
+  CHECK(k3_of("int8") < k3_of("int4"));
+  CHECK(test::says(gap, "recommended, the fewest bytes with a k3 below 0.03: int4 ("));
+}
+
+TEST_CASE("check gap says which settings a model's widths do not have") {
+  const test::Outcome gap =
+      test::run_command(test::kProgram + "check gap " + (test::finished_run() / "checkpoints/step_4").string());
+  CHECK(gap.exit_code == 0);
+  CHECK(test::says(gap, "int8 rotated                a block of 64 does not divide the inputs of every matrix"));
+  CHECK(test::says(gap, "\nint8 "));
 }

@@ -1,0 +1,256 @@
+// check gap: how far sampler and learner are apart on a model, in number formats that a run could have.
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "commands.h"
+#include "config/hub.h"
+#include "config/keys.h"
+#include "decoder/forced.h"
+#include "given_prompts.h"
+#include "ops/sample.h"
+#include "report/rules.h"
+#include "rollout/rollout.h"
+#include "train/catalog.h"
+#include "train/formats.h"
+#include "train/gap_sums.h"
+#include "train/quantizer.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+// Ours: enough tokens to tell formats apart by factors, in a minute on a model of 135M.
+constexpr std::int32_t kGapSamples = 4;  // a prompt
+constexpr std::int32_t kGapTokens = 64;  // a sample
+constexpr const char* kGapPrompts[] = {
+    "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. How many clips did "
+    "Natalia sell altogether in April and May?",
+    "Write two sentences about rain.", "What is 17 + 25?", "Explain in a few words why the sky is blue."};
+
+struct GapArguments {
+  std::string model;
+  std::uint64_t seed = 0;
+  bool all = false;
+};
+
+/// What a run could have, as a recipe says it.
+struct Setting {
+  const char* name;
+  std::vector<std::string> keys;  ///< below quant.rollout. unless they have a point
+  bool is_usual = true;           ///< else with --all alone
+};
+
+const std::vector<Setting>& gap_settings() {
+  static const std::vector<Setting> kSettings = {
+      {"bf16", {"weights=bf16"}},
+      {"int8", {"rotation=none", "kv_cache=bf16"}},
+      {"int8 rotated", {"rotation=hadamard", "kv_cache=bf16"}},
+      {"int8 rotated, int8 KV", {"rotation=hadamard", "kv_cache=int8"}},
+      {"fp8 channel_token", {"weights=fp8_e4m3", "kv_cache=bf16"}},
+      {"int4", {"weights=int4", "rotation=none"}},
+      {"int8 rotated, low_bit", {"rotation=hadamard", "kv_cache=bf16", "quant.learner.forward=low_bit"}},
+      {"int8 rotated, bitwise",
+       {"rotation=hadamard", "kv_cache=bf16", "quant.learner.forward=low_bit", "rollout.bitwise=true"}},
+      {"int8, int8 KV", {"rotation=none", "kv_cache=int8"}, false},
+      {"int8 rotated by 32", {"rotation=hadamard", "rotation_block=32", "kv_cache=bf16"}, false},
+      {"int8 rotated by 128", {"rotation=hadamard", "rotation_block=128", "kv_cache=bf16"}, false},
+      {"fp8 channel_token rotated", {"weights=fp8_e4m3", "rotation=hadamard", "kv_cache=bf16"}, false},
+      {"fp8 block128", {"weights=fp8_e4m3", "granularity=block128", "kv_cache=bf16"}, false},
+      {"int4 rotated", {"weights=int4", "rotation=hadamard"}, false},
+      {"int4 int8", {"weights=int4", "activations=int8", "rotation=none", "kv_cache=bf16"}, false},
+      {"int4 int8 rotated", {"weights=int4", "activations=int8", "rotation=hadamard", "kv_cache=bf16"}, false},
+      {"int8, low_bit", {"rotation=none", "kv_cache=bf16", "quant.learner.forward=low_bit"}, false},
+      {"int8 rotated, fake_quant", {"rotation=hadamard", "kv_cache=bf16", "quant.learner.forward=fake_quant"}, false},
+      {"int4 rotated, low_bit", {"weights=int4", "rotation=hadamard", "quant.learner.forward=low_bit"}, false},
+      {"int4 rotated, bitwise",
+       {"weights=int4", "rotation=hadamard", "quant.learner.forward=low_bit", "rollout.bitwise=true"},
+       false},
+  };
+  return kSettings;
+}
+
+config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
+  const std::string own =
+      "trainer: {seed: " + std::to_string(seed) + "}\ndata: {max_response_length: " + std::to_string(kGapTokens) + "}";
+  std::vector<std::string> overrides;
+  for (const std::string& key : setting.keys)
+    overrides.push_back(key.find('.') < key.find('=') ? key : "quant.rollout." + key);
+  return config::parse_recipe(train::keys(), own, "check gap", {}, overrides, false, config::RecipeUse::sampling)
+      .recipe;
+}
+
+/// Tokens that all settings score, and which prompt each sample continues.
+struct Drawn {
+  std::vector<GivenPrompt> prompts;
+  std::vector<types::Completion> samples;  ///< kGapSamples of each prompt
+  const std::vector<types::TokenId>& prompt_of(std::size_t sample) const {
+    return prompts[sample / kGapSamples].tokens;
+  }
+};
+
+/// Samples by bf16 weights, which no setting's rounding has chosen.
+Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
+  config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
+  Drawn drawn;
+  for (const char* text : kGapPrompts) drawn.prompts.push_back({text, "", "check gap", {}});
+  encode(drawn.prompts, recipe.data, policy);
+  recipe.rollout.max_num_seqs = std::ssize(drawn.prompts) * kGapSamples;
+  train::Sampler sampler(policy.config, recipe, world, longest_of(drawn.prompts), {}, &policy.tokenizer);
+  sampler.snapshot.publish(policy.weights, 0);
+  train::QuantizerState none;
+  train::load_published(sampler, {}, recipe.quant, none);
+  std::vector<types::SampleRequest> requests;
+  for (const GivenPrompt& prompt : drawn.prompts) requests.push_back({requests.size(), prompt.tokens, 0, kGapSamples});
+  drawn.samples = sampler.decoder.complete(requests, train::train_sampling(recipe, policy.config, policy.tokenizer),
+                                           {recipe.trainer.seed, 0});
+  return drawn;
+}
+
+/// The decoder's log-probs of the drawn tokens under a snapshot.
+void score_by_sampler(const model::Snapshot& snapshot, quant::KvFormat kv, Drawn& drawn) {
+  const std::int64_t vocab_size = snapshot.config().vocab_size;
+  for (std::size_t i = 0; i < drawn.samples.size(); ++i) {
+    types::Completion& sample = drawn.samples[i];
+    std::vector<types::TokenId> tokens = drawn.prompt_of(i);
+    const std::size_t first = tokens.size() - 1;
+    tokens.insert(tokens.end(), sample.tokens.begin(), sample.tokens.end() - 1);
+    const std::vector<float> logits = decoder::forced_logits(snapshot, tokens, {.kv_format = kv});
+    for (std::size_t t = 0; t < sample.tokens.size(); ++t) {
+      const float* row = logits.data() + static_cast<std::int64_t>(first + t) * vocab_size;
+      sample.sampler_logprobs[t] = ops::logprob(row, vocab_size, {}, sample.tokens[t]);
+    }
+  }
+}
+
+std::vector<types::MicroBatch> packed_samples(const Drawn& drawn) {
+  std::vector<rollout::PackItem> items;
+  for (std::size_t i = 0; i < drawn.samples.size(); ++i)
+    items.push_back({drawn.prompt_of(i), drawn.samples[i].tokens, drawn.samples[i].sampler_logprobs, 0});
+  constexpr std::int64_t kMostTokens = 4096;
+  return rollout::pack(items, kMostTokens);
+}
+
+/// A setting's figures.
+struct GapRow {
+  train::GapSums sums;
+  std::size_t weight_bytes = 0;
+};
+
+/// Scores by a sampler and a learner of each setting. A bf16 learner's log-probs are those of every setting with one.
+class GapTable {
+ public:
+  GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
+      : policy_(policy), drawn_(std::move(drawn)), world_(world) {}
+
+  GapRow measure(const config::Recipe& recipe) {
+    learner::LearnerOptions options = train::learner_options(recipe);
+    options.trainable = options.shard_optimizer = false;
+    const bool reads_snapshot = options.numerics.forward != config::LearnerForward::bf16;
+    std::optional<learner::Learner> learner;
+    if (reads_snapshot || plain_.empty()) learner.emplace(policy_.config, policy_.weights, options, world_);
+    model::Snapshot snapshot(policy_.config, train::sampler_formats(recipe));
+    if (reads_snapshot) learner->publish(snapshot, 0);
+    else snapshot.publish(policy_.weights, 0);
+    score_by_sampler(snapshot, train::kv_format(recipe.quant), drawn_);
+    const std::vector<types::MicroBatch> batches = packed_samples(drawn_);
+    std::vector<std::vector<float>> own;
+    if (learner) {
+      std::vector<std::vector<float>>& to = reads_snapshot ? own : plain_;
+      for (const types::MicroBatch& batch : batches) to.push_back(learner->score(batch, {}).logprobs);
+    }
+    const std::vector<std::vector<float>>& learned = reads_snapshot ? own : plain_;
+    GapRow row{{}, snapshot.num_bytes()};
+    for (std::size_t b = 0; b < batches.size(); ++b) {
+      for (std::size_t t = 0; t < learned[b].size(); ++t) {
+        if (batches[b].loss_mask[t] != 0) row.sums.add(learned[b][t], batches[b].sampler_logprobs[t]);
+      }
+    }
+    return row;
+  }
+
+ private:
+  const train::Policy& policy_;
+  Drawn drawn_;
+  dist::Collectives& world_;
+  std::vector<std::vector<float>> plain_;  ///< of each micro-batch: a bf16 learner's
+};
+
+void print_gap(const Setting& setting, const GapRow& row) {
+  const train::GapSums& sums = row.sums;
+  std::printf("%-27s %8.1f %9.2g %9.2g %7.4f %9.4f\n", setting.name, static_cast<double>(row.weight_bytes) / 1e6,
+              sums.k3(), sums.mean_abs(), sums.ess(), sums.share_beyond_2());
+  std::fflush(stdout);
+}
+
+/// Names the usual setting with the fewest bytes whose gap is small; of equal bytes the one listed first.
+void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
+  const double bound = report::rule("sampler and learner are far apart").bound;
+  const Setting* best = nullptr;
+  std::size_t bytes = 0;
+  for (const auto& [setting, row] : rows) {
+    if (!setting->is_usual || !(row.sums.k3() < bound) || (best != nullptr && row.weight_bytes >= bytes)) continue;
+    best = setting;
+    bytes = row.weight_bytes;
+  }
+  if (best == nullptr) {
+    std::printf("no setting has a k3 below %g: take rollout.bitwise, with which it is 0 in every format\n", bound);
+    return;
+  }
+  std::string keys;
+  for (const std::string& key : best->keys)
+    keys += " --set " + (key.find('.') < key.find('=') ? key : "quant.rollout." + key);
+  std::printf(
+      "recommended, the fewest bytes with a k3 below %g: %s (%s)\nrollout.bitwise has a gap of 0 in every "
+      "format\n",
+      bound, best->name, keys.substr(1).c_str());
+}
+
+void check_gap(const GapArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "qrl-train check gap");
+  const config::Recipe plain = recipe_of_setting(gap_settings().front(), arguments.seed);
+  train::set_threads(plain, world);
+  const train::Policy policy = train::load_policy(config::local_model(arguments.model));
+  Drawn drawn = draw(policy, arguments.seed, world);
+  std::int64_t num_tokens = 0;
+  for (const types::Completion& sample : drawn.samples) num_tokens += std::ssize(sample.tokens);
+  std::printf("%s: %lld tokens of %zu samples, drawn by bf16 weights at temperature 1, seed %llu\n",
+              arguments.model.c_str(), static_cast<long long>(num_tokens), drawn.samples.size(),
+              static_cast<unsigned long long>(arguments.seed));
+  std::printf("%-27s %8s %9s %9s %7s %9s\n", "rollouts; learner", "MB", "k3", "mean|d|", "ESS", "beyond 2");
+  GapTable table(policy, std::move(drawn), world);
+  std::vector<std::pair<const Setting*, GapRow>> rows;
+  for (const Setting& setting : gap_settings()) {
+    if (!setting.is_usual && !arguments.all) continue;
+    const config::Recipe recipe = recipe_of_setting(setting, arguments.seed);
+    model::SnapshotFormats formats = train::sampler_formats(recipe);
+    formats.rotates_if_it_fits = true;
+    if (formats.rotation && !model::fitting_rotation(policy.config, formats)) {
+      std::printf("%-27s a block of %lld does not divide the inputs of every matrix\n", setting.name,
+                  static_cast<long long>(formats.rotation.block));
+      continue;
+    }
+    rows.emplace_back(&setting, table.measure(recipe));
+    print_gap(setting, rows.back().second);
+  }
+  recommend(rows);
+}
+
+}  // namespace
+
+void add_check_gap(CLI::App& check, Action& action) {
+  auto arguments = std::make_shared<GapArguments>();
+  CLI::App* command = check.add_subcommand(
+      "gap", "score a model's own samples by sampler and learner in number formats that a run could have");
+  command->add_option("MODEL", arguments->model, "Hugging Face folder, checkpoint, or OWNER/NAME in the Hub's cache")
+      ->required();
+  command->add_option("--seed", arguments->seed, "of the samples; default 0")->type_name("INT");
+  command->add_flag("--all", arguments->all, "more settings: other formats, blocks and learners");
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { check_gap(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

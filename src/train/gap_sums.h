@@ -1,0 +1,27 @@
+// Owns the figures of the gap between two log-probs of the same tokens. Knows neither whose they are nor how they were
+// made.
+#pragma once
+
+#include <cstdint>
+
+namespace qrl::train {
+
+/// Sums over tokens, in fp64. With d = learner's − sampler's log-prob, ρ = exp(d). A NaN stays.
+class GapSums {
+ public:
+  void add(double learner_logprob, double sampler_logprob);
+
+  std::int64_t count() const { return count_; }
+  double k1() const;        ///< mean of −d
+  double k3() const;        ///< mean of ρ − 1 − d
+  double mean_abs() const;  ///< of d
+  double max_abs() const { return max_abs_; }
+  double ess() const;             ///< (Σρ)² / (count · Σρ²): the share of tokens that importance weights leave
+  double share_beyond_2() const;  ///< of tokens with ρ above 2, the bound of truncated importance sampling
+
+ private:
+  std::int64_t count_ = 0, beyond_2_ = 0;
+  double sum_ = 0, k3_ = 0, abs_ = 0, max_abs_ = 0, rho_ = 0, rho_squared_ = 0;
+};
+
+}  // namespace qrl::train
