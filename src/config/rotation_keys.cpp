@@ -29,9 +29,8 @@ void add_rotation(std::vector<Key>& list) {
       "rollout.rotation", &QuantRecipe::rotation,
       choice<RotationKind>(
           {{"auto", RotationKind::automatic}, {"none", RotationKind::none}, {"hadamard", RotationKind::hadamard}}),
-      "inputs of quantized matrices are rotated by blocks before they are quantized, and the matrices with them: "
-      "outliers no longer set a scale alone; auto: hadamard for int8 on the CPU where the block divides every "
-      "quantized matrix's inputs and no profile is used, else none");
+      "inputs of quantized matrices are rotated by blocks before they are quantized; auto: hadamard for int8 on the "
+      "CPU where the block fits every width, without a profile, else none");
   rotation.absent_in_record = "none";
   rotation.fill = [](Recipe& recipe) {
     QuantRecipe& of = recipe.quant;
