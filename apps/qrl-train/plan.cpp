@@ -154,7 +154,7 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   base::print("  %-28s ~%s\n", "together", train::memory_amount(train::peak_bytes(parts, false, take_turns)).c_str());
   if (gpu_total > 0) base::print("  %-28s ~%s\n", "together on the GPU", train::memory_amount(gpu_total).c_str());
   const base::MemoryLimit limit = base::memory_limit();
-  base::print("  %s: %s\n", limit.what.c_str(), train::memory_amount(static_cast<double>(limit.bytes)).c_str());
+  base::print("  %s: %s\n", limit.what.c_str(), trimmed_amount(static_cast<double>(limit.bytes)).c_str());
   for (const std::string& line : {fit.fault, fit.doubt}) {
     if (!line.empty()) base::print("  does not fit: %s\n", line.c_str());
   }
