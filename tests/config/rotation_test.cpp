@@ -9,7 +9,7 @@ using namespace qrl;
 using namespace qrl::test;
 using config::RotationKind;
 
-TEST_CASE("a rotation's keys are read and printed; auto stays open where the model decides, and is none elsewhere") {
+TEST_CASE("a rotation's keys are read and printed, and auto stays open where the model decides alone") {
   const config::Recipe set = read("quant: {rollout: {rotation: hadamard, rotation_block: 128}}");
   CHECK(set.quant.rotation == RotationKind::hadamard);
   CHECK(set.quant.rotation_block == 128);

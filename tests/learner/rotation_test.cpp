@@ -143,7 +143,7 @@ double furthest(const test::Named& got, const test::Named& want) {
 
 }  // namespace
 
-TEST_CASE("a rotated layer multiplies rotated operands; dX leaves it rotated back, dW is gathered rotated") {
+TEST_CASE("a rotated layer multiplies rotated operands, dX leaves it rotated back, and dW is gathered rotated") {
   const Tensor h = rotation_matrix(160);
   for (const Format format : low_bit_formats()) {
     const RotatedLayer layer(format);
