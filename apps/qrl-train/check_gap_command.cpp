@@ -1,6 +1,7 @@
 // check gap: how far sampler and learner are apart on a model, in number formats that a run could have.
+#include <algorithm>
 #include <cstdio>
-#include <map>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -186,15 +187,26 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Names the usual setting with the fewest bytes whose gap is small; of equal bytes the one listed first.
+/// Names the usual setting with the fewest bytes whose gap is small, its learner a bf16 one. Of settings with about the
+/// same bytes it is the one with the smallest gap.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
+  constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;
+  const auto may_be = [&](const Setting& setting, const GapRow& row) {
+    const bool is_plain = std::ranges::none_of(
+        setting.keys, [](const std::string& key) { return key.starts_with("quant.learner.forward="); });
+    return setting.is_usual && is_plain && row.sums.k3() < bound;
+  };
+  double bytes = std::numeric_limits<double>::infinity();
+  for (const auto& [setting, row] : rows)
+    if (may_be(*setting, row)) bytes = std::min(bytes, static_cast<double>(row.weight_bytes));
   const Setting* best = nullptr;
-  std::size_t bytes = 0;
+  double k3 = bound;
   for (const auto& [setting, row] : rows) {
-    if (!setting->is_usual || !(row.sums.k3() < bound) || (best != nullptr && row.weight_bytes >= bytes)) continue;
+    if (!may_be(*setting, row) || static_cast<double>(row.weight_bytes) > kAboutTheSame * bytes) continue;
+    if (!(row.sums.k3() < k3)) continue;
     best = setting;
-    bytes = row.weight_bytes;
+    k3 = row.sums.k3();
   }
   if (best == nullptr) {
     std::printf("no setting has a k3 below %g: take rollout.bitwise, with which it is 0 in every format\n", bound);
