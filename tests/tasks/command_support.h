@@ -46,7 +46,8 @@ inline std::vector<tasks::Verdict> judge_all(const tasks::Verifier& verifier, co
 /// Whether a process runs; one that nobody collected does not.
 inline bool runs(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text;
+  std::getline(in, text, '\0');  // of a process that ends meanwhile there is nothing
   const std::size_t name_end = text.rfind(')');
   return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
 }
