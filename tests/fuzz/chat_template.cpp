@@ -37,9 +37,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
     conversation.messages = {{"user", std::string(text.substr(0, 40))}, {"assistant", "a"}, {"user", "b"}};
     for (const bool learns : {true, false}) {
       const auto rendered = data::render_conversation(chat, conversation, {!learns, learns}, "fuzz");
-      std::size_t num_bytes = 0;
-      for (const data::RenderedPart& part : rendered.parts) num_bytes += part.text.size();
-      fuzz::require(num_bytes > 0, "a text that shows its messages");
+      std::size_t length = 0;
+      for (const data::RenderedPart& part : rendered.parts) length += part.text.size();
+      fuzz::require(length > 0, "a text that shows its messages");
     }
   });
   return 0;
