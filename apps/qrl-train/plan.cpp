@@ -294,7 +294,7 @@ void describe_run(const config::LoadedRecipe& given, const PlanOptions& options)
   const auto [num_ranks, num_here, allow_absent, allow_change] = options;
   config::LoadedRecipe loaded = given;
   const model::ModelConfig config = train::model_config(loaded.recipe);
-  train::settle_rotation(loaded, config, *dist::make_solo());
+  train::resolve_rotation(loaded, config, *dist::make_solo());
   config::Recipe recipe = loaded.recipe;
   train::require_positions(loaded, config);
   (void)train::learner_options(recipe);

@@ -85,7 +85,8 @@ void add_update_rule(AnySection section) {
   using O = OptimRecipe;
   section.add("lr", &O::lr, real(positive()), "peak learning rate");
   section.add("betas", &O::betas, list_of(real(from_0_to_below_1()), 2), "AdamW's decay rates of the two moments");
-  section.add("weight_decay", &O::weight_decay, real(at_least_0()), "decoupled weight decay, of matrices and embeddings; norms and biases have none");
+  section.add("weight_decay", &O::weight_decay, real(at_least_0()),
+              "decoupled weight decay, of matrices and embeddings; norms and biases have none");
   section.add("lr_warmup_steps", &O::lr_warmup_steps, integer(0), "optimizer updates over which lr rises from 0");
   section.add(
       "lr_scheduler", &O::lr_scheduler,
@@ -190,9 +191,10 @@ void add_rollout(List& list) {
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
   rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
   rollout.add("top_k", &O::top_k, integer_or_minus_one(1), "likeliest tokens kept; -1: all");
-  rollout.add("max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
-              "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for that "
-              "many longest ones");
+  rollout.add(
+      "max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
+      "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for that "
+      "many longest ones");
   rollout.add("max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
               "tokens of one decoder tick");
   rollout.add("page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
@@ -448,9 +450,10 @@ void add_actor(List& list) {
   actor.add("ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
   actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, or_auto(integer(1, kMaxTokens), A{}.logprob_chunk_tokens),
             "tokens whose logits exist at once; auto: 1024, on a GPU up to 4096");
-  actor.add("activation_checkpointing", &A::activation_checkpointing, or_auto(boolean(), A{}.activation_checkpointing),
-            "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory has "
-            "no room without");
+  actor.add(
+      "activation_checkpointing", &A::activation_checkpointing, or_auto(boolean(), A{}.activation_checkpointing),
+      "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory has "
+      "no room without");
 
   Section optim(list, "optim", &Recipe::optim);
   optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}, {"muon", OptimName::muon}}),

@@ -49,7 +49,7 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
 
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width, snapshot.rotation()) {
-  if (snapshot.has_exempt_layers()) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
+  if (model::has_exempt_layers(snapshot)) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
   if (snapshot.lora().enabled()) plain = ops::Activations(adapter_format(snapshot), kBlockRows, width);
 }
 

@@ -94,7 +94,8 @@ double smallest_gpu_share(int device_number, dist::Collectives& world) {
   const std::vector<std::string> sizes = world.all_gather(std::to_string(device.total_bytes));
   double smallest = std::numeric_limits<double>::infinity();
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
-    smallest = std::min(smallest, std::stod(sizes[rank]) / static_cast<double>(std::ranges::count(devices, devices[rank])));
+    smallest =
+        std::min(smallest, std::stod(sizes[rank]) / static_cast<double>(std::ranges::count(devices, devices[rank])));
   return smallest;
 }
 

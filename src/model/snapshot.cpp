@@ -362,12 +362,14 @@ void fail_broken(const std::string& where, std::int64_t version) {
 
 Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.format()); }
 
-bool Snapshot::has_exempt_layers() const {
-  return std::ranges::any_of(layers_, [this](const LayerSnapshot& layer) {
-    bool any = false;
-    visit_matrices(config_, [&](const BlockMatrix&, const auto& of) { any = any || of(layer).format != format_; });
-    return any;
-  });
+bool has_exempt_layers(const Snapshot& snapshot) {
+  bool any = false;
+  for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
+    visit_matrices(snapshot.config(), [&](const BlockMatrix&, const auto& of) {
+      any = any || of(snapshot.layer_form(idx)).format != snapshot.format();
+    });
+  }
+  return any;
 }
 
 }  // namespace qrl::model

@@ -118,7 +118,6 @@ class Snapshot {
 
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
-  bool has_exempt_layers() const;
   /// Of all linear layers that no pattern exempts.
   const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
@@ -179,5 +178,7 @@ class Snapshot {
 
 /// Of the adapters' A and B, and of what enters them: bf16, or fp32 when the linear layers are.
 quant::Format adapter_format(const Snapshot& snapshot);
+/// Whether a pattern exempts some linear layer from the format of the others.
+bool has_exempt_layers(const Snapshot& snapshot);
 
 }  // namespace qrl::model

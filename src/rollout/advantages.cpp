@@ -67,8 +67,9 @@ std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const A
     const GroupSpread spread = spread_of(group);
     if (spread.is_flat) ++num_flat;
     for (Rollout* rollout : group) {
-      rollout->advantage = settings.estimator->advantage({centred(*rollout, spread, group.size()), spread.std, batch_std,
-                                                          static_cast<std::int32_t>(group.size()), settings.by_std});
+      rollout->advantage =
+          settings.estimator->advantage({centred(*rollout, spread, group.size()), spread.std, batch_std,
+                                         static_cast<std::int32_t>(group.size()), settings.by_std});
       if (settings.positive_only) rollout->advantage = std::max(rollout->advantage, 0.0);
     }
   }

@@ -16,8 +16,8 @@ model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
 /// Names what samples: "int8 weights with int8 keys and values", "adapters beside int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);
-/// Tells whether export --quantized can write what the recipe's sampler multiplies by: low-bit weights, no other lm_head than
-/// the learner's, and no adapters beside them.
+/// Tells whether export --quantized can write what the recipe's sampler multiplies by: low-bit weights, no other
+/// lm_head than the learner's, and no adapters beside them.
 bool has_quantized_export(const config::Recipe& recipe);
 /// The recipe's words.
 std::string_view name(config::LearnerForward forward);

@@ -61,7 +61,8 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
   const std::int64_t fitting = recipe.rollout.kv_pages
                                    ? *recipe.rollout.kv_pages / divide_up(longest, page)
                                    : static_cast<std::int64_t>(kv_room(recipe, bytes, gpu_bytes) / of_one);
-  recipe.rollout.max_num_seqs.value = std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
+  recipe.rollout.max_num_seqs.value =
+      std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
 bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
@@ -172,9 +173,10 @@ void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& 
               "model");
   const double peak = gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes);
   if (peak <= gpu_bytes) return;
-  base::log_warning("the plan needs about " + gib(peak) + " GiB of the GPU's " + gib(gpu_bytes) +
-                    ": lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
-                    "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and rollout.free_cache_engine");
+  base::log_warning(
+      "the plan needs about " + gib(peak) + " GiB of the GPU's " + gib(gpu_bytes) +
+      ": lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
+      "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and rollout.free_cache_engine");
 }
 
 }  // namespace qrl::train

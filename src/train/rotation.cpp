@@ -48,7 +48,7 @@ void take_recorded_rotation(config::Recipe& recipe, const fs::path& checkpoint) 
   if (rotation == RotationKind::automatic) rotation = recorded(recipe, checkpoint);
 }
 
-void settle_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world) {
+void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world) {
   config::Recipe& recipe = loaded.recipe;
   RotationKind& rotation = recipe.quant.rotation;
   if (rotation != RotationKind::automatic) return;

@@ -18,7 +18,7 @@ void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path&
 /// Does the same for a run, by any checkpoint that it could resume, since all have one value. Without one, auto becomes
 /// hadamard where the block fits the model, else none. The recipe's printed forms follow. Throws as
 /// model::check_formats does. The first rank looks. Collective.
-void settle_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
+void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
 
 /// "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);

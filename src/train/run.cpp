@@ -341,7 +341,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   set_time_limits(recipe.trainer, world);
   set_threads(recipe, world);
   base::set_log_quiet(!world.is_first());
-  settle_rotation(loaded, model_config(recipe), world);
+  resolve_rotation(loaded, model_config(recipe), world);
   begin_log(loaded, options, world);
   check_machine(recipe, world);
 

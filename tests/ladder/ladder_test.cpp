@@ -24,16 +24,9 @@ const std::map<std::string, int> kLayers = {
 };
 /// The folders that may include headers with this prefix.
 const std::map<std::string, std::set<std::string>> kOwners = {
-    {"torch/", {"learner"}},
-    {"ATen/", {"learner"}},
-    {"c10/", {"learner"}},
-    {"mpi.h", {"dist"}},
-    {"yaml-cpp/", {"config"}},
-    {"xxhash.h", {"state"}},
-    {"omp.h", {"base"}},
-    {"CLI/", {"apps"}},
-    {"pcre2.h", {"data", "model"}},
-    {"unicode/", {"data", "reward"}},
+    {"torch/", {"learner"}},        {"ATen/", {"learner"}},           {"c10/", {"learner"}}, {"mpi.h", {"dist"}},
+    {"yaml-cpp/", {"config"}},      {"xxhash.h", {"state"}},          {"omp.h", {"base"}},   {"CLI/", {"apps"}},
+    {"pcre2.h", {"data", "model"}}, {"unicode/", {"data", "reward"}},
 };
 /// CUDA sees these folders of src, and the list of a block's parameters.
 const std::set<std::string> kSeenByCuda = {"base", "quant"}, kHeadersSeenByCuda = {"model/block.h", "model/config.h"};

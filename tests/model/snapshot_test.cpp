@@ -277,7 +277,7 @@ TEST_CASE("modules named in ignore stay bf16, a pattern must fit one, and not al
   formats.ignore = {"lm_head", "down_proj", "model.layers.0.self_attn.[qkv]_proj"};
   formats.f32_lm_head = true;
   const Snapshot snapshot(config, formats);
-  CHECK(snapshot.has_exempt_layers());
+  CHECK(has_exempt_layers(snapshot));
   CHECK(snapshot.layer(0).qkv.format == Format::bf16);
   CHECK(snapshot.layer(1).qkv.format == Format::int8);
   CHECK(snapshot.layer(1).down.format == Format::bf16);
@@ -295,6 +295,6 @@ TEST_CASE("modules named in ignore stay bf16, a pattern must fit one, and not al
   // Never low-bit, but lists made for other engines name them: no layer is exempt for that.
   for (const char* pattern : {"lm_head", "embed_tokens", "model.embed_tokens"}) {
     formats.ignore = {pattern};
-    CHECK_FALSE(Snapshot(config, formats).has_exempt_layers());
+    CHECK_FALSE(has_exempt_layers(Snapshot(config, formats)));
   }
 }

@@ -34,10 +34,10 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
   command_refuses(
       "check recipie x",
       "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, "
-      "csv, jsonl, got \"recipie\"; did you mean recipe?");
+      "gap, csv, jsonl, got \"recipie\"; did you mean recipe?");
   command_refuses(
       "check yaml x",
-      "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, csv, jsonl, "
+      "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, gap, csv, jsonl, "
       "got \"yaml\"\n");
   command_refuses("data chess --out x",
                   "qrl-train data: expected one of countdown, sudoku, arithmetic, sums, got \"chess\"\n");

@@ -1,11 +1,12 @@
 // What a run on a GPU chooses where the recipe says auto, and what a resumed one takes over.
+#include "train/gpu_plan.h"
+
 #include "base/error.h"
 #include "config/keys.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
 #include "support/catch.h"
 #include "train/catalog.h"
-#include "train/gpu_plan.h"
 #include "train/memory_estimate.h"
 #include "train/resume.h"
 #include "train/support.h"
@@ -33,10 +34,14 @@ model::ModelConfig large_model() {
 
 /// 64 prompts x 8 answers of 256 + 1,024 tokens, 64 prompts an update.
 config::LoadedRecipe on_gpu(const std::vector<std::string>& more = {}) {
-  std::vector<std::string> overrides = {"trainer.device=cuda",        "model.dtype=bfloat16",
-                                        "data.max_prompt_length=256", "data.max_response_length=1024",
-                                        "data.train_batch_size=64",   "actor.mini_batch_size=64",
-                                        "rollout.n=8",                "actor.max_tokens_per_micro_batch=auto"};
+  std::vector<std::string> overrides = {"trainer.device=cuda",
+                                        "model.dtype=bfloat16",
+                                        "data.max_prompt_length=256",
+                                        "data.max_response_length=1024",
+                                        "data.train_batch_size=64",
+                                        "actor.mini_batch_size=64",
+                                        "rollout.n=8",
+                                        "actor.max_tokens_per_micro_batch=auto"};
   overrides.insert(overrides.end(), more.begin(), more.end());
   return config::load_recipe(train::keys(), test::kTiny, overrides, true);
 }
@@ -60,7 +65,9 @@ std::string error_of(const Call& call) try {
   return error.what();
 }
 
-std::string printed(const config::Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
+std::string printed(const config::Recipe& recipe, std::string_view key) {
+  return recipe.keys->find(key)->print(recipe);
+}
 
 }  // namespace
 
@@ -119,7 +126,7 @@ TEST_CASE("micro-batches hold the longest sequence and row, and no more than an 
 }
 
 TEST_CASE("more than 256 sequences are decoded at once only where their KV cache fits") {
-  CHECK(choose(on_gpu().recipe, 80).max_num_seqs == 512);                              // 64 x 8
+  CHECK(choose(on_gpu().recipe, 80).max_num_seqs == 512);  // 64 x 8
   CHECK(choose(on_gpu({"rollout.n=64"}).recipe, 80).max_num_seqs <= 1024);
   CHECK(choose(on_gpu({"rollout.n=2"}).recipe, 80).max_num_seqs == 256);
   CHECK(choose(on_gpu({"rollout.max_num_seqs=96"}).recipe, 80).max_num_seqs == 96);
@@ -151,7 +158,8 @@ TEST_CASE("chosen numbers stand in the printed recipe, which reads as what was c
   CHECK(line_of("logprob_chunk_tokens").ends_with("# --set actor.logprob_chunk_tokens"));
   CHECK(loaded.resolved_yaml.find(": auto\n  logprob") == std::string::npos);
   const config::Recipe again =
-      config::parse_recipe(train::keys(), loaded.resolved_yaml, "again", ".", {}, false, config::RecipeUse::record).recipe;
+      config::parse_recipe(train::keys(), loaded.resolved_yaml, "again", ".", {}, false, config::RecipeUse::record)
+          .recipe;
   CHECK(train::auto_settings_of(again) == AutoSettings{384, 8704, 512, true});
   CHECK_FALSE(train::has_auto(again));
 }
@@ -159,7 +167,8 @@ TEST_CASE("chosen numbers stand in the printed recipe, which reads as what was c
 TEST_CASE("a resumed run takes over what its checkpoint has where the recipe says auto") {
   const test::TempDir dir;
   const auto run = test::copy_of_finished_run(dir / "run");
-  const std::vector<std::string> overrides = {"trainer.default_local_dir=" + run.string()};
+  const std::vector<std::string> overrides = {"trainer.default_local_dir=" + run.string(),
+                                              "quant.rollout.rotation=none"};
   config::LoadedRecipe loaded = config::load_recipe(train::keys(), test::kTiny, overrides, true);
   loaded.recipe.actor.max_tokens_per_micro_batch.is_auto = true;  // as with trainer.device cuda
   const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_4").inputs;
@@ -169,8 +178,9 @@ TEST_CASE("a resumed run takes over what its checkpoint has where the recipe say
   CHECK(point.changes.empty());
   CHECK(point.settings == AutoSettings{256, 256, 1024, false});
   loaded.recipe.actor.max_tokens_per_micro_batch = 512;  // a number that differs is refused as ever
-  CHECK(error_of([&] { (void)train::find_resume_point(loaded, inputs, &folder, false, *world); })
-            .find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
+  CHECK(error_of([&] {
+          (void)train::find_resume_point(loaded, inputs, &folder, false, *world);
+        }).find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
 }
 
 TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is named") {

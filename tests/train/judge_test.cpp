@@ -216,9 +216,9 @@ print('{"ready": {"scores": ["s"]}}', flush=True)
 for line in sys.stdin:
     print(json.dumps({"id": json.loads(line)["id"], "score": float("nan")}), flush=True)
 )");
-  const Outcome outcome =
-      ::judge("--recipe " + (program.dir / "r.yaml").string() + " --set 'reward.command=[python3, reward.py]'",
-              R"({"response": "7", "ground_truth": "7"})"
-              "\n");
+  const Outcome outcome = ::judge("--recipe " + (program.dir / "r.yaml").string() +
+                                      " --set 'reward.command=[python3, " + (program.dir / "reward.py").string() + "]'",
+                                  R"({"response": "7", "ground_truth": "7"})"
+                                  "\n");
   CHECK(says(outcome, "reward.command wrote NaN or an infinity, where null is a score that does not apply"));
 }

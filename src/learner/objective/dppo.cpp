@@ -1,17 +1,19 @@
-// DPPO (arXiv 2602.04879): a bound on how far a token's probability is from the sampler's, in place of one on its ratio.
-// A ratio of a rare token is noisy with low-bit samplers; its probability is not. Ratio and bound are relative to μ, so
-// no correction goes beside them.
+// DPPO (arXiv 2602.04879): a bound on how far a token's probability is from the sampler's, in place of one on its
+// ratio. A ratio of a rare token is noisy with low-bit samplers; its probability is not. Ratio and bound are relative
+// to μ, so no correction goes beside them.
 #include "learner/objective/weighted_log_prob.h"
 
 namespace qrl::learner {
 
 namespace {
 
-const config::OwnKey kTvDelta{"algorithm.dppo_tv.delta", config::positive(), 0.15,
-                              "largest distance of a token's probability from the sampler's in the advantage's direction"};
+const config::OwnKey kTvDelta{
+    "algorithm.dppo_tv.delta", config::positive(), 0.15,
+    "largest distance of a token's probability from the sampler's in the advantage's direction"};
 const config::OwnKey kTvCap{"algorithm.dppo_tv.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
-const config::OwnKey kKlDelta{"algorithm.dppo_kl.delta", config::positive(), 0.05,
-                              "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
+const config::OwnKey kKlDelta{
+    "algorithm.dppo_kl.delta", config::positive(), 0.05,
+    "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
 const config::OwnKey kKlCap{"algorithm.dppo_kl.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
 
 /// J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ; M_t is 0 where `outside` holds.
@@ -87,7 +89,8 @@ std::vector<config::Limit> limits_of_weighted_log_probs() {
 extern const PolicyLoss dppo_tv_loss;
 const PolicyLoss dppo_tv_loss{
     {.word = "dppo_tv",
-     .what = "log-probs weighted by ratios to the sampler, within a bound on a probability's distance from the sampler's",
+     .what =
+         "log-probs weighted by ratios to the sampler, within a bound on a probability's distance from the sampler's",
      .paper = "DPPO, arXiv 2602.04879",
      .defaults = defaults_of_dppo(),
      .limits = limits_of_dppo(),

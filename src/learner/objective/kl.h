@@ -21,7 +21,8 @@ struct KlLogRatios {
 ///   k2        x²/2. Its gradient, with the sampled tokens held fixed, is that of the KL in expectation.
 ///   k3        e^(−x) + x − 1, at most 10. Its gradient is that of KL(π_ref ‖ π_θ).
 ///   k3+       the value of k3, the gradient of k2 (veRL).
-///   unbiased  π_θ/μ·k3 with the gradient through the ratio (DeepSeek-V3.2, eq. 7): value and gradient of the KL, whatever
+///   unbiased  π_θ/μ·k3 with the gradient through the ratio (DeepSeek-V3.2, eq. 7): value and gradient of the KL,
+///   whatever
 ///             the gap to the sampler μ that drew the tokens.
 /// No clamp stops a gradient: beyond its largest value k3 keeps the slope that it has there.
 struct KlEstimator : config::Choice {
