@@ -12,6 +12,8 @@ import pathlib
 
 import numpy as np
 
+from formats import checksums
+
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests/data/golden/quant/rotation.json"
 OUTPUTS, INPUTS, TOKENS = 9, 384, 4
 F = np.float32
@@ -39,16 +41,6 @@ def int8(x):
     scale = (np.abs(x).max(1, keepdims=True) / F(127)).astype(F)
     divisor = np.where(scale == 0, F(1), scale)
     return (np.clip(np.rint((x / divisor).astype(F)), -127, 127).astype(F) * scale).astype(F)
-
-
-def checksums(x):
-    sums = []
-    for row in x:
-        total = 2166136261
-        for bits in np.where(row == 0, F(0), row).astype(F).view(np.uint32):
-            total = ((total ^ int(bits)) * 16777619) & 0xffffffff
-        sums.append(total)
-    return sums
 
 
 def main():
