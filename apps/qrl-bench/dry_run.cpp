@@ -46,6 +46,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
     require_whole_batch(recipe, arguments);
   } else {
     (void)train::learner_options(recipe);
+    plan_gpu(recipe, arguments, config);
     recipe.data.train_batch_size = arguments.prompts;
     recipe.rollout.n = arguments.n;
   }

@@ -12,6 +12,7 @@
 #include "shapes.h"
 #include "train/catalog.h"
 #include "train/formats.h"
+#include "train/gpu_plan.h"
 #include "train/quantizer.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
@@ -149,9 +150,18 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   // Bench works on token ids: lengths come from its own arguments.
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
-  r.actor.max_tokens_per_micro_batch =
-      std::max(r.actor.max_tokens_per_micro_batch.value, arguments.prompt_tokens + arguments.new_tokens);
+  const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;
+  if (!r.actor.max_tokens_per_micro_batch.is_auto)  // else plan_gpu chooses no less
+    r.actor.max_tokens_per_micro_batch = std::max(r.actor.max_tokens_per_micro_batch.value, longest);
   return loaded;
+}
+
+void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
+  if (!config::learns_on_gpu(recipe)) return;
+  config::Recipe run = recipe;
+  run.data.train_batch_size = run.actor.mini_batch_size = arguments.prompts;
+  run.rollout.n = arguments.n;
+  train::set_auto(train::choose_settings(run, config, 1, train::gpu_to_plan_for(run).bytes), recipe);
 }
 
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments) {
@@ -168,6 +178,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
       ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
       hf(model_of(args)),
       config(hf.config) {
+  if (name != "decode") plan_gpu(loaded.recipe, args, config);
   train::reset_peak_memory();  // the ceilings' own buffer is not the model's
 }
 

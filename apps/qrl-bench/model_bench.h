@@ -41,6 +41,8 @@ void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchAr
 /// The settings of the benchmark `name`: the recipe's defaults (int8 weights, bf16 learner), --set's values, lengths of
 /// the arguments. An input error for keys that have no effect on it.
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
+/// Chooses what is at `auto` as a run of the benchmark's sequences would: for the GPU that is here, else for 80 GiB.
+void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 
 /// The config of --model, or of --shape.
 model::ModelConfig config_of(const BenchArguments& arguments);
