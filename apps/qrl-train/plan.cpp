@@ -13,7 +13,6 @@
 #include "config/hub.h"
 #include "data/dataset_folder.h"
 #include "dist/join.h"
-#include "learner/cuda_library.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/adapters.h"
@@ -34,12 +33,6 @@ namespace qrl::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Formats bytes as "1.50 GiB".
-std::string trimmed_amount(double bytes) {
-  const std::string text = train::memory_amount(bytes);
-  return text.substr(text.find_first_not_of(' '));
-}
 
 long long whole(std::int64_t value) { return value; }
 
@@ -145,16 +138,16 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
     base::print("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
   const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, num_ranks);
   for (const train::MemoryPart& part : parts)
-    base::print("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~",
+    base::print("  %-28s %s%12s\n", part.name.c_str(), part.is_exact ? " " : "~",
                 train::memory_amount(part.bytes).c_str());
   const bool take_turns = recipe.rollout.free_cache_engine;
   if (take_turns)
     base::print("  (the KV cache and what learning takes are not there at once: rollout.free_cache_engine)\n");
   const double gpu_total = train::peak_bytes(parts, true, take_turns);
-  base::print("  %-28s ~%s\n", "together", train::memory_amount(train::peak_bytes(parts, false, take_turns)).c_str());
-  if (gpu_total > 0) base::print("  %-28s ~%s\n", "together on the GPU", train::memory_amount(gpu_total).c_str());
+  base::print("  %-28s ~%12s\n", "together", train::memory_amount(train::peak_bytes(parts, false, take_turns)).c_str());
+  if (gpu_total > 0) base::print("  %-28s ~%12s\n", "together on the GPU", train::memory_amount(gpu_total).c_str());
   const base::MemoryLimit limit = base::memory_limit();
-  base::print("  %s: %s\n", limit.what.c_str(), trimmed_amount(static_cast<double>(limit.bytes)).c_str());
+  base::print("  %s: %s\n", limit.what.c_str(), train::memory_amount(static_cast<double>(limit.bytes)).c_str());
   for (const std::string& line : {fit.fault, fit.doubt}) {
     if (!line.empty()) base::print("  does not fit: %s\n", line.c_str());
   }
@@ -164,12 +157,12 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
 void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
   const train::DiskEstimate disk = train::estimate_disk(recipe, config);
   const auto kept = [](const train::CheckpointRoom& room) {
-    return counted(room.most_kept, "checkpoint") + " of ~" + trimmed_amount(room.bytes_each);
+    return counted(room.most_kept, "checkpoint") + " of ~" + train::memory_amount(room.bytes_each);
   };
   std::string text = disk.rl.most_kept > 0 ? kept(disk.rl) : "no checkpoint";
   if (disk.cold_start.most_kept > 0) text += ", of the cold start " + kept(disk.cold_start);
   const bool replaces = disk.rl.replaces || (disk.rl.most_kept == 0 && disk.cold_start.replaces);
-  base::print("disk        up to %s; ~%s in all%s\n", text.c_str(), trimmed_amount(disk.most_bytes()).c_str(),
+  base::print("disk        up to %s; ~%s in all%s\n", text.c_str(), train::memory_amount(disk.most_bytes()).c_str(),
               replaces ? ", with one that is being written" : "");
   fs::path folder = fs::absolute(recipe.trainer.default_local_dir);
   std::error_code error;
@@ -177,7 +170,7 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
   const fs::space_info space = fs::space(folder, error);
   if (error) return;
   base::print("            free in %s: %s\n", folder.c_str(),
-              trimmed_amount(static_cast<double>(space.available)).c_str());
+              train::memory_amount(static_cast<double>(space.available)).c_str());
   if (static_cast<double>(space.available) < disk.most_bytes())
     base::log_warning(
         "the checkpoints need more disk than is free: lower trainer.max_ckpt_to_keep, or set another "
@@ -186,9 +179,7 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
 
 /// Chooses what is at `auto` and prints it, for the GPU that is here or for one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
-  constexpr double kExample = 80.0 * (1 << 30);
-  const bool is_here = train::missing_gpu(recipe, 0).empty();
-  const double bytes = is_here ? learner::gpu_bytes(0) : kExample;
+  const auto [bytes, is_here] = train::gpu_to_plan_for(recipe);
   std::string chosen;
   for (const std::string_view key : train::kAutoKeys)
     if (recipe.keys->find(key)->print(recipe) == "auto") chosen += (chosen.empty() ? "" : ", ") + std::string(key);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "cuda/runtime/kept_back.h"
 #include "cuda/runtime/layout.h"
 #include "model/block.h"
 #include "model/config.h"

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/kept_back.h"
 #include "cuda/runtime/libraries.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -50,7 +51,6 @@ DeviceFacts use_device(int number) {
   QRL_REQUIRE(has_kernels_for(properties.major), "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
               std::string(properties.name) + " of " + std::to_string(properties.major) + "." +
                   std::to_string(properties.minor));
-  constexpr std::size_t kKeptBackBytes = std::size_t{512} << 20;  // cuBLASLt's kernels alone take 100 to 300 MiB
   return {properties.name,
           properties.major,
           properties.minor,

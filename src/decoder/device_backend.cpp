@@ -360,6 +360,8 @@ std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format f
   return cuda::dequantized_bytes(format, config, num_rows, row_only_sums);
 }
 
+std::int64_t kept_back_bytes() { return static_cast<std::int64_t>(cuda::kKeptBackBytes); }
+
 std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
                                   std::int64_t num_rows) {
   if (!lora.enabled()) return 0;

@@ -23,6 +23,9 @@ std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format f
 std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
                                   std::int64_t num_rows);
 
+/// Bytes of a GPU that stay free when KV pages take the rest of its memory.
+std::int64_t kept_back_bytes();
+
 /// Takes an engine made with engine_options of the same arguments. Weights are copied to the device at the first
 /// `begin` of each version that the snapshot holds. Samples of requests with top-k or top-p are made on the CPU from
 /// whole rows of logits.

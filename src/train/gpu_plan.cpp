@@ -1,11 +1,12 @@
 #include "train/gpu_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "decoder/device_backend.h"
+#include "learner/cuda_library.h"
 #include "train/memory_estimate.h"
 #include "train/session.h"
 
@@ -17,7 +18,6 @@ constexpr double kGiB = 1 << 30;
 /// Share of a GPU's memory that a plan fills: CUDA's context, its libraries' kernels and gaps between allocations take
 /// the rest, and the estimate may be 10 percent low.
 constexpr double kPlannedShare = 0.85;
-constexpr double kKeptBackBytes = 512.0 * (1 << 20);  // as cuda/runtime keeps for kernels when KV pages take the rest
 constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
 constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
 constexpr std::int64_t kMostChunk = 4096, kLeastChunk = 1024;
@@ -26,25 +26,11 @@ constexpr double kLogitsShare = 0.1;  // of a GPU's memory
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-/// What the parts of an estimate take on the GPU, by phase.
-struct GpuBytes {
-  double always = 0, sampling = 0, learning = 0;
-};
-
-GpuBytes gpu_bytes_of(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks) {
-  GpuBytes bytes;
-  for (const MemoryPart& part : estimate_memory(recipe, model, num_ranks)) {
-    if (!part.on_gpu) continue;
-    (part.phase == MemoryPhase::always     ? bytes.always
-     : part.phase == MemoryPhase::sampling ? bytes.sampling
-                                           : bytes.learning) += part.bytes;
-  }
-  return bytes;
-}
-
-/// What KV pages may take beside the rest.
-double kv_room(const config::Recipe& recipe, const GpuBytes& bytes, double gpu_bytes) {
-  return std::max(0.0, gpu_memory_share(recipe) * gpu_bytes - kKeptBackBytes - bytes.always);
+/// Bytes that KV pages may take beside what is always there.
+double kv_room(const config::Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
+  const auto kept_back = static_cast<double>(decoder::kept_back_bytes());
+  return std::max(0.0,
+                  gpu_memory_share(recipe) * gpu_bytes - kept_back - phase_bytes(parts, true, MemoryPhase::always));
 }
 
 void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
@@ -54,13 +40,13 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
   const std::int64_t most = std::min({drawn, kMostSequences, recipe.rollout.max_num_batched_tokens});
   if (most <= kFewestSequences) return;
   recipe.rollout.max_num_seqs.value = most;
-  const GpuBytes bytes = gpu_bytes_of(recipe, model, num_ranks);
-  const double of_one = bytes.sampling / static_cast<double>(most);  // with kv_pages set: a share of them
+  const std::vector<MemoryPart> parts = estimate_memory(recipe, model, num_ranks);
+  const double of_one = phase_bytes(parts, true, MemoryPhase::sampling) / static_cast<double>(most);
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t page = recipe.rollout.page_size;
   const std::int64_t fitting = recipe.rollout.kv_pages
                                    ? *recipe.rollout.kv_pages / divide_up(longest, page)
-                                   : static_cast<std::int64_t>(kv_room(recipe, bytes, gpu_bytes) / of_one);
+                                   : static_cast<std::int64_t>(kv_room(recipe, parts, gpu_bytes) / of_one);
   recipe.rollout.max_num_seqs.value =
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
@@ -90,13 +76,13 @@ bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int 
   return fits(recipe, model, num_ranks, gpu_bytes);
 }
 
-std::string gib(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", bytes / kGiB);
-  return text;
-}
-
 }  // namespace
+
+PlannedGpu gpu_to_plan_for(const config::Recipe& recipe) {
+  constexpr double kExampleBytes = 80 * kGiB;
+  const bool is_here = missing_gpu(recipe, 0).empty();
+  return {is_here ? learner::gpu_bytes(0) : kExampleBytes, is_here};
+}
 
 bool has_auto(const config::Recipe& recipe) {
   return recipe.rollout.max_num_seqs.is_auto || recipe.actor.max_tokens_per_micro_batch.is_auto ||
@@ -127,10 +113,13 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
 }
 
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
-  const GpuBytes bytes = gpu_bytes_of(recipe, model, num_ranks);
-  const bool takes_rest = config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages;
-  const double pages = takes_rest ? std::min(bytes.sampling, kv_room(recipe, bytes, gpu_bytes)) : bytes.sampling;
-  return bytes.always + (recipe.rollout.free_cache_engine ? std::max(pages, bytes.learning) : pages + bytes.learning);
+  std::vector<MemoryPart> parts = estimate_memory(recipe, model, num_ranks);
+  if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
+    const double room = kv_room(recipe, parts, gpu_bytes);
+    for (MemoryPart& part : parts)
+      if (part.on_gpu && part.phase == MemoryPhase::sampling) part.bytes = std::min(part.bytes, room);
+  }
+  return peak_bytes(parts, true, recipe.rollout.free_cache_engine);
 }
 
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
@@ -159,22 +148,20 @@ std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelCo
          (recomputes ? " with recomputed activations" : "") + ", logits of " +
          std::to_string(recipe.actor.logprob_chunk_tokens.value) + " at once, " +
          std::to_string(recipe.rollout.max_num_seqs.value) + " sequences decoded at once: about " +
-         gib(gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes)) + " of " + gib(gpu_bytes) + " GiB";
+         memory_amount(gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes)) + " of " + memory_amount(gpu_bytes);
 }
 
 void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                         double gpu_bytes) {
-  double known = 0;
-  for (const MemoryPart& part : estimate_memory(recipe, model, num_ranks))
-    if (part.on_gpu && part.is_exact && part.phase == MemoryPhase::always) known += part.bytes;
-  QRL_REQUIRE(known <= gpu_bytes, "trainer.device: cuda", "a plan within the GPU's " + gib(gpu_bytes) + " GiB",
-              gib(known) + " GiB of weights, gradients and moments alone",
+  const double known = certain_bytes(estimate_memory(recipe, model, num_ranks), true);
+  QRL_REQUIRE(known <= gpu_bytes, "trainer.device: cuda", "a plan within the GPU's " + memory_amount(gpu_bytes),
+              memory_amount(known) + " of weights, gradients and moments alone",
               "train adapters (lora.rank), share moments between processes (trainer.zero_stage 1), or take a smaller "
               "model");
   const double peak = gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes);
   if (peak <= gpu_bytes) return;
   base::log_warning(
-      "the plan needs about " + gib(peak) + " GiB of the GPU's " + gib(gpu_bytes) +
+      "the plan needs about " + memory_amount(peak) + " of the GPU's " + memory_amount(gpu_bytes) +
       ": lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
       "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and rollout.free_cache_engine");
 }

@@ -24,6 +24,13 @@ struct AutoSettings {
   friend bool operator==(const AutoSettings&, const AutoSettings&) = default;
 };
 
+/// The GPU that a dry run plans for.
+struct PlannedGpu {
+  double bytes = 0;
+  bool is_here = false;  ///< else an example of 80 GiB
+};
+PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
+
 /// Whether a key is still at `auto`.
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
@@ -43,7 +50,7 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
 /// rollout.gpu_memory_utilization leaves.
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
-/// "micro-batch 8704 tokens, …: 61.2 of 79.1 GiB": the values of kAutoKeys and what they need.
+/// Says the values of kAutoKeys and what they need: "micro-batches of 8704 tokens, …: about 61.20 GiB of 79.10 GiB".
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes);
 

@@ -255,12 +255,23 @@ void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
 
 }  // namespace
 
+double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhase phase) {
+  double bytes = 0;
+  for (const MemoryPart& part : parts) bytes += part.on_gpu == on_gpu && part.phase == phase ? part.bytes : 0;
+  return bytes;
+}
+
+double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu) {
+  double bytes = 0;
+  for (const MemoryPart& part : parts) {
+    const bool is_certain = part.is_exact && part.phase == MemoryPhase::always;
+    bytes += part.on_gpu == on_gpu && is_certain ? part.bytes : 0;
+  }
+  return bytes;
+}
+
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns) {
-  const auto sum = [&](MemoryPhase phase) {
-    double bytes = 0;
-    for (const MemoryPart& part : parts) bytes += part.on_gpu == on_gpu && part.phase == phase ? part.bytes : 0;
-    return bytes;
-  };
+  const auto sum = [&](MemoryPhase phase) { return phase_bytes(parts, on_gpu, phase); };
   const double sampling = sum(MemoryPhase::sampling), learning = sum(MemoryPhase::learning);
   return sum(MemoryPhase::always) + (phases_take_turns ? std::max(sampling, learning) : sampling + learning);
 }
@@ -268,34 +279,31 @@ double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases
 std::string memory_amount(double bytes) {
   constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
   const bool large = bytes >= kGiB;
-  return base::format("%8.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
+  return base::format("%.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
 }
 
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit) {
   if (limit.bytes == 0) return "";
-  const auto amount = [](double bytes) {
-    const std::string text = memory_amount(bytes);
-    return text.substr(text.find_first_not_of(' '));
-  };
-  double certain = 0;
+  const double certain = certain_bytes(parts, false);
   const MemoryPart* largest = nullptr;
   for (const MemoryPart& part : parts) {
     if (part.on_gpu || !part.is_exact || part.phase != MemoryPhase::always) continue;
-    certain += part.bytes;
     if (largest == nullptr || part.bytes > largest->bytes) largest = &part;
   }
   const std::string who = num_here > 1 ? " of " + std::to_string(num_here) + " processes here" : "";
   const auto most = static_cast<double>(limit.bytes), free = static_cast<double>(limit.free_bytes);
-  QRL_REQUIRE(certain * num_here <= most, "memory", "a plan within " + limit.what + ", " + amount(most),
-              amount(certain * num_here) + who + " for weights, gradients and moments alone",
-              "the largest part is \"" + largest->name + "\", " + amount(largest->bytes) +
+  QRL_REQUIRE(certain * num_here <= most, "memory", "a plan within " + limit.what + ", " + memory_amount(most),
+              memory_amount(certain * num_here) + who + " for weights, gradients and moments alone",
+              "the largest part is \"" + largest->name + "\", " + memory_amount(largest->bytes) +
                   ": train a smaller model, adapters (lora.rank), or with trainer.zero_stage 1 on more machines; "
                   "--dry-run lists all parts");
   const double all = peak_bytes(parts, false, phases_take_turns) * num_here;
-  if (all > most) return "the plan of " + amount(all) + who + " is more than " + limit.what + ", " + amount(most);
+  if (all > most)
+    return "the plan of " + memory_amount(all) + who + " is more than " + limit.what + ", " + memory_amount(most);
   if (all > free)
-    return "the plan of " + amount(all) + who + " is more than the " + amount(free) + " of memory that are free now";
+    return "the plan of " + memory_amount(all) + who + " is more than the " + memory_amount(free) +
+           " of memory that are free now";
   return "";
 }
 

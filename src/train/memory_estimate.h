@@ -23,11 +23,16 @@ struct MemoryPart {
   MemoryPhase phase = MemoryPhase::always;
 };
 
+/// Sums the parts of one memory that a phase has.
+double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhase phase);
+/// Sums the parts of one memory that are exact and always there: weights, gradients and moments.
+double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
+
 /// The most that is there at once, on the GPU or in the machine's own memory: all parts, or, where phases take turns
 /// (rollout.free_cache_engine), what is always there and the larger phase.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
-/// Text of an amount: "   12.50 GiB", in MiB below a GiB.
+/// Text of an amount: "12.50 GiB", in MiB below a GiB.
 std::string memory_amount(double bytes);
 
 /// Compares what `num_here` processes on this machine need with the memory that they can have. Throws an input error

@@ -187,6 +187,6 @@ TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is name
   const config::Recipe recipe = chosen(on_gpu().recipe, 80);
   CHECK_NOTHROW(train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB));
   const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });
-  CHECK(error.find("expected a plan within the GPU's 16.0 GiB, got ") != std::string::npos);
+  CHECK(error.find("expected a plan within the GPU's 16.00 GiB, got ") != std::string::npos);
   CHECK(error.find("lora.rank") != std::string::npos);
 }
