@@ -22,8 +22,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure and returns the exit code. A job of several ranks is aborted; the first rank logs before the
-/// others. `stopped`: somebody asked for the end, which is no error.
+/// Logs the failure and returns the exit code. Aborts a job of several ranks; the first rank logs before the others.
+/// `stopped`: the end was requested, so the message is not marked as an error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -78,7 +78,7 @@ void open_standard_streams() {
   std::abort();
 }
 
-/// What must be so before any library begins.
+/// Prepares the process before any library initializes.
 void before_initializers(int argc, char** argv, char** environment) {
   base::shorten_spins(argc, argv, environment);
   std::set_terminate(end_unhandled);

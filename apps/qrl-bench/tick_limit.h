@@ -24,8 +24,9 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// What a GPU's tick must read and compute, whose lm_head is bf16: weights, scales, keys and values once; operations of
-/// the layers' matmuls; those of lm_head and attention, which are bf16 or as fast.
+/// Counts what a tick on a GPU with a bf16 lm_head must read and compute. Bytes are weights, scales, keys and values,
+/// each read once. Operations are those of the layers' matmuls, and those of lm_head and attention, which run at the
+/// rate of bf16.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };

@@ -38,7 +38,7 @@ struct GapArguments {
   bool all = false;
 };
 
-/// What a run could have, as a recipe says it.
+/// Holds one candidate configuration of a run, as keys of a recipe.
 struct Setting {
   const char* name;
   std::vector<std::string> keys;  ///< below quant.rollout. unless they have a point
@@ -187,8 +187,8 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Names the usual setting with the fewest bytes whose gap is small, its learner a bf16 one. Of settings with about the
-/// same bytes it is the one with the smallest gap.
+/// Names the usual setting with the fewest bytes whose gap is small, with a bf16 learner. Breaks near ties in bytes by
+/// the smallest gap.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

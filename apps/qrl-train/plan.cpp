@@ -203,7 +203,7 @@ struct Data {
 Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
   const auto verifier = tasks::make_verifier(recipe);
-  Data data{train::make_policy(recipe),  // every tensor is there, of the right shape
+  Data data{train::make_policy(recipe),  // checks that every tensor exists with the right shape
             tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
             train::load_held_out_prompts(recipe, tokenizer, *verifier), train::load_sft_rows(recipe, tokenizer)};
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score shows here
@@ -310,7 +310,7 @@ void describe_run(const config::LoadedRecipe& given, const PlanOptions& options)
     };
     resume = train::describe_resume(known, inputs, allow_change);
   } else if (recipe.trainer.total_epochs > 0) {
-    recipe.trainer.total_training_steps = 0;  // nobody knows yet
+    recipe.trainer.total_training_steps = 0;  // unknown without the data
   }
   for (const std::string& line : train::describe_settings(loaded)) base::print("%s\n", line.c_str());
   train::warn_of_idle_settings(loaded);

@@ -1,5 +1,5 @@
-// Owns what benchmarks would give to a GPU: shapes, plans and bytes of a layer's matmuls.
-// Arithmetic on the host, in a program without CUDA, too. Knows nothing of time.
+// Owns what benchmarks would give to a GPU: shapes, plans and bytes of a layer's matmuls. Computes on the host and also
+// builds without CUDA. Knows nothing of time.
 #pragma once
 
 #include <cstdint>

@@ -104,20 +104,22 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but not for up to 16
-/// rows, most of whose tiles would be empty. All else is streamed. Of e4m3 the two kernels' sums differ in the last
-/// bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows rows than among fewer.
+/// Chooses the kernel of a GEMM. bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and per token and
+/// a bf16 result run on CUTLASS. This needs more than 16 rows: with fewer, most of its tiles would be empty. All else
+/// is streamed. In e4m3 the two kernels' sums differ in the last bits. A row of e4m3 therefore has other bits in a
+/// batch of more than kStreamedFp8Rows rows than in a smaller one.
 ///
-/// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
-/// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
-/// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
-/// rounded to the nearest bf16.
+/// With row_only_sums a row's bits must not depend on the other rows, which no library promises for fp32 sums: then
+/// CUTLASS runs int8 alone. Its int32 sums are exact, and both kernels turn a sum into the same bf16 number. They round
+/// the sum and the product of the two scales to fp32 once each, multiply them in fp32 without fusing, and round to the
+/// nearest bf16.
 ///
-/// int4 (with bf16 activations) and fp8_block128 of dequantized_rows(format) rows and more are dequantized to bf16 and
-/// then cuBLASLt's: the streamed kernel dequantizes the matrix once for every 64 rows, on mma.sync.
+/// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 and run on cuBLASLt from
+/// dequantized_rows(format) rows on. The streamed kernel would dequantize the matrix once for every 64 rows, on
+/// mma.sync.
 ///
-/// With block_scales cuBLASLt multiplies fp8_block128 as it is (block_scales.h), of more than kStreamedFp8Rows rows and
-/// with a bf16 result.
+/// With block_scales cuBLASLt multiplies fp8_block128 directly (block_scales.h), for more than kStreamedFp8Rows rows
+/// and a bf16 result.
 enum class GemmKernel : std::uint8_t { cublaslt, block_scaled, cutlass_int8, cutlass_fp8, streamed, dequantized };
 inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 16;
 inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,

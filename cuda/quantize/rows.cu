@@ -109,8 +109,8 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
   return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
-/// Quantizes a segment of a row by a block: each thread gives the quads that are its own, of a chunk of 128 a warp's
-/// all. Where one scale spans the row they wait in value_memory, which no other thread reads.
+/// Quantizes a segment of a row with one block. Each thread handles its own quads; a warp's quads cover a chunk of 128.
+/// With one scale per row, quads wait in value_memory, where each thread reads only its own.
 template <int kBlockThreads, Rounding kRounding>
 class RowQuantizer {
  public:

@@ -11,11 +11,11 @@ namespace qrl::base {
 /// At most `max_bytes` of the text are shown, in whole characters. Bytes that are not UTF-8 become \xNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
-/// Gives a text for a terminal: as it is, with line breaks, but with \xNN or \uNNNN in place of other control
-/// characters and of those that turn or hide text. Bytes that are not UTF-8 become \xNN.
+/// Returns the text for a terminal. Line breaks stay; other control characters, and characters that turn or hide text,
+/// become \xNN or \uNNNN. Bytes that are not UTF-8 become \xNN.
 std::string printable(std::string_view text);
 
-/// As printf, through printable.
+/// Prints as printf does, with the formatted text passed through `printable`.
 [[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
 
 }  // namespace qrl::base

@@ -47,7 +47,7 @@ struct Key {
   /// The default of earlier versions, as YAML, which the recipes in their checkpoints spell out: where the key has no
   /// effect it is no fault. Empty: the same.
   std::string former_default = {};
-  /// What a recipe says that an earlier version recorded, where it had no such key, as YAML. Empty: the default.
+  /// Holds, as YAML, the value for recipes that an earlier version without this key recorded. Empty: the default.
   std::string absent_in_record = {};
 };
 

@@ -149,7 +149,7 @@ class Loader {
         if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
         if (origins_.refused.contains(key.name) || key.condition.holds(recipe_)) continue;
         key.reset(recipe_);
-        own->second = other->second;  // what belongs to it goes, too
+        own->second = other->second;  // drops keys that depend on this one as well
         origins_.places.erase(key.name);
         found = said_by_.erase(key.name) > 0 || found;
       }
@@ -159,7 +159,7 @@ class Loader {
         key.reset(recipe_);
   }
 
-  /// Forgets values that follow from the key and that nobody set.
+  /// Resets values that follow from the key and that no source has set.
   void reset_followers(const Key& key) {
     for (const Key& one : keys_.all())
       if (one.condition.key == key.name && !said_by_.contains(one.name)) one.reset(recipe_);
@@ -181,7 +181,7 @@ class Loader {
     }
   }
 
-  /// What the record of an earlier version means by leaving a key out.
+  /// Sets keys that the record of an earlier version leaves out to their value in that version.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {

@@ -9,8 +9,8 @@
 
 namespace qrl::config {
 
-/// Adds quant.rollout.rotation and quant.rollout.rotation_block. Where no model can have a rotation, auto becomes none
-/// as the recipe is read.
+/// Adds quant.rollout.rotation and quant.rollout.rotation_block. Reading the recipe turns auto into none where no model
+/// can have a rotation.
 void add_rotation(std::vector<Key>& list);
 
 void check_rotation(const Recipe& recipe, RuleBook& rules);

@@ -38,7 +38,7 @@ std::string describe_tools(const ChatTemplate& chat) {
   }
 }
 
-/// Whether a conversation that goes on begins with the prompt and the answer as they were.
+/// Reports whether a continued conversation begins with the prompt and the answer unchanged, or where it differs first.
 std::string describe_extension(const ChatTemplate& chat) {
   const auto prompt = [&](const char* answer) {
     return bytes_of(run_template(chat, sample_turns(answer), {.opens_answer = true}));

@@ -7,8 +7,9 @@
 
 namespace qrl::data {
 
-/// Lines about the template of the tokenizer's folder: what it makes of a prompt, with what came from data between «
-/// and », where turns end, which parts of a conversation it shows, and whether later turns change what it wrote.
+/// Describes the chat template in the tokenizer's folder, one property a line. Shows a sample prompt, with text from
+/// data between « and », the end of a turn, and which parts of a conversation the template shows. Reports whether later
+/// turns change what it wrote.
 std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

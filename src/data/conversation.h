@@ -31,10 +31,10 @@ struct Rendered {
   std::int64_t num_cut_answers = 0;  ///< messages of the assistant of which the template left out words
 };
 
-/// What the template writes. Words of the template and an assistant's content may hold added tokens, not other text.
-/// Learned is what {% generation %} marks. Where a template marks nothing it is an assistant's words from the end of
-/// its header up to the token that ends its turn. Input errors name `where`: a conversation that the template refuses,
-/// or of which it shows no word of a message, of tools or of their calls.
+/// Renders the conversation with the template. Words of the template and an assistant's content may hold added tokens,
+/// not other text. With `learns`, text inside {% generation %} is learned. Without this mark, an assistant's words are
+/// learned from the end of its header up to the token that ends its turn. Throws an input error that names `where` when
+/// the template refuses the conversation, or shows no word of a message, of tools or of their calls.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 

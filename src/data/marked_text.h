@@ -6,8 +6,8 @@
 
 namespace qrl::data {
 
-/// A byte of a text with its origin: bits 0 to 7 are the byte, bit 8 says that it is generated, as a template marks it,
-/// and bits above are its source, a number of the caller's; 0 is the template.
+/// Holds one byte of a text with its origin. Bits 0 to 7 are the byte; bit 8 is set where the template marks it as
+/// generated. Higher bits are the source, a number that the caller assigns; 0 is the template.
 using Unit = char32_t;
 inline constexpr Unit kGenerated = 0x100;
 inline constexpr int kSourceShift = 9;

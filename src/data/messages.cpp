@@ -49,7 +49,7 @@ Message read_message(const Json& value, const std::string& where) {
   QRL_REQUIRE(std::ranges::find(kRoles, message.role) != std::end(kRoles), where,
               "a `role` of system, user, assistant or tool", base::quoted(message.role));
   bool may_be_empty = message.role == "tool";
-  // As transformers reads messages: a thought has several names.
+  // Reads a thought by any of its names, as transformers reads messages.
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto thought = value.find(name);
     if (thought == value.end() || thought->is_null()) continue;

@@ -42,15 +42,15 @@ const std::string& prompt_text(const nlohmann::ordered_json& value, const std::s
 /// The value of a field of an object, or of a path "a.b" into nested ones; nullptr where there is none.
 const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
 
-/// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key, data.data_source_key and
-/// data.filter, or data.val_filter of held-out files. A key is the name of a field, or a path into nested objects
-/// ("reward_model.ground_truth"); of prompt and gold also several with commas ("problem, question"), of which a row has
-/// one: two would leave open which counts and are an error. Where no key is set:
-/// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's
-///   `reward_model.ground_truth`;
+/// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key and data.data_source_key.
+/// Applies data.filter, or data.val_filter to held-out files. A key is the name of a field, or a path into nested
+/// objects ("reward_model.ground_truth"). Keys of prompt and gold may list several names with commas ("problem,
+/// question"). A row has exactly one of them: with two it would be open which counts, an error. Defaults without a key:
+/// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's `reward_model.ground_truth`;
 /// - the source is `data_source`, which may be missing.
-/// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has
-/// any. Text of white space alone is empty, and an error.
+///
+/// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has any.
+/// Text of white space alone is empty, and an error.
 class RowReader {
  public:
   /// Input errors name a condition of the filter that cannot be read.

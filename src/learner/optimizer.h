@@ -13,10 +13,10 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. Those that a mini-batch gathers
-/// rotated (quantized.h) are rotated back first, in fp32. A layer's matrices may begin
-/// when the mini-batch's last backward pass has left that layer. Whether or not it says so, layers go from the last to
-/// the first and all else after them, so that ranks need not agree on when.
+/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. First rotates back, in fp32,
+/// the gradients that a mini-batch gathers rotated (quantized.h). A layer's sums may begin when the mini-batch's last
+/// backward pass has left that layer. Their order is the same in either case: layers from last to first, then all other
+/// tensors. Ranks therefore need not agree on when a sum begins.
 class GradientSums {
  public:
   /// Both must outlive it.

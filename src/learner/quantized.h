@@ -26,26 +26,28 @@ struct Quantized {
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
 };
 
-/// y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]; X̂ is x quantized as the sampler quantizes it, Ŵ
-/// the packed weights. low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ dequantized and rounded to
-/// `compute`, their matmul by LibTorch. Backward of both, with the forward's operands dequantized and rounded to
-/// `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as
-/// quantized values, Ŵ dequantized when needed. The bias's gradient is the business of what reads y: qkv_transform,
-/// add_rms_norm. `quantized.packed` must not change before the backward pass.
+/// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized as the sampler
+/// quantizes it, Ŵ the packed weights. low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ
+/// dequantized and rounded to `compute`, their matmul by LibTorch. The backward pass of both uses the forward's
+/// operands, dequantized and rounded to `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient
+/// of the fp32 masters. X̂ is kept as quantized values, Ŵ dequantized when needed. The op that reads y computes the
+/// bias's gradient: qkv_transform, add_rms_norm. `quantized.packed` must not change before the backward pass.
 ///
-/// With a rotation H all of this is of x·H and W·H (quant/rotation.h), also in the backward passes below. dX is rotated
-/// back in fp32 before it leaves. dYᵀ·X̂ is added to the gradient as it is, rotated (rotate_gradient).
+/// With a rotation H, all of this applies to x·H and W·H (quant/rotation.h), also in the backward passes below. dX is
+/// rotated back in fp32 before it is returned. dYᵀ·X̂ is added to the gradient as it is, rotated (rotate_gradient).
 ///
-/// backward int8: dY is quantized as well, once a token (with Ŵ's scales on it) for dX and once an output channel (with
-/// X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our choice: no paper's).
+/// backward int8: dY is quantized per token (with Ŵ's scales on it) for dX, and per output channel (with X̂'s scales)
+/// for dYᵀ·X̂. Quantization is symmetric, nearest even, with scale amax/127; sums are exact in int32 (our choice: no
+/// paper's).
 ///
-/// backward fp8_e4m3 (FP8-RL end to end; which blocks is DeepSeek-V3's choice, §3.3, except for its scales of powers of
-/// two): for dX, dY is quantized in e4m3, a scale (amax/448, fp32) a token and 128 outputs of a tensor; Ŵ's own
-/// quantized values and block scales are read transposed. For dYᵀ·X̂, both are quantized a scale a column and 128 tokens
-/// of the micro-batch: dY from fp32, X̂ from what its quantized values stand for, since these are what the forward pass
-/// multiplied and all that is kept of it. Products of quantized values are exact, sums of 128 fp32, scaled in fp32 and
-/// added to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0; one that
-/// holds a NaN or infinity the scale NaN, which all that it meets becomes.
+/// backward fp8_e4m3 (FP8-RL end to end): blocks are those of DeepSeek-V3, §3.3, but scales are not limited to powers
+/// of two. For dX, dY is quantized in e4m3, with one scale (amax/448, fp32) per token and 128 outputs of a tensor. Ŵ's
+/// own quantized values and block scales are read transposed. For dYᵀ·X̂, both operands are quantized with one scale
+/// per column and 128 tokens of the micro-batch. dY is quantized from fp32. X̂ is quantized from its dequantized
+/// values, which the forward pass multiplied and which alone are kept. Products of quantized values are exact, sums of
+/// 128 products are fp32. These are scaled in fp32 and added to fp32 sums (ops::linear's), which are added to the
+/// gradient last. A segment of zeros has scale 0. A segment with a NaN or infinity has scale NaN, and each sum that it
+/// is added to becomes NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
 
 /// Whether quantized_linear adds rotated rows to the gradient of the layer's weight.

@@ -30,7 +30,7 @@ struct SnapshotFormats {
   /// or its last part ("down_proj"). "lm_head" and "embed_tokens", which `linear` is not for, may be among them.
   std::vector<std::string> ignore;
   bool f32_lm_head = false;         ///< else bf16, or fp32 when `linear` is
-  bool int8_lm_head = false;        ///< a scale a token and an output; whoever learns has a wide one of its own
+  bool int8_lm_head = false;        ///< scales per token and per output; the learner has its own wide lm_head
   LoraConfig lora = {};             ///< adapters beside the matrices
   quant::Rotation rotation = {};    ///< of what enters matrices in `linear`, where that has scales
   bool rotates_if_it_fits = false;  ///< else a model that `rotation` does not fit is an input error
@@ -118,7 +118,7 @@ class Snapshot {
 
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
-  /// Of all linear layers that no pattern exempts.
+  /// Returns the rotation of all linear layers that no pattern exempts.
   const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
   std::int64_t version() const { return version_; }  ///< −1 before the first publish

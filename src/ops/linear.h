@@ -93,14 +93,17 @@ void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x
 /// same bits. Without a rotation they stay as they are.
 void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::int64_t width, float* x);
 
-/// y[row, :] = x[row, :] · Wᵀ + bias, both operands rotated or neither, or y += that (a residual) when `accumulate`;
-/// rows in [rows.begin, rows.end); y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation,
-/// in order of the input index: fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4
-/// dequantized to it: exact products added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; amx
-/// adds those of 16 pairs' even inputs and those of the odd ones apart, then both; avx512 and amx take and give
-/// subnormals as zero in these sums. int8, and int4 that meets it: exact, in int32. Where weights have a scale for some
-/// inputs only, the sum over those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come
-/// last.
+/// Computes y[row, :] = x[row, :] · Wᵀ + bias for rows in [rows.begin, rows.end), or adds it to y (a residual) when
+/// `accumulate`. Both operands are rotated, or neither. y is fp32 row-major, `out` per row. Splits W's panels over the
+/// team. Accumulates in order of the input index:
+/// - fp32: fma in fp32 (the portable path rounds the product as well).
+/// - bf16, and e4m3 and int4 dequantized to it: exact products added in fp32, of each pair of inputs the odd one first,
+///   as vdpbf16ps does. amx sums the even inputs of 16 pairs and their odd inputs apart, then adds both. avx512 and amx
+///   read and write subnormals as zero in these sums.
+/// - int8, and int4 with int8 activations: exact, in int32.
+///
+/// Weights with a scale per group of inputs: each group's sum is scaled and added in fp32 (fma) to those of the groups
+/// before. Scales of a whole token are applied last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 

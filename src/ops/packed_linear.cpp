@@ -86,7 +86,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// The rows of a weight as a layer quantizes them: met by factors, then rotated. Of one thread.
+/// Gives a weight's rows as a layer quantizes them: multiplied by factors, then rotated. Used by a single thread.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)

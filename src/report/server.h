@@ -16,7 +16,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  /// Listens; an input error when the address is not to be had, or is one of the network's and no token is asked for.
+  /// Listens. Throws an input error when the address is not available, or when it is one of the network's and no token
+  /// is required.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 

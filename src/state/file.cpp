@@ -37,7 +37,7 @@ void require_regular(const std::filesystem::path& path, int fd) {
   require_regular(path, status);
 }
 
-/// Whether an open that failed so says that nothing of that name is there; a link where none may be counts.
+/// Returns whether the errno of a failed open says that no such file exists; a link where none may be counts as absent.
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace

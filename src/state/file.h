@@ -21,8 +21,8 @@ class File {
   static File open(const std::filesystem::path& path);
   /// As `open`, but a link at the last name is an input error too.
   static File open_no_follow(const std::filesystem::path& path);
-  /// As `open_no_follow`, and nothing where no file of that name is there. Whatever else keeps the system from opening
-  /// it is an internal error: the file may be whole.
+  /// Opens as `open_no_follow` does, and returns nothing when no file of that name exists. Throws an internal error for
+  /// every other failure of the system to open it: the file may be whole.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
   /// For writing: a new file; an existing one, or a link by that name, is an error.
   static File create(const std::filesystem::path& path);

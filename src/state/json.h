@@ -16,11 +16,12 @@ inline constexpr int kMaxJsonDepth = 32;
 /// Infinity, comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
-/// As parse_json, with object members in the order of the text. Each is compared with all before it: for short texts.
+/// Parses as parse_json does, and keeps object members in the order of the text. Compares each member with all before
+/// it: for short texts.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           int max_depth = kMaxJsonDepth);
 
-/// As those two, and null for a text that they refuse.
+/// Parse as the two functions above do, and return null for a text that those refuse.
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 

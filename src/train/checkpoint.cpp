@@ -80,7 +80,7 @@ std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t
   return cold_start ? "sft_" + std::to_string(sft_step) : "step_" + std::to_string(step);
 }
 
-/// The name that a folder's manifest gives it, where that is whole and another than the folder's own: somebody's copy.
+/// Returns the name in a folder's manifest where that is whole and differs from the folder's own name, as in a copy.
 std::optional<std::string> other_name(const fs::path& path) try {
   const auto facts = state::parse_json(state::folder_facts(path), path.string());
   const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
@@ -275,7 +275,7 @@ void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound
 
 std::optional<std::int64_t> rl_step_of(const fs::path& checkpoint) {
   std::error_code error;
-  const auto age = age_of(fs::canonical(checkpoint, error));  // behind the link `best`, too
+  const auto age = age_of(fs::canonical(checkpoint, error));  // also resolves the link `best`
   return age && age->first == 1 ? std::optional(age->second) : std::nullopt;
 }
 

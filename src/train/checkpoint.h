@@ -46,13 +46,12 @@ struct CheckpointContext {
   const AdapterBase* base = nullptr;  ///< of a learner with adapters
 };
 
-/// Commits DIR/step_N (or DIR/sft_N while cold-starting; no checkpoint of that name may be there, and a copy of another
-/// one becomes NAME.copy): HF folder of
-/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantizers keep. Of a
-/// learner with adapters a PEFT folder takes the place of the HF folder, and state.json has the hash of their base. The
-/// first rank writes; of a sharded learner each rank its shard (model-00001-of-0000N.safetensors, with the index that
-/// such a folder has, and optimizer-00001-of-0000N.safetensors). All ranks return when it is committed, or throw when
-/// any of them failed.
+/// Commits DIR/step_N, or DIR/sft_N while cold-starting. No checkpoint of that name may exist; a copy of another
+/// checkpoint under that name becomes NAME.copy. Writes an HF folder of the fp32 masters with tokenizer,
+/// optimizer.safetensors, state.json, recipe.yaml, and the state of the quantizers. For a learner with adapters, writes
+/// a PEFT folder in place of the HF folder, and the hash of their base into state.json. The first rank writes. Each
+/// rank of a sharded learner writes its shard: model-00001-of-0000N.safetensors, with the index that such a folder has,
+/// and optimizer-00001-of-0000N.safetensors. All ranks return when it is committed, or throw when any of them failed.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
                                       const learner::Learner& learner, const CheckpointContext& context);
 
@@ -66,8 +65,8 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
 /// are named in a warning. Does not change anything. Throws an internal error when the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames whatever lies in `dir` beyond `sound` (damaged checkpoints newer than it, all when there is no sound one) to
-/// NAME.damaged, or NAME.damaged_2 and on, so that its name is free again. Copies under another name stay.
+/// Renames the damaged checkpoints in `dir` that are newer than `sound`, or all when no sound one exists. Their new
+/// names are NAME.damaged, or NAME.damaged_2 and on, so that NAME is free again. Copies under another name stay.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error that names what is damaged, or that there is no checkpoint, followed by `what_to_do`.

@@ -56,7 +56,7 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
   if (!config::has_cold_start(recipe.sft)) return disk;
   const bool by_adapters = config::cold_start_trains_adapters(recipe);
   disk.cold_start.bytes_each = learner_bytes(by_adapters ? adapters : all, false);
-  // Its last one always stays. That of another run is copied.
+  // Its last checkpoint always stays. A cold start of another run is copied.
   const std::int64_t of_cold_start = !recipe.sft.from.empty() ? 1
                                      : recipe.sft.steps > 0   ? num_saved(recipe.sft.steps, recipe.sft.save_freq)
                                                               : kAny;

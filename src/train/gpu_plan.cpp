@@ -15,8 +15,8 @@ namespace qrl::train {
 namespace {
 
 constexpr double kGiB = 1 << 30;
-/// Share of a GPU's memory that a plan fills: CUDA's context, its libraries' kernels and gaps between allocations take
-/// the rest, and the estimate may be 10 percent low.
+/// The share of a GPU's memory that a plan fills. CUDA's context, its libraries' kernels and gaps between allocations
+/// take the rest, and the estimate may be 10 percent low.
 constexpr double kPlannedShare = 0.85;
 constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
 constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
@@ -26,7 +26,7 @@ constexpr double kLogitsShare = 0.1;  // of a GPU's memory
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-/// Bytes that KV pages may take beside what is always there.
+/// Returns the bytes that KV pages may take beside what is always allocated.
 double kv_room(const config::Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
   const auto kept_back = static_cast<double>(decoder::kept_back_bytes());
   return std::max(0.0,
@@ -55,7 +55,7 @@ bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num
   return gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes) <= kPlannedShare * gpu_bytes;
 }
 
-/// The chunk whose logits take at most a tenth of the memory.
+/// Chooses the largest chunk whose logits take at most a tenth of the memory.
 void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
   const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // fp32, and a gradient in bf16
@@ -64,7 +64,7 @@ void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, doubl
   recipe.actor.logprob_chunk_tokens.value = chunk;
 }
 
-/// The largest micro-batch that fits, from `most` tokens down to `fewest`; whether one does.
+/// Chooses the largest micro-batch that fits, from `most` tokens down to `fewest`. Returns whether one does.
 bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                    std::int64_t fewest, std::int64_t most) {
   if (!recipe.actor.max_tokens_per_micro_batch.is_auto) return fits(recipe, model, num_ranks, gpu_bytes);

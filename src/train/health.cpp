@@ -71,7 +71,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
-/// What the recipe does not have yet, the surest first.
+/// Names the settings that would close the gap and that the recipe lacks, the surest first.
 std::string Health::what_closes_the_gap() const {
   const config::QuantRecipe& quant = recipe_.quant;
   std::string advice;

@@ -36,17 +36,22 @@ double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases
 std::string memory_amount(double bytes);
 
 /// Compares what `num_here` processes on this machine need with the memory that they can have. Throws an input error
-/// when what they surely need (all parts that are exact and always there) is more. Returns a sentence where the whole
-/// plan is more than there is, or than is free now; "" where it fits. Of a GPU's memory it knows nothing.
+/// when what they surely need (all exact parts that are always allocated) is more. Returns a sentence when the whole
+/// plan exceeds this memory or what is free now, and "" when it fits. Does not check GPU memory.
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
-/// Of one of num_ranks: data parallel, so each holds the whole model, without what trainer.zero_stage 1 shares out
-/// (then of the rank that keeps most). Learner (fp32 masters and gradients, moments, copies that the forward pass reads
-/// where masters are shared out, lm_head as its kernels read it, the reference of a KL term), activations and logits of
-/// a micro-batch, the sampler's weights and its KV cache (with rollout.device cuda: a copy of the one and all of the
-/// other on the GPU). With trainer.device cuda the learner's are on the GPU, and in host memory what a checkpoint is
-/// written from. The program itself as it begins on a CPU: a GPU's libraries take more.
+/// Estimates the memory of one of num_ranks. Ranks are data parallel: each holds the whole model, without what
+/// trainer.zero_stage 1 shards (then the rank that keeps most counts). Lists these parts:
+/// - the learner: fp32 masters and gradients, moments, lm_head as its kernels read it, and the reference of a KL term;
+///   with sharded masters also the copies that the forward pass reads;
+/// - activations and logits of a micro-batch;
+/// - the sampler's weights and its KV cache; with rollout.device cuda a copy of the weights and the whole cache are on
+///   the GPU;
+/// - the program itself as it begins on a CPU: a GPU's libraries take more.
+///
+/// With trainer.device cuda the learner's parts are on the GPU, and host memory holds what a checkpoint is written
+/// from.
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks);
 
 }  // namespace qrl::train

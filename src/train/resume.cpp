@@ -46,8 +46,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   return given;
 }
 
-/// The checkpoint that trainer.resume_mode chooses, `newest` being the newest sound one of the run folder; nothing: a
-/// fresh run. An input error where that mode refuses what is there.
+/// Returns the checkpoint that trainer.resume_mode chooses, `newest` being the newest sound one of the run folder;
+/// nothing: a fresh run. Throws an input error when that mode refuses the checkpoint found.
 std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
   if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
@@ -260,7 +260,8 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
-/// What a run takes over for keys at `auto`. A cold start of another run had that run's own micro-batches.
+/// Returns the values that a run takes over for keys at `auto`. Takes none from a cold start of another run, which had
+/// that run's own micro-batches.
 AutoSettings settings_to_take(const config::Recipe& recipe, const config::Recipe& before, const LoadedState& saved) {
   const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   return is_shared_cold_start ? AutoSettings{} : auto_settings_of(before);

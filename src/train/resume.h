@@ -21,7 +21,7 @@ struct ResumePoint {
   /// Keys whose values the checkpoint's run had otherwise, and data whose contents were others; with allow_change, on
   /// the first rank alone.
   std::vector<config::KeyChange> changes;
-  /// What the checkpoint's run had for keys that are at `auto` here; all 0: nothing to take over.
+  /// Holds what the checkpoint's run had for keys that are at `auto` here; all 0: nothing to take over.
   AutoSettings settings;
 };
 
@@ -37,13 +37,13 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
-/// What the checkpoint that a start would go on from has for keys that are at `auto` here; nothing without one. Changes
-/// nothing.
+/// Returns what the checkpoint to resume from has for keys that are at `auto` here; nothing without a checkpoint.
+/// Changes nothing.
 std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe);
 
-/// Describes what a start would do about checkpoints: "goes on after step 30 of RUN/checkpoints/step_30". Throws the
-/// input error by which the start would refuse, and changes nothing. The recipe's numbers of steps are known. `inputs`
-/// is called where there is a checkpoint, since it may read all weights.
+/// Describes what a start would do about checkpoints: `goes on after step 30 of RUN/checkpoints/step_30`. Throws the
+/// input error by which the start would refuse, and changes nothing. The recipe's numbers of steps must be known. Calls
+/// `inputs` only when a checkpoint exists, since it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 
 /// Whether a start has a checkpoint to go on from, or takes a cold start (sft.from). Reads, and changes nothing.

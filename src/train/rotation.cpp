@@ -17,7 +17,7 @@ using config::RotationKind;
 
 namespace {
 
-/// A checkpoint that the run may go on from, unverified; empty: there is none.
+/// Returns a checkpoint that the run may resume from, unverified; empty without one.
 fs::path some_checkpoint(const config::Recipe& recipe) {
   if (recipe.trainer.resume_mode == config::ResumeMode::path) return recipe.trainer.resume_path;
   std::error_code error;

@@ -287,7 +287,7 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
     print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
 }
 
-/// What this machine lacks, GPU, libraries or memory, shows before weights and data are read.
+/// Checks the GPU, libraries and memory of this machine before weights and data are read.
 void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
   require_gpu(recipe, world.local_rank());
   if (config::learns_on_gpu(recipe)) learner::require_nccl(world);

@@ -30,14 +30,14 @@ struct SftRows {
 
 /// Reads the files. A row holds one of:
 /// - `messages`, a conversation (data/messages.h) with `tools` or without, which the chat template writes in its
-/// training
-///   form, if it has one. With the template plain it may be one question of the user and its answer alone.
+///   training form, if it has one. With the template plain it may be one question of the user and its answer alone.
 /// - a prompt (data.prompt_key, or `prompt` or `question`), a text or a conversation, with `response`, `completion` or
-///   `answer`: a text, which follows the prompt as reinforcement learning would have it answered, then the end token;
-///   or messages, which go on the conversation.
-/// Text of an assistant may hold added tokens; other text with data.parse_special_tokens.
-/// A warning counts answers of which the template left out words. Input errors name file:line. sft.overlong decides on
-/// rows above sft.max_length.
+///   `answer`. A text follows the prompt as an answer does in reinforcement learning, then the end token. Messages
+///   continue the conversation.
+///
+/// Text of an assistant may hold added tokens; other text with data.parse_special_tokens. Warns with the number of
+/// answers of which the template left out words. Input errors name file:line. sft.overlong decides on rows above
+/// sft.max_length.
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
 
 /// Updates of the cold start: sft.steps, or as many as sft.epochs passes over the rows take. The last of those may have

@@ -155,7 +155,7 @@ class RandomRecipe {
   }
 
  private:
-  /// Of int8 alone what is not none; auto where it stays open.
+  /// Picks a rotation for int8 on the CPU, which may stay auto; sets none for all else.
   void set_rotation(config::Recipe& r) {
     const bool on_cpu = !config::samples_on_gpu(r) && !config::learns_on_gpu(r);
     r.quant.rotation = config::RotationKind::none;

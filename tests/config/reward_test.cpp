@@ -165,7 +165,7 @@ TEST_CASE("a recipe that names another verifier drops what the included one says
   // The program of a file runs beside that file, wherever the file that it includes lies.
   CHECK(family.load("base/add.yaml").recipe.reward.folder == std::filesystem::path(family.path("base")));
   CHECK(family.load("same.yaml").recipe.reward.folder == std::filesystem::path(family.path("same.yaml")).parent_path());
-  // Beside the word that excludes it, or above it, a key is a fault as before.
+  // A key stays a fault in the recipe whose verifier excludes it, in one that includes that recipe, and in --set.
   CHECK(holds(family.fault("both.yaml"), "reward.command: expected reward.verifier command"));
   CHECK(holds(family.fault("late.yaml"), "reward.workers: expected reward.verifier command"));
   CHECK(holds(family.fault("math.yaml", {"reward.workers=3"}), "reward.workers: expected reward.verifier command"));

@@ -123,7 +123,7 @@ TEST_CASE("a prompt of several turns is what the published templates write") {
 
 namespace {
 
-/// What is learned of a conversation, turns apart by "|".
+/// Returns the learned text of a conversation, with "|" between turns.
 std::string learned_text(const ChatTemplate& chat, const Conversation& conversation) {
   std::string text;
   std::int64_t before = -1;

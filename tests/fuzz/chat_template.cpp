@@ -1,5 +1,5 @@
-// A tokenizer_config.json, or (when it begins like one) the text of a chat_template.jinja: the template is run
-// or refused, and one that runs writes prompts and what is learned.
+// Fuzzes a tokenizer_config.json, or the text of a chat_template.jinja when the input begins like one. The template is
+// run or refused; one that runs renders prompts and learned text.
 #include "data/conversation.h"
 #include "target.h"
 

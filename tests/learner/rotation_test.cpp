@@ -222,7 +222,8 @@ TEST_CASE("a learner's gradients on rotated matrices are the weights' own") {
   for (const LearnerForward forward : {LearnerForward::fake_quant, LearnerForward::low_bit}) {
     const test::Named on_rotated = rotated_gradients(Format::int8, kRotated, forward);
     CHECK(on_rotated != straight);
-    // As far from the exact ones as the format is without a rotation: what is not rotated back is off by all of it.
+    // The error stays that of the format without a rotation; a gradient that is not rotated back has an error as large
+    // as itself.
     CHECK(furthest(on_rotated, plain) < 1.5 * by_format);
   }
   CHECK(by_format < 0.4);
@@ -242,7 +243,8 @@ TEST_CASE("adapters beside a rotated base have the gradients of those beside one
     CAPTURE(quant::name(format));
     const test::Named plain = rotated_gradients(format, {}, LearnerForward::bf16, {}, 4);
     const test::Named with = rotated_gradients(format, kRotated, LearnerForward::low_bit, {}, 4);
-    // As far from the exact ones as the format is without a rotation: what is not rotated back is off by all of it.
+    // The error stays that of the format without a rotation; a gradient that is not rotated back has an error as large
+    // as itself.
     const double by_format = furthest(rotated_gradients(format, {}, LearnerForward::low_bit, {}, 4), plain);
     CHECK(furthest(with, plain) < 1.5 * by_format);
     CHECK(furthest(rotated_gradients(format, kRotated, LearnerForward::fake_quant, {}, 4), with) < 2e-2);

@@ -145,7 +145,7 @@ TEST_CASE("every format quantizes rotated rows and weights as its reference code
     quant::round_activations(format, std::span(rotated).subspan(static_cast<std::size_t>(row * kIn), kIn), rounded);
     CHECK(std::equal(rounded.begin(), rounded.end(), got.begin() + row * kIn));
   }
-  // By several members of a team, as by one.
+  // Packing by several members of a team gives the bits of one.
   PackedLinear by_three = ops::make_packed_linear(format, kOut, kIn, false);
   by_three.rotation = rotation;
   base::parallel(3, [&](base::Team& team) { ops::pack_rows(team, w.data(), kOut, 0, by_three); });
@@ -162,7 +162,7 @@ TEST_CASE("a rotated product is that of the layer, and outliers cost a quarter o
     return distance(product_of(rotated_input(x, layer), layer), x, w, in);
   };
   const double plain = error(Format::int8, {}), rotated = error(Format::int8, {64});
-  // Of a row whose largest number is a hundred times the others, int8 keeps a step of about 1 of them.
+  // In a row whose largest number is a hundred times the others, the int8 step is about as large as these.
   CHECK(plain > 0.02);
   CHECK(rotated < plain / 4);
   CHECK(rotated < 0.03);

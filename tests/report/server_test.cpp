@@ -33,7 +33,7 @@ int connected(int port, const std::string& text) {
   return fd;
 }
 
-/// What the server says until it ends the connection.
+/// Returns what the server sends until it ends the connection.
 std::string rest_of(int fd) {
   std::string text;
   char piece[4096];

@@ -205,7 +205,7 @@ TEST_CASE("bitwise: nor with rotated inputs, in any format, with adapters or wit
       {quant::Format::fp8_block128, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {128}},
       {quant::Format::fp8_tensor, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {32}},
   };
-  // Usually each format on one path, the paths taken in turn.
+  // Runs each case on one path, round-robin, unless QRL_LONG_TESTS is set.
   const bool all = std::getenv("QRL_LONG_TESTS") != nullptr;
   const std::vector<test::KernelPath> paths = test::kernel_paths();
   for (std::size_t p = 0; p < paths.size(); ++p) {

@@ -1,4 +1,4 @@
-// What a run on a GPU chooses where the recipe says auto, and what a resumed one takes over.
+// Checks the settings that a run on a GPU chooses for auto, and those that a resumed run takes over.
 #include "train/gpu_plan.h"
 
 #include "base/error.h"

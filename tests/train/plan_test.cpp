@@ -1,4 +1,4 @@
-// What a dry run says of disk and resuming, beside what a run then does.
+// Compares what a dry run reports about disk and resuming with what a run then does.
 #include <map>
 #include <sstream>
 
@@ -52,7 +52,7 @@ TEST_CASE("the disk that a plan counts is what the checkpoints of the run take")
     return train::estimate_disk(other, train::model_config(other));
   };
   CHECK(of({"trainer.save_freq=0"}).rl.most_kept == 1);
-  CHECK(of({"trainer.save_freq=0", "sft.steps=0"}).most_bytes() == disk.rl.bytes_each);  // no older one is there
+  CHECK(of({"trainer.save_freq=0", "sft.steps=0"}).most_bytes() == disk.rl.bytes_each);  // without an older checkpoint
   CHECK(of({"trainer.save_freq=3"}).rl.most_kept == 2);
   CHECK(of({"trainer.keep_best=val/countdown/mean@2"}).rl.most_kept == 4);
   CHECK(of({"sft.steps=0"}).cold_start.most_kept == 0);

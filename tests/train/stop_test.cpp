@@ -37,7 +37,7 @@ TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
   INFO(log);
   CHECK(exit_code == 75);
   CHECK(log.find("stopped by a signal; the checkpoint is in ") != std::string::npos);
-  CHECK(log.find("error") == std::string::npos);  // somebody asked for the end
+  CHECK(log.find("error") == std::string::npos);  // a requested stop is no error
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_4"));
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
   check_goes_on(dir / "whole", dir / "run", longer);

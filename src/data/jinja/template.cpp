@@ -41,7 +41,7 @@ struct Run {
     budget.spend(64 + text.size());
     out += text;
   }
-  /// What is written from `begin` on, which is not written then.
+  /// Removes what was written from `begin` on, and returns it.
   Text take(std::size_t begin) {
     Text text = out.substr(begin);
     out.resize(begin);
@@ -147,7 +147,7 @@ class Parser {
     return body;
   }
 
-  /// Up to a tag that ends or continues what is around them.
+  /// Parses statements up to a tag that ends or continues the enclosing block.
   Statement statements() {
     std::vector<Statement> all;
     for (;;) {
@@ -395,7 +395,8 @@ class Parser {
     };
   }
 
-  /// What stands between brackets, up to the closing one: of an object with keys, of a call perhaps with names.
+  /// Holds an item between brackets: an object's item has a key, an argument of a call may have a name. `items` parses
+  /// all up to the closing bracket.
   struct Item {
     std::string name;
     Expression key, value;
@@ -415,7 +416,7 @@ class Parser {
     return all;
   }
 
-  /// Behind an opening parenthesis: a value, or several, which count as a list.
+  /// Parses what follows an opening parenthesis: one value, or several, which form a list.
   Expression tuple() {
     std::vector<Item> all = items(")");
     const bool is_value = all.size() == 1 && tokens_[at_ - 2].text != ",";
@@ -452,7 +453,7 @@ class Parser {
     };
   }
 
-  /// What is done with a value one after another.
+  /// Transforms a value; with_steps applies the steps sequentially.
   using Step = std::function<Value(Run&, Value)>;
   static Expression with_steps(Expression value, std::vector<Step> steps) {
     if (steps.empty()) return value;

@@ -44,7 +44,7 @@ struct Value : std::variant<Undefined, std::nullptr_t, bool, std::int64_t, doubl
   }
   bool is_undefined() const noexcept { return is<Undefined>(); }
   bool is_number() const noexcept { return is<std::int64_t>() || is<double>() || is<bool>(); }
-  /// What is held; null where the value is another.
+  /// Returns the value held, or null when it has another type.
   const Text* text() const noexcept { return held<Text>(); }
   const List* list() const noexcept { return held<const List>(); }
   const Loop* loop() const noexcept { return held<const Loop>(); }
@@ -84,7 +84,7 @@ struct Arguments {
   std::size_t size() const noexcept { return positional.size() + named.size(); }
 };
 
-/// What a run may still do: about a unit a byte. Throws Unsupported when it is used up.
+/// Limits the work of a run, in units of about a byte. Throws Unsupported when it is used up.
 struct Budget {
   std::size_t left = 0;
   void spend(std::size_t amount);
@@ -99,7 +99,7 @@ bool is_true(const Value& value);
 /// The value's text. Throws Unsupported that names `what` where it is another; so do the two that follow.
 const Text& text_of(const Value& value, const std::string& what);
 std::int64_t integer_of(const Value& value, const std::string& what);
-/// What a loop over the value takes: elements, names, characters, or nothing of what is not defined.
+/// Returns what a loop over the value visits: elements, names or characters; nothing for an undefined value.
 Values elements_of(const Value& value, const std::string& what, Budget& budget);
 /// Writes the value as Python's str().
 Text printed(const Value& value, Budget& budget);
@@ -116,7 +116,7 @@ Value call_method(const std::string& name, const Value& base, const Arguments& a
 Value call_function(const std::string& name, const Arguments& arguments, Budget& budget);
 /// left sign right, for all signs but `and` and `or`.
 Value apply_operator(const std::string& sign, Value left, const Value& right, Budget& budget);
-/// base[key] and base.name; undefined where nothing is there.
+/// Return base[key] and base.name; undefined where base has no such item.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, const Text& name);
 /// Whether Python's dict has a method of that name, which base.name is then.

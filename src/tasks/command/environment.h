@@ -13,8 +13,8 @@ struct ProgramEnvironment {
 };
 
 /// Gives the environment of a reward program: what programs need to run (docs/reference/reward-protocol.md), and the
-/// variables of reward.env, `names`. Keys and tokens of the run's user are not among them unless named. PYTHONPATH
-/// begins with the folder of qrl_reward.py. That is PREFIX/share/qrl-train/python of PREFIX/bin, or apps/python beside
+/// variables of reward.env, `names`. Leaves out keys and tokens of the run's user unless named. Puts the folder of
+/// qrl_reward.py first in PYTHONPATH: PREFIX/share/qrl-train/python for a program in PREFIX/bin, or apps/python beside
 /// the build folder. Throws an input error for a name that is not set.
 ProgramEnvironment program_environment(const std::vector<std::string>& names);
 

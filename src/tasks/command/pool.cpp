@@ -27,7 +27,7 @@ constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// What a line holds: its object, or why it is none.
+/// Holds the object of a parsed line, or the reason why it has none.
 struct ParsedLine {
   nlohmann::json object;
   std::string fault;

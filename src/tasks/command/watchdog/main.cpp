@@ -1,6 +1,6 @@
-// The process between a run and a worker of its reward.command. Ends the worker with all that the worker started, when
-// the run says so and a second after the run is gone. As the subreaper it inherits each process below it whose parent
-// has ended, whatever group or session that process moved to.
+// Owns the process between a run and a worker of its reward.command. Ends the worker and all that the worker started,
+// when the run says so and a second after the run is gone. Acts as the subreaper: inherits each process below it whose
+// parent has ended, whatever group or session that process moved to.
 //
 // usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams, and the socket to
 // the run (note.h). It is in the program that starts it (process.cpp) and uses the C library alone.

@@ -5,8 +5,8 @@
 
 namespace qrl::tasks {
 
-/// What the watchdog tells the run. The run sends one byte, after which everything below the watchdog is killed at
-/// once.
+/// Holds a report of the watchdog to the run. The run sends one byte, after which everything below the watchdog is
+/// killed at once.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process
