@@ -8,6 +8,7 @@
 #include "train/formats.h"
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
+#include "train/rotation.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -37,6 +38,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
   config::LoadedRecipe loaded = recipe_of(name, arguments);
   config::Recipe& recipe = loaded.recipe;
   const model::ModelConfig config = config_of(arguments);
+  train::choose_rotation(recipe, config);
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
   train::require_positions(config, arguments.prompt_tokens + arguments.new_tokens);
   model::check_formats(config, formats);
@@ -57,6 +59,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
                  {"rollout_device", config::samples_on_gpu(recipe) ? "cuda" : "cpu"},
                  {"learner_device", config::learns_on_gpu(recipe) ? "cuda" : "cpu"},
                  {"weights", quant::name(formats.linear)},
+                 {"rotation_block", formats.rotation.block},
                  {"kv_cache", quant::name(train::kv_format(recipe.quant))},
                  {"prompt_tokens", arguments.prompt_tokens},
                  {"new_tokens", arguments.new_tokens},

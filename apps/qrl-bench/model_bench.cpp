@@ -14,6 +14,7 @@
 #include "train/formats.h"
 #include "train/gpu_plan.h"
 #include "train/quantizer.h"
+#include "train/rotation.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
 
@@ -55,6 +56,8 @@ std::vector<std::string> accepted_keys(const std::string& name) {
                                    "quant.rollout.activations",
                                    "quant.rollout.granularity",
                                    "quant.rollout.ignore",
+                                   "quant.rollout.rotation",
+                                   "quant.rollout.rotation_block",
                                    "quant.rollout.lm_head",
                                    "quant.rollout.kv_cache",
                                    "rollout.temperature",
@@ -178,6 +181,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
       ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
       hf(model_of(args)),
       config(hf.config) {
+  train::choose_rotation(loaded.recipe, config);
   if (name != "decode") plan_gpu(loaded.recipe, args, config);
   train::reset_peak_memory();  // the ceilings' own buffer is not the model's
 }
@@ -192,6 +196,7 @@ nlohmann::ordered_json ModelBench::facts() const {
           {"learner_device", config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu"},
           {"threads", base::num_threads()},
           {"weights", quant::name(quant_format())},
+          {"rotation_block", train::snapshot_formats(loaded.recipe.quant).rotation.block},
           {"learner_forward", train::name(loaded.recipe.quant.learner_forward)},
           {"kv_cache", quant::name(train::kv_format(loaded.recipe.quant))},
           {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},

@@ -54,11 +54,15 @@ void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& mo
   if (rotation != RotationKind::automatic) return;
   if (world.is_first()) take_recorded_rotation(recipe, some_checkpoint(recipe));
   world.broadcast(std::as_writable_bytes(std::span(&rotation, 1)), 0);
-  if (rotation == RotationKind::automatic) {
-    const bool fits(model::fitting_rotation(model, snapshot_formats(recipe.quant)));
-    rotation = fits ? RotationKind::hadamard : RotationKind::none;
-  }
+  choose_rotation(recipe, model);
   config::print_again(loaded);
+}
+
+void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model) {
+  RotationKind& rotation = recipe.quant.rotation;
+  if (rotation != RotationKind::automatic) return;
+  const bool fits(model::fitting_rotation(model, snapshot_formats(recipe.quant)));
+  rotation = fits ? RotationKind::hadamard : RotationKind::none;
 }
 
 std::string rotation_text(const quant::Rotation& rotation) {

@@ -20,6 +20,9 @@ void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path&
 /// model::check_formats does. The first rank looks. Collective.
 void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
 
+/// Replaces auto, without a look at checkpoints, by hadamard where the block fits `model`, else by none.
+void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model);
+
 /// "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);
 

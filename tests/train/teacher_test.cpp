@@ -43,6 +43,12 @@ TEST_CASE("a teacher with the learner's weights and format leaves every advantag
                                   " --set algorithm.teacher.weights=int4 --set quant.rollout.weights=int4 "
                                   "--set quant.rollout.activations=int8 --set quant.learner.forward=low_bit");
   CHECK(w4a8.at("teacher/k1_kl") == 0.0);
+  // The policy's inputs are rotated, a teacher's never are: the same weights round to other values.
+  const auto rotated =
+      first_row(dir / "rotated", teacher + int8 +
+                                     " --set quant.rollout.rotation=hadamard --set "
+                                     "quant.rollout.rotation_block=32 --set quant.learner.forward=low_bit");
+  CHECK(rotated.at("teacher/k1_kl") != 0.0);
 }
 
 TEST_CASE("a teacher with another vocabulary, or without files, ends a run with exit code 2") {
