@@ -1,4 +1,5 @@
 // export and data: what leaves the program for others to read.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -112,14 +113,38 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-std::string text_of(const train::MergeErrors& errors) {
+/// The weights of a run in bf16, which note in `errors` what rounding costs of the update from the recipe's model.path.
+/// Without such a folder, or with one of other shapes: as they are.
+model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
+                                      train::UpdateErrors& errors) {
+  if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
+  const std::filesystem::path base = config::local_model(recipe_of(arguments.checkpoint).model.path);
+  if (!std::filesystem::exists(base / "config.json")) return policy.weights;
+  const model::HfModel hf = model::open_hf(base);
+  const bool same = std::ranges::equal(model::weight_specs(hf.config), model::weight_specs(policy.config), {},
+                                       &model::WeightSpec::shape, &model::WeightSpec::shape);
+  return same ? train::with_errors(policy.weights, hf.weights, policy.config.dtype, errors) : policy.weights;
+}
+
+std::string text_of(const train::UpdateErrors& errors) {
   return base::format("relative error %.3g on average, %.3g at most", errors.mean(), errors.worst) +
          (errors.worst_layer.empty() ? "" : " (" + errors.worst_layer + ")");
 }
 
 constexpr double kLargeError = 0.1;
 
-void report(const train::MergeErrors& errors) {
+/// Prints what rounding to bf16 costs of what a run taught all weights, and warns where it costs more than is kept.
+void report_rounding(const train::UpdateErrors& errors) {
+  if (errors.num_layers == 0) return;
+  std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
+  if (errors.mean() <= 1) return;
+  base::log_warning(
+      "rounding changes the weights by more than training did, and the model may lose what it learned: score the "
+      "folder "
+      "(qrl-train eval), or keep the update by --dtype float32");
+}
+
+void report(const train::UpdateErrors& errors) {
   std::printf("merged updates as they are stored: %s\n", text_of(errors).c_str());
   if (errors.worst > kLargeError) {
     base::log_warning(
@@ -135,7 +160,7 @@ void report_quantized(const ExportArguments& arguments, const train::Policy& pol
   const model::SnapshotFormats formats = train::snapshot_formats(recipe_of(arguments.checkpoint).quant);
   if (!quant::spec(formats.linear).has_weight_scales()) return;
   const std::string format(quant::name(formats.linear));
-  const train::MergeErrors errors = train::errors_if_quantized(policy, onto, formats);
+  const train::UpdateErrors errors = train::errors_if_quantized(policy, onto, formats);
   std::printf("merged updates if the folder is quantized to %s: %s\n", format.c_str(), text_of(errors).c_str());
   if (errors.worst <= kLargeError) return;
   base::log_warning(
@@ -238,15 +263,17 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
     policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
   check_kind(arguments, policy);
   if (policy.adapter && !arguments.merge) return export_adapters(arguments, policy);
-  train::MergeErrors errors;
+  train::UpdateErrors errors;
   const std::optional<model::WeightSource> onto =
       policy.adapter ? base_of_merge(arguments, policy) : std::optional<model::WeightSource>();
   if (policy.adapter) policy.weights = train::merged(policy, onto, errors);
+  else policy.weights = rounded_from_base(arguments, policy, errors);
   write_folder(arguments.out, [&] {
     model::save_hf(arguments.out, policy.config, policy.weights);
     policy.tokenizer.save(arguments.out);
   });
   if (policy.adapter) report(errors);
+  else report_rounding(errors);
   if (policy.adapter) report_quantized(arguments, policy, onto);
   report_scores(arguments.checkpoint);
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),

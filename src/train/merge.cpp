@@ -35,7 +35,7 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
 
 /// Notes what `stored` has lost of the update that leads from `base` to `merged`.
 void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
-                MergeErrors& errors) {
+                UpdateErrors& errors) {
   double lost = 0, whole = 0;
   for (std::size_t i = 0; i < base.size(); ++i) {
     const double update = static_cast<double>(merged[i]) - base[i];
@@ -67,30 +67,34 @@ model::WeightSource quantized_weights(const model::ModelConfig& config, const mo
       });
 }
 
-model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, MergeErrors& errors) {
-  const PolicyAdapter& adapter = *policy.adapter;
-  const model::WeightSource base = onto.value_or(adapter.base);
-  const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
-  const bool is_bf16 = policy.config.dtype != base::DType::f32;
-  return model::WeightSource([base, all, is_bf16, &errors](const model::WeightSpec& spec, float* to) {
-    all.read(spec, to);
+model::WeightSource with_errors(const model::WeightSource& trained, const model::WeightSource& base, base::DType dtype,
+                                UpdateErrors& errors) {
+  return model::WeightSource([trained, base, dtype, &errors](const model::WeightSpec& spec, float* to) {
+    trained.read(spec, to);
     if (spec.kind != model::WeightKind::linear) return;
     std::vector<float> before(static_cast<std::size_t>(spec.shape.numel()));
     base.read(spec, before.data());
     std::vector<float> stored(to, to + before.size());
-    if (is_bf16)
+    if (dtype != base::DType::f32)
       for (float& value : stored) value = base::to_float(base::to_bf16(value));
     note_error(before, to, stored.data(), spec.name, errors);
   });
 }
 
-MergeErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
-                                const model::SnapshotFormats& formats) {
+model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, UpdateErrors& errors) {
+  const PolicyAdapter& adapter = *policy.adapter;
+  const model::WeightSource base = onto.value_or(adapter.base);
+  const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
+  return with_errors(all, base, policy.config.dtype, errors);
+}
+
+UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
+                                 const model::SnapshotFormats& formats) {
   const PolicyAdapter& adapter = *policy.adapter;
   const model::WeightSource base = onto.value_or(adapter.base);
   const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
   const model::WeightSource again = quantized_weights(policy.config, all, formats);
-  MergeErrors errors;
+  UpdateErrors errors;
   for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
     if (spec.kind != model::WeightKind::linear) continue;
     std::vector<float> before(static_cast<std::size_t>(spec.shape.numel())), merged(before.size()),

@@ -1,4 +1,4 @@
-// Owns how adapters become a model without them, and what is lost on the way. Knows no file.
+// Owns how adapters become a model without them, and what rounding leaves of an update. Knows no file.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace qrl::train {
 
-/// What rounding a merged model to its dtype leaves of its update, ‖rounded − base − scale·B·A‖ / ‖scale·B·A‖ over a
-/// linear layer's weights; layers whose update is zero are left out.
-struct MergeErrors {
+/// What rounding a trained model to its dtype costs of the update: ‖rounded − trained‖ / ‖trained − base‖ over a linear
+/// layer's weights. Layers without an update are left out. Sums are fp64.
+struct UpdateErrors {
   std::int64_t num_layers = 0;
   double sum = 0, worst = 0;
   std::string worst_layer;
@@ -25,11 +25,16 @@ model::WeightSource quantized_weights(const model::ModelConfig& config, const mo
 
 /// Measures the same where the merged model is quantized to `formats` again, as a sampler does with the exported
 /// folder. Quantizes all weights once; sums are fp64.
-MergeErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
-                                const model::SnapshotFormats& formats);
+UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
+                                 const model::SnapshotFormats& formats);
 
-/// The policy's merged weights in fp32, a tensor at a time, onto its own base or onto `onto`. `errors` gets those of
-/// rounding to policy.config.dtype, tensor by tensor as they are read, and outlives the source.
-model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, MergeErrors& errors);
+/// Reads `trained`, a tensor at a time in fp32. Notes in `errors` what rounding to `dtype` costs of its update from
+/// `base`. `errors` outlives the source.
+model::WeightSource with_errors(const model::WeightSource& trained, const model::WeightSource& base, base::DType dtype,
+                                UpdateErrors& errors);
+
+/// Reads the policy's merged weights in fp32, onto its own base or onto `onto`. `errors` as above, of
+/// policy.config.dtype.
+model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, UpdateErrors& errors);
 
 }  // namespace qrl::train

@@ -305,6 +305,31 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 b
   }
 }
 
+TEST_CASE("an export says what bf16 costs of the update from model.path, and warns where it costs more than there is") {
+  const test::TempDir dir;
+  const std::string base = (test::finished_run() / "checkpoints/sft_12").string();
+  const auto exported = [&](const std::string& name, const std::string& lr, const std::string& dtype) {
+    REQUIRE(test::run_command(test::tiny_command(dir / name,
+                                                 "--set model.init.config=null --set sft.steps=0 --set eval.freq=0 "
+                                                 "--set trainer.total_training_steps=1 --set model.path=" +
+                                                     base + " --set optim.lr=" + lr))
+                .exit_code == 0);
+    const test::Outcome outcome =
+        test::run_command(test::kProgram + "export " + (dir / name / "checkpoints/step_1").string() + " --dtype " +
+                          dtype + " --out " + (dir / (name + dtype)).string());
+    CHECK(outcome.exit_code == 0);
+    return outcome;
+  };
+  const std::string said = "the update from model.path, rounded to bfloat16: relative error ";
+  const test::Outcome large = exported("large", "1e-2", "bfloat16");
+  CHECK(test::says(large, said + "0.0"));
+  CHECK_FALSE(test::says(large, "warning"));
+  const test::Outcome small = exported("small", "1e-6", "bfloat16");
+  CHECK(test::says(small, said));
+  CHECK(test::says(small, "warning: rounding changes the weights by more than training did"));
+  CHECK_FALSE(test::says(exported("same", "1e-6", "float32"), said));
+}
+
 TEST_CASE("an export that fails leaves an empty folder, so that the same command works once there is room") {
   const test::TempDir dir;
   const std::string command = std::string(QRL_BINARY_DIR) + "/qrl-train export " +
