@@ -1,4 +1,4 @@
-// Owns classes of ASCII characters, whatever the locale. Bytes of other characters are in none of them.
+// Owns locale-independent classification of ASCII characters. Every class is false for bytes outside ASCII.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@ constexpr bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c 
 constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 constexpr char lower(char c) noexcept { return is_letter(c) ? static_cast<char>(c | 32) : c; }
 
-/// Without white space at either end.
+/// Returns the text without leading and trailing white space.
 constexpr std::string_view trimmed(std::string_view text) noexcept {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
 }
 
-/// Whether `text` begins with `lower_case`, in upper or lower case.
+/// Returns whether `text` begins with `lower_case`, ignoring the case of `text`.
 constexpr bool begins_with(std::string_view text, std::string_view lower_case) noexcept {
   return text.size() >= lower_case.size() &&
          std::equal(lower_case.begin(), lower_case.end(), text.begin(), [](char w, char c) { return w == lower(c); });

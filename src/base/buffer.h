@@ -1,4 +1,4 @@
-// Owns aligned CPU memory with a dtype and a shape. Knows nothing of what is stored.
+// Owns aligned CPU memory with a dtype and a shape.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace qrl::base {
 
-/// Memory that buffers take pieces of, in whole huge pages however small the pieces are: matrices that are read one
-/// after another miss the TLB less. What no buffer writes to takes no memory but address space; blocks stay as long as
-/// a buffer has a piece of them.
+/// Allocates pieces for buffers from blocks of whole huge pages, so that reading many small matrices misses the TLB
+/// less. Pages that no buffer has written take address space only. A block is freed with the last buffer that has a
+/// piece of it.
 class Arena {
  public:
-  /// Zeros that nobody has touched, 64-byte aligned; throws std::bad_alloc.
+  /// Returns untouched, zeroed memory, 64-byte aligned. Throws std::bad_alloc.
   std::shared_ptr<void> take(std::size_t num_bytes);
 
  private:
@@ -21,14 +21,14 @@ class Arena {
   std::size_t used_bytes_ = 0, block_bytes_ = 0;
 };
 
-/// Owning, movable, zero-initialized, 64-byte aligned CPU tensor; the bytes are padded to a multiple of 64, so a
-/// kernel may read (never write) past the last element up to the next cache line.
+/// Owns a zero-initialized, 64-byte aligned CPU tensor; movable. The bytes are padded to a multiple of 64: a kernel may
+/// read (never write) past the last element up to the next cache line.
 class Buffer {
  public:
   static constexpr std::size_t kAlignment_bytes = 64;
 
   Buffer() = default;
-  /// In memory of its own, or in the arena's.
+  /// Allocates from `arena` if it is not null, else separately.
   Buffer(DType dtype, const Shape& shape, Arena* arena = nullptr);
 
   View view() const { return view_; }
@@ -42,7 +42,7 @@ class Buffer {
 
  private:
   struct Free {
-    std::shared_ptr<void> piece;  ///< of an arena; null: memory of its own
+    std::shared_ptr<void> piece;  ///< the arena's piece; null: memory from std::aligned_alloc
     void operator()(void* bytes) const;
   };
   std::unique_ptr<void, Free> bytes_;

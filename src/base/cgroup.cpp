@@ -12,15 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A mounted hierarchy of control groups: /proc/self/mountinfo, proc_pid_mountinfo(5).
+/// Describes a mounted control-group hierarchy, read from /proc/self/mountinfo (proc_pid_mountinfo(5)).
 struct Hierarchy {
-  std::string root;  ///< which of its groups is mounted
-  fs::path place;    ///< where
+  std::string root;  ///< the group that is mounted
+  fs::path place;    ///< the mount point
   bool is_v2 = false;
-  std::string options;  ///< with version 1 its controllers
+  std::string options;  ///< version 1: the controllers
 };
 
-/// Whether a list with commas holds the word.
+/// Returns whether a comma-separated list contains the word.
 bool lists(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
@@ -39,7 +39,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& root) {
   return all;
 }
 
-/// The process's group in a hierarchy that has the controller: /proc/self/cgroup, cgroups(7).
+/// Returns the process's group in a hierarchy that has the controller, read from /proc/self/cgroup (cgroups(7)).
 std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std::string& controller) {
   std::ifstream in(root / "proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -51,14 +51,15 @@ std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std:
   return std::nullopt;
 }
 
-/// Calls `visit(folder, is_v2)` for the process's group and each above it that is mounted, where the controller is.
+/// Calls `visit(folder, is_v2)` for the process's group and each mounted ancestor, in hierarchies that have the
+/// controller.
 template <class Visit>
 void visit_groups(const fs::path& root, const std::string& controller, const Visit& visit) {
   for (const Hierarchy& hierarchy : hierarchies(root)) {
     if (!hierarchy.is_v2 && !lists(hierarchy.options, controller)) continue;
     const std::optional<std::string> group = group_of(root, hierarchy.is_v2, controller);
     if (!group) continue;
-    // A container may see its own group alone, mounted where the top one would be.
+    // A container may see only its own group, mounted as the root of the hierarchy.
     fs::path below = fs::path(*group).lexically_relative(hierarchy.root);
     if (below.empty() || *below.begin() == "..") below = ".";
     const fs::path top = (root / hierarchy.place.relative_path()).lexically_normal();
@@ -71,7 +72,7 @@ void visit_groups(const fs::path& root, const std::string& controller, const Vis
   }
 }
 
-/// The first number of a file; nothing for "max", or where there is none.
+/// Returns the first number of a file, or nothing if the file is missing or has a word there ("max").
 std::optional<double> first_number(const fs::path& file) {
   std::ifstream in(file);
   double number = 0;
@@ -102,7 +103,7 @@ std::optional<double> cpu_quota(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
-  constexpr double kNoLimit = 9e18;  // version 1 writes the largest number of whole pages
+  constexpr double kNoLimit = 9e18;  // version 1 writes the largest number of whole pages for "no limit"
   std::optional<std::uint64_t> least;
   visit_groups(root, "memory", [&](const fs::path& folder, bool is_v2) {
     const auto limit = first_number(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));

@@ -1,5 +1,4 @@
-// Owns what the control groups of this process allow it: a container's limits, by version 1 or 2. Knows nothing of what
-// the machine has.
+// Owns the CPU and memory limits of this process's control groups (a container's limits), versions 1 and 2.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +7,12 @@
 
 namespace qrl::base {
 
-/// Gives the processors that the CPU quota of the process is worth: 1.5 for 150 ms of each 100. The least of its
-/// control group and those above it; nothing without a quota. `root`: where /proc and the paths in it are taken from.
+/// Returns the CPU quota of the process in processors: 1.5 for 150 ms of each 100. The result is the minimum over its
+/// control group and the ancestors; nothing without a quota. `root` is the folder that has /proc and the paths named in
+/// it.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
-/// Gives the most memory that the process's control group and those above it allow; nothing without a limit.
+/// Returns the lowest memory limit of the process's control group and its ancestors; nothing without a limit.
 std::optional<std::uint64_t> memory_limit_bytes(const std::filesystem::path& root = "/");
 
 }  // namespace qrl::base

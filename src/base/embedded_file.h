@@ -1,4 +1,4 @@
-// Owns the form in which files are built into the program (src/embed.cmake).
+// Owns the type of a file that is embedded in the program (src/embed.cmake).
 #pragma once
 
 #include <span>

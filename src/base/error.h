@@ -1,4 +1,4 @@
-// Owns the project's one error type and the checks that raise it. Knows nothing of what failed.
+// Owns the project's one error type and the checks that throw it.
 #pragma once
 
 #include <exception>
@@ -6,16 +6,16 @@
 
 namespace qrl::base {
 
-/// What an error means for the process; `exit_code` maps it (recipes.md).
+/// Classifies an error by its effect on the process; `exit_code` returns the code (recipes.md).
 enum class ErrorKind {
-  input,     ///< recipe, arguments, file or data at fault: exit 2
+  input,     ///< the recipe, the arguments, a file or the data are wrong: exit 2
   guard,     ///< a training guard stopped the run: exit 3
   stopped,   ///< a signal stopped the run after a checkpoint: exit 75
-  internal,  ///< a broken invariant of ours or a failing machine: exit 1
+  internal,  ///< a bug in this program, or a failing machine: exit 1
 };
 
-/// One error: where (file:line, path, tensor, op), what was expected, what was found, what to do.
-/// Every part but `where` may be empty. `what()` joins them; no control byte but a newline (a list of faults) is in it.
+/// Holds one error: where (file:line, path, tensor, op), what was expected, what was found, what to do. Every part but
+/// `where` may be empty. `what()` joins them; newlines (a list of errors) are its only control bytes.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
@@ -30,29 +30,27 @@ class Error : public std::exception {
   std::string message_;
 };
 
-/// Throws an input error (exit 2).
 [[noreturn]] void fail_input(const std::string& where, const std::string& expected, const std::string& got,
                              const std::string& what_to_do = {});
 
-/// Throws an internal error (exit 1).
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// While a run's parts are made from its recipe, memory that runs out is the recipe's fault; once the work has begun it
-/// is the machine's. Set by whoever reads a recipe and by whoever begins the work; asked by main.
+/// Marks the phase in which a run is built from its recipe. Memory that runs out in this phase is an input error; later
+/// it is an internal error. The reader of a recipe sets it, the start of the work resets it, and main reads it.
 void set_making_parts(bool making);
 bool making_parts();
 
 }  // namespace qrl::base
 
-/// Input check, on in release; the texts are built only when it fails.
+/// Throws an input error if the condition is false, also in release builds. The texts are built only on failure.
 #define QRL_REQUIRE(condition, ...)         \
   do {                                      \
     if (!(condition)) [[unlikely]]          \
       ::qrl::base::fail_input(__VA_ARGS__); \
   } while (false)
 
-/// Invariant check, on in release; the texts are built only when it fails.
+/// Throws an internal error if the condition is false, also in release builds. The texts are built only on failure.
 #define QRL_INVARIANT(condition, ...)          \
   do {                                         \
     if (!(condition)) [[unlikely]]             \

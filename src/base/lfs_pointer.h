@@ -1,14 +1,14 @@
-// Owns what Git LFS leaves in a file's place until the file itself is fetched.
+// Owns the recognition of Git LFS pointers: small text files in place of files that are not yet fetched.
 #pragma once
 
 #include <string_view>
 
 namespace qrl::base {
 
-/// What such a file is, and what to do about it, for errors.
+/// Says in an error what such a file is and what to do about it.
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
 
-/// Whether a file with this text, or beginning, is such a pointer.
+/// Returns whether a file with this text (or beginning) is a Git LFS pointer.
 constexpr bool is_lfs_pointer(std::string_view text) { return text.starts_with("version https://git-lfs"); }
 
 }  // namespace qrl::base

@@ -1,4 +1,4 @@
-// Owns where messages for people go: stderr and, once set, a run's log.txt. Knows nothing of progress lines.
+// Owns the log: messages go to stderr and, once it is set, to a run's log.txt.
 #pragma once
 
 #include <filesystem>
@@ -8,25 +8,24 @@
 
 namespace qrl::base {
 
-/// A line on stderr and in the log file. Thread-safe. Ranks other than the first say nothing (set_log_quiet).
+/// Writes a line to stderr and to the log file; thread-safe. Ranks other than the first write nothing (set_log_quiet).
 void log_info(std::string_view line);
-/// As log_info, prefixed "warning: ".
+/// Logs like log_info, with the prefix "warning: ".
 void log_warning(std::string_view line);
-/// As log_warning, but only the first time this `key` is seen in the process.
+/// Logs like log_warning, but only the first time that the process uses this `key`.
 void log_once(std::string_view key, std::string_view line);
 
-/// In the log file alone: what the terminal shows in another form, or what it need not show.
+/// Writes a line to the log file only, for what the terminal shows in another form or not at all.
 void log_to_file(std::string_view line);
-/// On stderr, of every rank, and in the log file: the last words of a process.
+/// Writes the last message of a process to stderr, on every rank, and to the log file.
 void log_error(std::string_view line);
 
-/// Appends every later line, and the first ones since the process began, to `path` as well, each with its local time in
-/// front; an empty path ends that.
-/// Throws an input error when it cannot open.
+/// Appends every later line, and the lines logged since the process began, to `path`, each with its local time. An
+/// empty path closes the file. Throws an input error if the file cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
-/// Called before each line goes to stderr, so that whoever keeps an unfinished line on the terminal can end it there;
-/// an empty one ends that. It must not log.
+/// Sets a function that is called before each line to stderr, so that an unfinished progress line can be ended. It must
+/// not log. An empty function removes it.
 void set_before_log(std::function<void()> end_open_line);
 
 }  // namespace qrl::base

@@ -10,7 +10,7 @@ namespace qrl::base {
 
 namespace {
 
-/// A line of /proc/meminfo in bytes; 0 where there is none.
+/// Returns an entry of /proc/meminfo in bytes; 0 if it is missing.
 std::uint64_t meminfo_bytes(const std::string& name) {
   std::ifstream in("/proc/meminfo");
   for (std::string word; in >> word;) {

@@ -1,4 +1,4 @@
-// Owns how much memory this process can have.
+// Owns the amount of memory that this process can have.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace qrl::base {
 
 struct MemoryLimit {
-  std::uint64_t bytes = 0;       ///< the most that there can be; 0: unknown
+  std::uint64_t bytes = 0;       ///< the limit; 0: unknown
   std::string what;              ///< "this machine's memory", "the memory limit of the control group"
-  std::uint64_t free_bytes = 0;  ///< what is not in use now (MemAvailable), of `bytes` at most
+  std::uint64_t free_bytes = 0;  ///< memory not in use now (MemAvailable), at most `bytes`
 };
 
-/// Gives the lower of the machine's memory and the limit of the process's control group.
+/// Returns the lower of the machine's memory and the limit of the process's control group.
 MemoryLimit memory_limit();
 
 }  // namespace qrl::base

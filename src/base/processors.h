@@ -1,10 +1,10 @@
-// Owns how many processors this process may use.
+// Owns the number of processors that this process may use.
 #pragma once
 
 namespace qrl::base {
 
-/// Counts the processors that this process may run on, 1 or more. A quota of their time, its control group's, lowers
-/// the number to what it is worth, rounded up.
+/// Returns the number of processors that this process may run on, 1 or more. A CPU quota of its control group lowers it
+/// to the quota, rounded up.
 int usable_processors();
 
 }  // namespace qrl::base

@@ -6,7 +6,8 @@ namespace qrl::base {
 
 namespace {
 
-/// |numerator| < 2^127, 0 < denominator < 2^127.
+/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127. Returns nothing if the result needs more
+/// than 64 bits.
 std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcept {
   __int128 a = numerator < 0 ? -numerator : numerator;
   __int128 b = denominator;
@@ -24,10 +25,10 @@ std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcep
 
 }  // namespace
 
-// Operands are below 2^63 in magnitude, so products are below 2^126 and a sum of two of them below 2^127: the 128-bit
-// values are exact, and only the reduced result must fit 64 bits.
+// Operands are below 2^63 in magnitude, so products are below 2^126 and a sum of two products below 2^127. The 128-bit
+// values are exact; only the reduced result must fit in 64 bits.
 std::optional<Rational> sum(Rational a, Rational b) noexcept {
-  if (a.is_integer() && b.is_integer()) {  // most sums: no common divisor to look for
+  if (a.is_integer() && b.is_integer()) {  // the common case needs no gcd
     std::int64_t value = 0;
     const bool fits =
         !__builtin_add_overflow(a.numerator, b.numerator, &value) && value != std::numeric_limits<std::int64_t>::min();
@@ -39,7 +40,7 @@ std::optional<Rational> sum(Rational a, Rational b) noexcept {
 }
 
 std::optional<Rational> difference(Rational a, Rational b) noexcept {
-  return sum(a, {-b.numerator, b.denominator});  // never the least int64: see narrow()
+  return sum(a, {-b.numerator, b.denominator});  // the negation is safe: narrow() never returns the least int64
 }
 
 std::optional<Rational> product(Rational a, Rational b) noexcept {

@@ -1,4 +1,4 @@
-// Owns exact fractions of 64-bit integers: a result that leaves 64 bits is no value.
+// Owns exact fractions of 64-bit integers.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct Rational {
   friend bool operator==(const Rational&, const Rational&) = default;
 };
 
-/// Nothing where the reduced result does not fit, and for a quotient by zero.
+/// Each operation returns nothing if the reduced result does not fit in 64 bits, and for a division by zero.
 std::optional<Rational> sum(Rational a, Rational b) noexcept;
 std::optional<Rational> difference(Rational a, Rational b) noexcept;
 std::optional<Rational> product(Rational a, Rational b) noexcept;
 std::optional<Rational> quotient(Rational a, Rational b) noexcept;
-/// a^n; at most 64 products.
+/// Returns a^n, with at most 64 products.
 std::optional<Rational> power(Rational a, std::int64_t n) noexcept;
 
 }  // namespace qrl::base

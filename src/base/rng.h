@@ -1,4 +1,4 @@
-// Owns the counter-based random generator. Knows nothing of what is drawn with it.
+// Owns the counter-based random generator.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace qrl::base {
 
-/// What a stream is for: streams of different purposes never share numbers.
+/// Names the use of a random stream. Streams of different purposes are independent.
 enum class RandomPurpose : std::uint32_t {
   sampling = 1,
   model_init,
@@ -23,34 +23,34 @@ enum class RandomPurpose : std::uint32_t {
   gain_noise
 };
 
-/// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on
-/// the counter and the key alone.
+/// Computes Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"). The four words depend
+/// on the counter and the key only.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Uniform in [0, 1) with 53 bits, of two words.
+/// Returns a uniform number in [0, 1) with 53 bits, made from two words.
 double to_unit(std::uint32_t high, std::uint32_t low);
 
-/// A stateless family of random words: word(counter) depends on (seed, purpose, counter) and nothing else.
+/// Provides a stateless family of random words: word(counter) depends only on (seed, purpose, counter).
 class RandomField {
  public:
   RandomField(std::uint64_t seed, RandomPurpose purpose);
   std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter) const { return philox(counter, key_); }
-  /// Uniform in [0, 1) with 53 bits.
+  /// Returns a uniform number in [0, 1) with 53 bits.
   double uniform(std::array<std::uint32_t, 4> counter) const;
 
  private:
   std::array<std::uint32_t, 2> key_;
 };
 
-/// A sequential reader of one stream of a RandomField: for generators and shuffles, whose draws come in one order.
-/// Copyable; `index` of the stream selects it, so that item i never depends on how many draws item i−1 took.
+/// Reads one stream of a RandomField sequentially, for generators and shuffles. Copyable. `index` selects the stream,
+/// so item i does not depend on the number of draws for item i−1.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}
   std::uint32_t next();
-  double uniform();                                           ///< [0, 1), 53 bits
+  double uniform();                                           ///< uniform in [0, 1), 53 bits
   std::uint64_t below(std::uint64_t bound);                   ///< uniform in [0, bound), unbiased; bound > 0
-  std::int64_t between(std::int64_t low, std::int64_t high);  ///< uniform in [low, high], both included
+  std::int64_t between(std::int64_t low, std::int64_t high);  ///< uniform in [low, high]
   float normal();                                             ///< mean 0, variance 1 (Box–Muller in fp64)
   template <class T>
   void shuffle(std::span<T> items) {  ///< Fisher–Yates

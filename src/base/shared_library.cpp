@@ -34,7 +34,7 @@ std::string loaded_library_path(const std::string& name) {
     return {};
   }
   const std::string path = path_of(handle);
-  (void)dlclose(handle);  // counted once more by RTLD_NOLOAD
+  (void)dlclose(handle);  // undoes the reference that RTLD_NOLOAD added
   return path;
 }
 

@@ -1,5 +1,4 @@
-// Owns shared libraries that are found while the program runs: which file it was, which version was wanted and found.
-// Knows nothing of what is in them.
+// Owns shared libraries that are opened at run time: their files, and the versions required and found.
 #pragma once
 
 #include <span>
@@ -7,35 +6,36 @@
 
 namespace qrl::base {
 
-/// A library that was opened, for the life of the process; without a handle `why` has the loader's words, a name each.
+/// Holds a library that stays open until the process ends. Without a handle, `why` has the loader's message for each
+/// name.
 struct SharedLibrary {
   void* handle = nullptr;
   std::string path;
   std::string why;
 };
-/// The first of `names` (paths, or names for the loader's own search) that opens.
+/// Opens the first of `names` (paths, or names that the loader searches) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names);
 
-/// The file of a library of this name that the process has loaded; empty: it has none.
+/// Returns the file of the loaded library of this name; empty if the process has not loaded it.
 std::string loaded_library_path(const std::string& name);
 
-/// Which version of a library (or driver) is wanted, and what is there.
+/// Describes the required version of a library (or driver) and the version found.
 struct LibraryReport {
   std::string name;    ///< "cuBLASLt"
   std::string wanted;  ///< "13"
   std::string found;   ///< version; empty: none
-  std::string path;    ///< where; empty: nowhere, or not told
-  std::string why;     ///< what the loader said
+  std::string path;    ///< of the file found; empty: none, or unknown
+  std::string why;     ///< the loader's message
   std::string what_to_do;
   bool fits = false;
 
-  /// "13.1.0 at /path", "none (libcublasLt.so.13: cannot open …)".
+  /// Returns e.g. "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
   std::string found_text() const;
-  /// "cuBLASLt: 13 wanted, found 13.1.0 at /path".
+  /// Returns e.g. "cuBLASLt: 13 wanted, found 13.1.0 at /path".
   std::string line() const;
 };
 
-/// An input error that names both versions unless the library fits. `where`: the key that asks for it.
+/// Throws an input error that names both versions unless the library fits. `where` is the recipe key that needs it.
 void require(const LibraryReport& library, const std::string& where);
 
 }  // namespace qrl::base

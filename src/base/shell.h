@@ -1,4 +1,4 @@
-// Owns how words are written for a shell.
+// Owns the quoting of words for a shell.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace qrl::base {
 
-/// Writes a text as one word of a shell's command: as it is, or between single quotes.
+/// Returns the text as one word of a shell command, in single quotes if it needs them.
 std::string shell_word(std::string_view text);
 
 }  // namespace qrl::base

@@ -35,7 +35,7 @@ bool is_utf8(std::string_view text) {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Of each prefix of b: from the first i letters of a, from one letter fewer, from two fewer.
+  // Rows of the dynamic program: distances from the first i, i−1 and i−2 letters of `a` to each prefix of `b`.
   std::vector<std::size_t> row(b.size() + 1), before(row.size()), two_before(row.size());
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -51,7 +51,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// How many letters two words share, wherever they stand: what is left of the longer one takes an edit each.
+/// Counts the letters that two words share, in any order. Each other letter of the longer word needs an edit.
 std::size_t letters_in_common(std::string_view a, std::string_view b) {
   std::array<std::uint8_t, 256> unmatched{};
   for (const char c : a) ++unmatched[static_cast<unsigned char>(c)];
@@ -64,12 +64,12 @@ std::size_t letters_in_common(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
-  if (word.size() < 2 || word.size() > 100) return {};  // one letter is an edit or two from everything
+  if (word.size() < 2 || word.size() > 100) return {};  // a single letter is close to every name
   std::string best;
   std::size_t best_edits = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t longer = std::max(word.size(), candidate.size());
-    if (longer - letters_in_common(word, candidate) >= best_edits) continue;  // it takes as many
+    if (longer - letters_in_common(word, candidate) >= best_edits) continue;  // a lower bound of the distance
     const std::size_t edits = edit_distance(word, candidate);
     if (edits < best_edits) {
       best_edits = edits;

@@ -1,4 +1,4 @@
-// Owns small text helpers shared by readers: UTF-8 checks, the nearest known name, lists of words, printf to a string.
+// Owns small text helpers: UTF-8 checks, the nearest known name, joined words, printf to a string.
 #pragma once
 
 #include <span>
@@ -7,17 +7,17 @@
 
 namespace qrl::base {
 
-/// Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+/// Returns whether the text is strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-/// The candidate with the smallest edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" when even
-/// the nearest needs more edits than a third of the word's length (one for words of two letters).
+/// Returns the candidate with the smallest edit distance to `word` (Damerau–Levenshtein, adjacent swaps). Returns "" if
+/// the nearest needs more edits than a third of the word's length (one edit for words of two letters).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
-/// Untrusted text for a message: quoted, at most `max_chars` bytes, bytes outside printable ASCII as \xNN.
+/// Quotes untrusted text for a message: at most `max_chars` bytes, with bytes outside printable ASCII as \xNN.
 std::string quoted(std::string_view text, std::size_t max_chars = 60);
 
-/// The words (any range of texts) with the separator between them.
+/// Joins the words (any range of texts) with the separator between them.
 template <class Words>
 std::string joined(const Words& words, std::string_view separator) {
   std::string text;
@@ -30,7 +30,7 @@ std::string joined(const Words& words, std::string_view separator) {
   return text;
 }
 
-/// As printf; text behind 511 bytes is cut.
+/// Formats like printf into a string; the result is cut at 511 bytes.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
 }  // namespace qrl::base

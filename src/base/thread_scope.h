@@ -1,13 +1,14 @@
-// Owns how many threads the parallel regions of one part of the program have. Knows nothing of the work.
+// Owns the number of threads that the parallel regions of one part of the program use.
 #pragma once
 
 namespace qrl::base {
 
-/// While it lives, regions that the calling thread begins have `count` threads, LibTorch's too; 0: as many as before.
-/// Scopes nest. It is how decoder and learner use the number of threads that they are given.
+/// Sets the number of threads of parallel regions that the calling thread begins, LibTorch's included, during its
+/// lifetime. A `count` of 0 changes nothing. Scopes nest. The decoder and the learner use it to apply their numbers of
+/// threads.
 ///
-/// libgomp keeps workers for each thread that begins regions. So the decoder that another thread calls has a pool of
-/// its own.
+/// libgomp keeps a pool of workers for each thread that begins regions. A decoder that runs in another thread therefore
+/// has its own pool.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(int count);
@@ -16,7 +17,7 @@ class ThreadsInScope {
   ThreadsInScope& operator=(const ThreadsInScope&) = delete;
 
  private:
-  int before_ = 0, omp_before_ = 0;  // omp_before_ 0: nothing was set
+  int before_ = 0, omp_before_ = 0;  // omp_before_ 0: nothing to restore
 };
 
 }  // namespace qrl::base

@@ -13,7 +13,7 @@
 #include "base/thread_scope.h"
 
 #if defined(__SANITIZE_THREAD__)
-// libgomp is not instrumented: tell ThreadSanitizer what its fork and join order.
+// libgomp is not instrumented, so ThreadSanitizer needs to be notified of the order of fork and join.
 extern "C" void __tsan_acquire(void* tag);
 extern "C" void __tsan_release(void* tag);
 #define QRL_TSAN(call) call
@@ -26,7 +26,7 @@ namespace qrl::base {
 namespace {
 
 std::atomic<int> g_num_threads{0};
-thread_local int t_num_threads = 0;  // of ThreadsInScope; 0: none
+thread_local int t_num_threads = 0;  // set by ThreadsInScope; 0: not set
 [[maybe_unused]] char g_fork_tag, g_join_tag;
 
 }  // namespace
@@ -44,7 +44,8 @@ void Team::barrier() {
     meeting_->phase.store(phase + 1, std::memory_order_release);
     return;
   }
-  // The partner is normally some microseconds away; give the processor up when it is not (other processes on it).
+  // The other threads normally arrive within microseconds. If they do not (a busy machine), this thread yields its
+  // processor.
   for (int spins = 0; meeting_->phase.load(std::memory_order_acquire) == phase; ++spins) {
     if (spins < 4096) __builtin_ia32_pause();
     else sched_yield();
@@ -95,7 +96,7 @@ void parallel(int count, const std::function<void(Team&)>& body) {
 #pragma omp parallel num_threads(count)
   {
     QRL_TSAN(__tsan_acquire(&g_fork_tag));
-    // OpenMP may give fewer threads than asked for: the team is what was given.
+    // OpenMP may start fewer threads than requested; the team has the number started.
     Team team(omp_get_thread_num(), omp_get_num_threads(), &meeting);
     try {
       body(team);

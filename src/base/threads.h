@@ -1,7 +1,7 @@
-// Owns the process's one pool of worker threads and the way work is split over it. Knows nothing of the work.
+// Owns the process's one pool of worker threads and the division of work among them.
 //
-// The pool is OpenMP's, because LibTorch brings the same one (libgomp.so.1): its operators and ours then share two
-// workers instead of fighting with four.
+// The pool is OpenMP's because LibTorch uses the same library (libgomp.so.1). Its operators and ours share one set of
+// workers, and do not oversubscribe the processors.
 #pragma once
 
 #include <atomic>
@@ -10,26 +10,28 @@
 
 namespace qrl::base {
 
-/// Half-open index range.
+/// Holds a half-open index range.
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t size() const { return end - begin; }
 };
 
-/// Threads that run one function together (SPMD). Each member holds its own Team; the members share the barrier.
+/// Represents one thread of a team that runs a function together (SPMD). Each thread has its own Team; all share the
+/// barrier.
 class Team {
  public:
-  /// A team of the calling thread alone: every slice is the whole, barriers cost nothing.
+  /// Returns a team with the calling thread only. Its slices are whole ranges, and its barriers return at once.
   static Team solo() { return Team(0, 1, nullptr); }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// This member's contiguous share of [0, count), cut only at multiples of `grain`; members' shares partition it.
+  /// Returns this thread's contiguous share of [0, count), cut at multiples of `grain`. The shares of all threads
+  /// partition the range.
   Range slice(std::int64_t count, std::int64_t grain = 1) const;
 
-  /// Waits until every member is here; what was written before is visible after.
+  /// Waits for all threads of the team. Memory that any of them wrote before is visible to all after.
   void barrier();
 
  private:
@@ -44,17 +46,17 @@ class Team {
   Meeting* meeting_;
 };
 
-/// Threads that `parallel` uses when told 0, and that LibTorch is given: OMP_NUM_THREADS, else the processors this
-/// process may run on.
+/// Returns the number of threads that `parallel` uses by default; LibTorch uses the same number. The default is
+/// OMP_NUM_THREADS, else the number of processors that this process may run on.
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
-/// Runs `body` on `num_threads` threads (0: num_threads()) and returns when all have ended. Calls do not nest: inside
-/// a body it runs on the calling thread alone. The first exception (lowest rank) is rethrown after all have ended; a
-/// body that throws while others wait at a barrier would hang them, so bodies check their inputs before the first one.
+/// Runs `body` on `num_threads` threads (0: num_threads()) and returns when all have ended. A nested call runs on the
+/// calling thread only. The exception of the lowest rank is rethrown after all threads have ended. A body that throws
+/// while others wait at a barrier would hang them, so bodies check their inputs before the first barrier.
 void parallel(int num_threads, const std::function<void(Team&)>& body);
 
-/// Splits [0, count) over all threads, at least `grain` indices each, and calls body(range) on each.
+/// Splits [0, count) over the threads, at least `grain` indices each, and calls body(range) on each.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(Range)>& body);
 
 }  // namespace qrl::base

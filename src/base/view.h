@@ -1,4 +1,4 @@
-// Owns dtypes, shapes and non-owning tensor views. Knows nothing of arithmetic or of who owns the bytes.
+// Owns dtypes, shapes and non-owning tensor views.
 #pragma once
 
 #include <array>
@@ -18,19 +18,19 @@ namespace qrl::base {
 enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
 
 std::size_t size_bytes(DType dtype);
-/// The safetensors spelling ("F32", "BF16", "I8" …).
+/// Returns the safetensors spelling ("F32", "BF16", "I8" …).
 std::string_view name(DType dtype);
 
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// Up to eight dimensions, row-major, contiguous.
+/// Holds a shape of up to eight dimensions (row-major, contiguous).
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-  /// Throws an internal error above kMaxRank dimensions, for a negative one, and when the product overflows.
+  /// Throws an internal error for more than kMaxRank dimensions, a negative dimension, or a product that overflows.
   explicit Shape(std::span<const std::int64_t> dims);
 
   int rank() const { return rank_; }
@@ -59,7 +59,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Pointer + dtype + shape + device; owns nothing; the bytes must outlive it. `data` may be null only when empty.
+/// Holds a pointer, dtype, shape and device. It owns nothing: the bytes must outlive it. `data` may be null only if the
+/// view is empty.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -70,7 +71,7 @@ struct View {
   std::size_t num_bytes() const { return static_cast<std::size_t>(numel()) * size_bytes(dtype); }
   bool empty() const { return data == nullptr; }
 
-  /// Typed pointer; throws an internal error when T is not the dtype or the bytes are not in CPU memory.
+  /// Returns a typed pointer. Throws an internal error if T is not the dtype or the bytes are not in CPU memory.
   template <class T>
   T* as() const {
     QRL_INVARIANT(dtype == dtype_of<T>() && device == Device::cpu, "view", std::string(name(dtype_of<T>())) + " on cpu",
