@@ -1,4 +1,4 @@
-// Owns the end of a process that is caught in a library's call which takes no time limit of its own.
+// Owns a time limit for library calls that have none of their own.
 #pragma once
 
 #include <string>
@@ -6,15 +6,14 @@
 
 namespace qrl::dist {
 
-/// While one is alive, its thread counts; after `limit_s` seconds it prints "qrl-train: " and `message` to stderr and
-/// ends the process with exit code 1, from which a launcher ends the job. Time in which the process itself stood still
-/// (a suspended job) does not count.
+/// Runs a timer during its lifetime. After `limit_s` seconds it prints "qrl-train: " and `message` to stderr and exits
+/// with code 1, and the launcher then ends the job. Time in which the process is suspended does not count.
 class Deadline {
  public:
   Deadline(double limit_s, std::string message);
 
  private:
-  std::jthread counter_;  ///< asked to stop and joined when this is destroyed
+  std::jthread counter_;  ///< the destructor stops and joins it
 };
 
 }  // namespace qrl::dist

@@ -1,4 +1,4 @@
-// Owns how values of any number come from every rank to every rank. Knows nothing of what they are.
+// Owns all-gathers whose ranks have different numbers of values.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace qrl::dist {
 
-/// The values of each rank, in rank order, on every rank. Ranks may have different numbers of them.
+/// Returns the values of each rank, in rank order, on every rank. The number of values may differ between ranks.
 template <class T>
 std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectives& world) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -25,7 +25,7 @@ std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectiv
   return by_rank;
 }
 
-/// The values of all ranks in ascending order: how they are divided among ranks changes nothing.
+/// Returns the values of all ranks in ascending order, so the result does not depend on their division among ranks.
 template <class T>
 std::vector<T> all_gather_sorted(std::span<const T> mine, Collectives& world) {
   std::vector<T> all;

@@ -1,4 +1,4 @@
-// Owns the seam between a launcher's environment and the MPI or no-MPI part that the build links (mpi.cpp, no_mpi.cpp).
+// Owns the interface between a launcher's environment and the part that the build links: mpi.cpp or no_mpi.cpp.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,22 @@
 
 namespace qrl::dist {
 
-/// The environment variable of Launch::join_limit_s: no recipe is read yet when ranks meet.
+/// Names the environment variable of Launch::join_limit_s. It is no recipe key because no recipe is read before the job
+/// starts.
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
-/// What a launcher says about the job this process belongs to.
+/// Holds the launcher's description of this process's job.
 struct Launch {
-  std::string variable;       ///< the environment variable that told; empty: not started by a launcher
-  int num_ranks = 1;          ///< 0: several, how many only MPI knows
-  double join_limit_s = 600;  ///< how long this process waits for the others to start; kJoinLimit, 1 or more
+  std::string variable;       ///< the environment variable that was found; empty: not started by a launcher
+  int num_ranks = 1;          ///< 0: several, a number that only MPI knows
+  double join_limit_s = 600;  ///< wait for the other processes to start, in seconds (kJoinLimit, 1 or more)
 };
 
-/// Reads the environment of Open MPI, MPICH and Intel MPI, PMIx and Slurm, and kJoinLimit. Throws an input error when a
-/// number is none.
+/// Reads kJoinLimit and the environment of Open MPI, MPICH and Intel MPI, PMIx, and Slurm. Throws an input error if a
+/// value is not a number.
 Launch find_launch();
 
-/// Joins the job of several ranks that `launch` speaks of. Throws as make_world does.
+/// Joins the job of several ranks that `launch` describes. Throws like make_world.
 std::unique_ptr<Collectives> join_job(const Launch& launch, int* argc, char*** argv);
 
 }  // namespace qrl::dist

@@ -1,7 +1,7 @@
-// MPI under the Collectives contract. Sums are ours, not MPI_Allreduce's: libraries choose the order of addition by
-// message size, rank count and topology, and some orders differ between ranks. Here each rank gets everybody's terms
-// for its own part of the array, adds them in rank order and hands the result out: as much traffic as a ring
-// all-reduce, and bits that no library decides.
+// Implements Collectives with MPI. Sums do not use MPI_Allreduce: libraries choose the order of addition by message
+// size, rank count and topology, and some orders differ between ranks. Here each rank receives all terms for its own
+// part of the array, adds them in rank order and sends the result. The traffic is that of a ring all-reduce, and the
+// bits do not depend on the library.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -22,12 +22,12 @@
 namespace qrl::dist {
 namespace {
 
-/// MPI counts are int, so longer buffers travel in pieces.
+/// MPI counts are int, so longer buffers are sent in pieces.
 constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
-/// An all-reduce works through its array in windows, so that its scratch memory stays this small.
+/// An all-reduce processes its array in windows of this size, which bounds its scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
-/// Any MPI failure ends the job: no rank can go on alone, and a rank that returned would leave others waiting.
+/// Ends the job on any MPI failure. A rank that returned an error would leave the others waiting.
 void on_mpi_error(MPI_Comm* /*comm*/, int* code, ...) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -48,7 +48,7 @@ class Mpi final : public Collectives {
  public:
   Mpi(const Launch& launch, int* argc, char*** argv) {
     int provided = 0;
-    // MPI's own start and end wait for every rank, too, and would do so for ever.
+    // MPI_Init and MPI_Finalize wait for every rank without a limit of their own.
     const Deadline deadline(launch.join_limit_s, "waited " + whole(launch.join_limit_s) +
                                                      " s for the other ranks of the job to start: the job ends here (" +
                                                      std::string(kJoinLimit) + ")");
@@ -69,8 +69,8 @@ class Mpi final : public Collectives {
   }
 
   ~Mpi() override {
-    // While an exception passes, the other ranks may be waiting in another call: to meet them here would hang. The
-    // launcher ends the job when this process exits without having finalized.
+    // During an exception the other ranks may be in another call, so waiting for them here would hang. The launcher
+    // ends the job when this process exits without MPI_Finalize.
     if (std::uncaught_exceptions() != 0) return;
     const Deadline deadline(limit_s_, "waited " + whole(limit_s_) +
                                           " s for the other ranks to end: the job ends here "
@@ -104,7 +104,7 @@ class Mpi final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), size_);
-    // In rounds: each owner folds its next window, so that its scratch memory stays small.
+    // The work is done in rounds: each owner sums its next window, which bounds the scratch memory.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -162,7 +162,7 @@ class Mpi final : public Collectives {
   };
   static constexpr int kAll = -1;
 
-  /// Calls under way, and the rank that each waits for (kAll: any of them).
+  /// Holds the pending requests and the rank that each waits for (kAll: any rank).
   struct Requests {
     MPI_Request& add(int peer) {
       peers.push_back(peer);
@@ -175,7 +175,7 @@ class Mpi final : public Collectives {
   static std::string whole(double seconds) { return std::to_string(std::llround(seconds)); }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  /// Each rank's parts, cut into windows.
+  /// Returns each rank's parts, cut into windows.
   std::vector<std::vector<std::span<float>>> windows_of(std::span<float> values, std::span<const Part> parts) const {
     const std::size_t longest = kWindowBytes / sizeof(float) / index(size_) + 1;
     std::vector<std::vector<std::span<float>>> windows(index(size_));
@@ -204,19 +204,19 @@ class Mpi final : public Collectives {
     for (int done = 0;;) {
       MPI_Testall(static_cast<int>(calls.requests.size()), calls.requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done != 0) return;
-      // A pause of this very process (a suspended job) is no wait for others: it counts as a second at most.
+      // If this process was suspended, that time is no wait for others: at most one second of it counts.
       const double now_s = base::now_s();
       waited_s += std::min(now_s - last_s, 1.0);
       last_s = now_s;
       if (waited_s > limit_s_) give_up(calls);
-      // Another rank may work for minutes (the cold start): to spin would burn its cores. To sleep for a hundredth of
-      // the time waited costs at most one percent of it.
+      // Another rank may work for minutes (the cold start), and spinning would take its cores. Sleeping for a hundredth
+      // of the time waited adds at most one percent.
       constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
       if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
     }
   }
 
-  /// Ends the job: some rank has not come within the time limit.
+  /// Ends the job with a message that names the ranks that have not arrived.
   [[noreturn]] void give_up(const Requests& calls) const {
     std::string whom;
     for (int peer = 0; peer < size_; ++peer) {
@@ -233,7 +233,7 @@ class Mpi final : public Collectives {
     abort_job(1);
   }
 
-  /// Every rank's bytes into place_of(rank) on all ranks; `mine` may be this rank's place already.
+  /// Copies every rank's bytes into place_of(rank) on all ranks. `mine` may already be this rank's place.
   template <class PlaceOf>
   void gather(std::span<const std::byte> mine, const PlaceOf& place_of) {
     Requests requests;
@@ -249,8 +249,8 @@ class Mpi final : public Collectives {
     wait(requests);
   }
 
-  /// out = fold over ranks, in rank order, of part_of(this rank) as each rank holds it; part_of(rank) names the part of
-  /// this rank's values that `rank` folds. `out` may be part_of(this rank).
+  /// Computes out = fold over ranks, in rank order, of part_of(this rank) as each rank holds it. part_of(rank) is the
+  /// part of this rank's values that `rank` folds. `out` may be part_of(this rank).
   template <class T, class PartOf, class Fold>
   void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
     std::vector<T> terms(out.size() * index(size_));
@@ -321,7 +321,7 @@ std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(text, &length);
-  // Open MPI: "Open MPI v4.1.4, package: …, ident: …"; others put more lines after the first.
+  // Open MPI returns "Open MPI v4.1.4, package: …, ident: …"; others add more lines after the first.
   const std::string whole(text, static_cast<std::size_t>(std::max(length, 0)));
   return whole.substr(0, whole.find_first_of(",\n"));
 }

@@ -1,4 +1,4 @@
-// The stand-in that is linked when the build has no MPI.
+// Replaces mpi.cpp in a build without MPI.
 #include <cstdlib>
 
 #include "base/error.h"

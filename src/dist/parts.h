@@ -1,4 +1,4 @@
-// Owns what every way to meet asks of the parts of an array. Knows no transport.
+// Owns the checks of the parts of an array that all implementations of Collectives share.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace qrl::dist {
 
-/// An internal error unless every part lies in an array of `size` elements and has one of num_ranks owners.
+/// Throws an internal error unless every part lies in an array of `size` elements and its owner is one of num_ranks.
 void check_parts(const char* where, std::span<const Part> parts, std::size_t size, int num_ranks);
 
 }  // namespace qrl::dist
