@@ -1,4 +1,4 @@
-// Owns the way bytes enter and leave files, each file named in its errors. Knows nothing of formats.
+// Owns reading and writing of files, with errors that name the file.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 
 namespace qrl::state {
 
-/// An open file with the permissions of the process's umask. Movable; closed with the object. A read that finds the
-/// bytes missing is an input error (the file changed under us); whatever else the system refuses is an internal error
-/// with its words.
+/// Holds an open file with the permissions of the process's umask. Movable; the destructor closes it. A read past the
+/// end is an input error: the file changed in the meantime. Any other failure of the system is an internal error with
+/// its message.
 class File {
  public:
-  /// For reading. Links are followed (Hugging Face's cache is made of them); what they lead to must be a regular file:
-  /// a folder, a pipe or a missing file is an input error.
+  /// Opens for reading and follows links (Hugging Face's cache consists of links). Throws an input error unless the
+  /// target is a regular file.
   static File open(const std::filesystem::path& path);
-  /// As `open`, but a link at the last name is an input error too.
+  /// Opens like `open`, but throws an input error if the last component of the path is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Opens as `open_no_follow` does, and returns nothing when no file of that name exists. Throws an internal error for
-  /// every other failure of the system to open it: the file may be whole.
+  /// Opens like `open_no_follow`, and returns nothing if no such file exists. Throws an internal error for every other
+  /// failure of the system: the file may be undamaged.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
-  /// For writing: a new file; an existing one, or a link by that name, is an error.
+  /// Opens a new file for writing. Throws an error if a file or a link of that name exists.
   static File create(const std::filesystem::path& path);
-  /// For writing: an existing file is emptied; a link by that name is an error.
+  /// Opens for writing and empties an existing file. Throws an error if a link of that name exists.
   static File create_or_empty(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
@@ -35,12 +35,12 @@ class File {
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size_bytes() const;
-  /// Fills `bytes` from `offset` on; may be called from several threads.
+  /// Fills `bytes` from `offset`; thread-safe.
   void read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
   void write(const void* bytes, std::size_t num_bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void sync();
-  /// Ends the writing: an error that the system kept until now is raised here.
+  /// Closes the file. Throws an internal error for a write error that the system reports only now.
   void close();
 
  private:
@@ -49,21 +49,21 @@ class File {
   int fd_ = -1;
 };
 
-/// The whole of a regular file; more than `max_bytes` is an input error, and so is a Git LFS pointer in its place.
+/// Returns the whole text of a regular file. Throws an input error for more than `max_bytes` and for a Git LFS pointer.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-/// An input error where anything but a regular file has that name, which is not opened: a device or a pipe may wait for
-/// others. Links are followed.
+/// Throws an input error if anything but a regular file has that name; links are followed. The file is not opened,
+/// because opening a device or a pipe may block.
 void require_no_special_file(const std::filesystem::path& path);
 
-/// The file to write when a user names `path`: itself, or what links lead to. An input error that names `path` when its
-/// folder is missing or closed to us, or when something is there that is no regular file (a device, a pipe, a folder).
+/// Returns the file to write when a user names `path`: the path itself, or the target of a link. Throws an input error
+/// if the folder is missing or not writable, or if `path` exists and is no regular file.
 std::filesystem::path output_file(const std::filesystem::path& path);
 
-/// fsync of a folder: the names in it survive a power cut from here on.
+/// Calls fsync on a folder, after which the names in it survive a power cut.
 void sync_dir(const std::filesystem::path& dir);
 
-/// A path for messages: quoted when a byte of it is not printable ASCII.
+/// Returns a path for messages, quoted if one of its bytes is not printable ASCII.
 std::string shown(const std::filesystem::path& path);
 
 }  // namespace qrl::state

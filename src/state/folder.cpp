@@ -36,7 +36,7 @@ constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
 constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
-// The manifest ends with its own hash, which covers every byte before the digits; what follows them is fixed.
+// The manifest ends with its own hash, which covers every byte before the digits. The bytes after the digits are fixed.
 constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
 constexpr std::string_view kAfterHash = "\"\n}\n";
 
@@ -56,7 +56,7 @@ std::string hash_of(const File& file) {
   return hash.hex();
 }
 
-/// `path` with a mark and 64 random bits behind it: nobody can have placed a link there beforehand.
+/// Returns `path` with a mark and 64 random bits appended. The name cannot be guessed, so no link can be placed there.
 fs::path temporary_name(const fs::path& path) {
   std::uint64_t id = 0;
   QRL_INVARIANT(getrandom(&id, sizeof id, 0) == sizeof id, "getrandom", "8 random bytes", std::strerror(errno));
@@ -75,8 +75,8 @@ bool is_temporary_name(std::string_view name) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// The regular files below `dir` by their relative names, in order. Anything but files and folders is refused: its
-/// bytes could not be hashed and brought to the disk.
+/// Returns the sorted relative names of the regular files below `dir`. Throws an input error for anything but files and
+/// folders, which could be neither hashed nor synced.
 std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
   std::set<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
@@ -93,7 +93,7 @@ std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* fol
   base::fail_internal(shown(dir), "to list the folder", error.code().message());
 }
 
-/// The manifest's body, its own hash checked.
+/// Reads the manifest and checks its own hash.
 Json read_manifest(const fs::path& dir) {
   const fs::path file = dir / kManifest;
   const std::optional<File> open = File::open_if_there(file);
@@ -124,7 +124,7 @@ void write_synced(const fs::path& path, std::string_view text) {
   file.close();
 }
 
-/// Hashes and fsyncs everything below `dir`, writes the manifest, fsyncs that and the folders.
+/// Hashes and syncs every file below `dir`, writes the manifest, and syncs the manifest and the folders.
 void seal(const fs::path& dir, const Json& facts) {
   std::vector<fs::path> folders;
   Json files = Json::object();
@@ -149,12 +149,12 @@ void rename_or_fail(const fs::path& from, const fs::path& to) {
                 std::strerror(errno));
 }
 
-/// Removes a temporary file or folder unless told that it became the real one.
+/// Removes a temporary file or folder in the destructor unless `keep` was called.
 class Leftover {
  public:
   explicit Leftover(fs::path path) : path_(std::move(path)) {}
   ~Leftover() {
-    std::error_code ignored;  // an error is already on its way; remove_leftovers sweeps what stays
+    std::error_code ignored;  // errors are ignored during unwinding; remove_leftovers removes the rest
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
   Leftover(const Leftover&) = delete;
@@ -165,7 +165,6 @@ class Leftover {
   fs::path path_;
 };
 
-/// Opens the lock file of a folder, and locks it.
 int locked(const fs::path& dir) {
   const fs::path file = dir / kLock;
   require_no_special_file(file);
@@ -187,7 +186,7 @@ void commit_folder(const fs::path& path, const std::function<void(const fs::path
                 "an existing file or folder");
   const Json facts = parse_json(facts_json, shown(path) + ": facts");
   const fs::path temporary = temporary_name(path);
-  // mkdir never follows a link and fails when anything has the name.
+  // mkdir never follows a link, and fails if the name exists.
   QRL_INVARIANT(mkdir(temporary.c_str(), 0777) == 0, shown(temporary), "to make the folder", std::strerror(errno));
   Leftover leftover(temporary);
   fill(temporary);
@@ -215,7 +214,7 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
                 base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
-    if (error.kind() != base::ErrorKind::input) throw;  // it could not be read, which says nothing of its bytes
+    if (error.kind() != base::ErrorKind::input) throw;  // the system could not read it; the bytes may be undamaged
     return error.what();
   } catch (const Json::exception&) {
     return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";

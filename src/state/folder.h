@@ -1,4 +1,4 @@
-// Owns folders that appear whole or not at all, with a hash of every file. Knows nothing of what the files hold.
+// Owns folders that are committed atomically, with a hash of every file.
 #pragma once
 
 #include <filesystem>
@@ -9,36 +9,37 @@
 
 namespace qrl::state {
 
-/// Commit protocol (docs/decisions/0007-checkpoint-protocol.md): `fill` writes files into PATH.tmp-<id>; each is hashed
-/// and fsynced; manifest.json (per file: size and hash; `facts_json` as given; its own hash) comes last and is fsynced;
-/// then the directory is fsynced, renamed to `path` and the parent fsynced. When this returns the folder is committed.
-/// An error or a kill at any moment leaves `path` absent. `path` must not exist. Never follows a symlink at the
-/// temporary name.
+/// Commits a folder by the protocol of docs/decisions/0007-checkpoint-protocol.md:
+/// 1. `fill` writes files into PATH.tmp-<id>; each is hashed and synced.
+/// 2. manifest.json is written and synced: size and hash of each file, `facts_json`, and its own hash.
+/// 3. The folder is synced, renamed to `path`, and the parent is synced.
+/// When the function returns, the folder is committed. An error or a kill at any moment leaves `path` absent. `path`
+/// must not exist. A symlink at the temporary name is never followed.
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Why a committed folder is damaged (which file, expected, found), or nothing when every byte matches its manifest.
-/// Damaged are bytes that were read and differ, and files that are absent. Throws an internal error when the system
-/// cannot read it (EIO, EACCES, EMFILE, …): the folder may be whole.
+/// Returns why a committed folder is damaged (file, expected, found), or nothing if every byte matches the manifest.
+/// Damage means bytes that were read and differ, or missing files. Throws an internal error if the system cannot read
+/// it (EIO, EACCES, EMFILE, …): the folder may be undamaged.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
-/// The facts_json of a committed folder. Throws an input error when the manifest is absent or damaged, an internal one
-/// when the system cannot read it.
+/// Returns the facts_json of a committed folder. Throws an input error if the manifest is absent or damaged, and an
+/// internal error if the system cannot read it.
 std::string folder_facts(const std::filesystem::path& path);
 
-/// Removes `path.tmp-*` leftovers beside committed folders in `parent`.
+/// Removes leftovers of unfinished commits (`*.tmp-<id>`) in `parent`.
 void remove_leftovers(const std::filesystem::path& parent);
 
-/// Replaces a small file atomically: temporary name, fsync, rename, fsync of the folder. Links are followed; what is
-/// no regular file is refused (output_file).
+/// Replaces a small file atomically: temporary name, fsync, rename, fsync of the folder. Links are followed. Throws an
+/// input error if the target is no regular file (output_file).
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
-/// Holds an exclusive flock on PATH/.lock while it lives; throws an input error when another process has it.
+/// Holds an exclusive flock on PATH/.lock during its lifetime. Throws an input error if another process holds it.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& dir);
   ~FolderLock();
-  /// Locks PATH/.lock again where the file was deleted or replaced. Throws as the constructor.
+  /// Locks PATH/.lock again if the file was deleted or replaced. Throws like the constructor.
   void keep();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -1,4 +1,4 @@
-// Owns the hash that names contents: XXH3, 128 bits, as 32 hexadecimal digits. Not against forgery, against accidents.
+// Owns the content hash: XXH3, 128 bits, as 32 hexadecimal digits. It detects accidental damage, not forgery.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace qrl::state {
 
-/// Takes bytes in pieces.
+/// Hashes bytes incrementally.
 class Hash {
  public:
   Hash();
   ~Hash();
   Hash& add(const void* bytes, std::size_t num_bytes);
   Hash& add(std::string_view text) { return add(text.data(), text.size()); }
-  /// Of everything added so far.
+  /// Returns the hash of all bytes added so far.
   std::string hex() const;
 
  private:

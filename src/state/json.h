@@ -1,5 +1,5 @@
-// Owns strict JSON: what JSON parsers are free to shrug at is refused here. Knows nothing of what the text means.
-// Included by .cpp files only: it brings the whole of nlohmann/json.
+// Owns strict JSON parsing: texts on which JSON parsers disagree are rejected. Only .cpp files include this header,
+// because it includes all of nlohmann/json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,24 +8,25 @@
 
 namespace qrl::state {
 
-/// Levels of nesting that no file of ours needs.
+/// The nesting limit; no file of this project needs more.
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses `text`; input errors name `where` and the byte. Refused beside plain syntax errors: a byte-order mark,
-/// invalid UTF-8, lone surrogate escapes, a NUL byte, a key twice in one object, numbers beyond a double, NaN and
-/// Infinity, comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
+/// Parses `text` and returns object members sorted by key. Throws an input error that names `where` and the byte.
+/// Syntax errors are rejected, and also: a byte-order mark, invalid UTF-8, lone surrogate escapes, a NUL byte,
+/// duplicate keys, comments. Numbers beyond a double, NaN and Infinity, text after the value, and more than `max_depth`
+/// levels are rejected as well.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
-/// Parses as parse_json does, and keeps object members in the order of the text. Compares each member with all before
-/// it: for short texts.
+/// Parses like parse_json, but keeps object members in the order of the text. Each member is compared with all earlier
+/// members, so use it for short texts.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           int max_depth = kMaxJsonDepth);
 
-/// Parse as the two functions above do, and return null for a text that those refuse.
+/// Parse like the two functions above, but return null for a text that they reject.
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 
-/// A value for a message, a text without the quotes of JSON inside our own.
+/// Returns a value for a message; a string is quoted once.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace qrl::state

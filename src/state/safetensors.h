@@ -1,4 +1,4 @@
-// Owns the safetensors file format, read strictly and written canonically. Knows nothing of models.
+// Owns the safetensors file format, read strictly and written canonically.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +20,24 @@ namespace qrl::state {
 
 struct TensorEntry {
   std::string_view dtype_name;       ///< as in the file ("F8_E4M3"); lives as long as the program
-  std::optional<base::DType> dtype;  ///< nothing: the format has it, we only list it (fp8, fp6, fp4, complex)
+  std::optional<base::DType> dtype;  ///< nothing: a dtype that we only list (fp8, fp6, fp4, complex)
   base::Shape shape;
   std::uint64_t begin = 0, end = 0;  ///< byte offsets in the data section
 };
 
-/// An open, checked file. Rules: header ≤ 100 MB and ≤ the file, starts with '{', strict JSON of
-/// bounded depth, no duplicate names, known dtypes, checked products, offsets contiguous without holes, overlap or
-/// trailing bytes,
-/// __metadata__ a map of strings.
-/// Our policy where the format leaves it open:
-/// - a name holds no control byte (a NUL would make "a\0b" read as "a" elsewhere): refused;
-/// - a zero-size tensor may share its neighbor's offset (the reference reader accepts it): accepted;
-/// - a tensor has dtype, shape and data_offsets and nothing else (who adds a field means something by it): refused;
-/// - more than 8 dimensions: refused; `__metadata__: null`: refused;
-/// - JSON whitespace around the header's object: none before, any after.
+/// Holds an open, checked file. Rules of the format: the header is at most 100 MB, fits in the file, and is strict JSON
+/// that starts with '{', of bounded depth. Names are unique, dtypes known and products checked. Offsets are contiguous,
+/// without holes, overlaps or trailing bytes. __metadata__ is a map of strings.
+/// Policy of this project where the format is silent:
+/// - a control byte in a name is rejected: other readers could cut "a\0b" to "a";
+/// - a zero-size tensor may share its neighbor's offset, like in the reference reader;
+/// - a tensor with fields other than dtype, shape and data_offsets is rejected: the field may change its meaning;
+/// - more than 8 dimensions, and `__metadata__: null`, are rejected;
+/// - JSON whitespace around the header's object is rejected before it and accepted after it.
 class SafetensorsFile {
  public:
-  /// Throws an input error that names the file and the fault. Links are followed to a regular file.
+  /// Opens the file and checks it. Throws an input error that names the file and the fault. Links are followed to a
+  /// regular file.
   explicit SafetensorsFile(const std::filesystem::path& file);
 
   using Tensors = std::map<std::string, TensorEntry, std::less<>>;
@@ -45,14 +45,14 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return file_.path(); }
   const Tensors& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
-  /// The entry of a tensor; an input error that names the nearest when there is none.
+  /// Returns the entry of a tensor. Throws an input error with the nearest name if it does not exist.
   const TensorEntry& entry(std::string_view name) const;
-  /// Reads one tensor in its own dtype (copied: the data need not be aligned in the file).
+  /// Reads one tensor in its own dtype. The data is copied, because it may be unaligned in the file.
   base::Buffer read(std::string_view name) const;
-  /// Reads one tensor into fp32 (from F32, BF16 or F16, exactly); other dtypes are an input error.
+  /// Reads one tensor and converts it exactly from F32, BF16 or F16 to fp32. Throws an input error for other dtypes.
   base::Buffer read_f32(std::string_view name) const;
-  /// The same of to.size() elements from `first` on, into memory of the caller's. By pread, a small piece at a time,
-  /// not by mapping: a file that shrinks under us is then an input error, not a bus error. Several threads may call it.
+  /// Reads to.size() elements, starting at element `first`, and converts them like read_f32. Thread-safe. The file is
+  /// read with pread in small pieces, not mapped: a file that shrinks is then an input error, not a bus error.
   void read_f32(std::string_view name, std::int64_t first, std::span<float> to) const;
 
  private:
@@ -65,26 +65,27 @@ class SafetensorsFile {
 struct NamedView {
   std::string name;
   base::View view;
-  /// Set for an f32 view to be rounded to bf16 (nearest even) on its way into the file.
+  /// Set to bf16 for an f32 view that is rounded to bf16 (nearest even) in the file.
   std::optional<base::DType> stored_as;
-  /// The dtype that the file says, of the view's size, where no DType names it ("F8_E4M3"); empty: the view's own.
+  /// The dtype name in the file if DType has none ("F8_E4M3"), with elements of the view's size. Empty: the view's
+  /// dtype.
   std::string_view dtype_name = {};
 };
 
-/// Brings num_bytes of a view from first_byte on to host memory, where they stay until the next call. May bring fewer,
-/// but some: as many as its memory holds.
+/// Copies up to num_bytes of a view, from first_byte, to host memory that stays valid until the next call. May return
+/// fewer bytes, limited by its buffer, but at least one.
 using StagedRead =
     std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
 
-/// Writes `tensors` in the given order, header padded with spaces to a multiple of 8. The file is created (an existing
-/// one is replaced), written and closed, not fsynced: state/folder.h does that for checkpoints. Needs no memory for a
-/// second copy. A name that the reader would refuse is an internal error. `staged`, if
-/// there is one, reads the tensors, wherever they are; else they are in CPU memory. Views mean to `staged` what their
-/// maker put there: their data is not read here.
+/// Writes `tensors` in the given order, with the header padded with spaces to a multiple of 8. An existing file is
+/// replaced. The file is written and closed but not synced: state/folder.h does that for checkpoints. No second copy of
+/// the tensors is made. Throws an internal error for a name that the reader would reject. `staged`, if set, reads the
+/// tensors (for example from a device), and view.data is not dereferenced here. Otherwise the tensors are in CPU
+/// memory.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 
-/// One paragraph for `qrl-train check safetensors`: tensors, elements and bytes by dtype, metadata keys.
+/// Returns one paragraph for `qrl-train check safetensors`: tensors, elements and bytes by dtype, metadata keys.
 std::string describe_safetensors(const std::filesystem::path& file);
 
 }  // namespace qrl::state
