@@ -1,4 +1,4 @@
-// Owns the text of HTTP: a request's head read within limits, a response written. Knows nothing of connections.
+// Owns the text form of HTTP: requests are read within limits, and responses are written.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace qrl::report {
 
-/// Longest head of a request, and most lines in it.
+/// Limits the head of a request: its length, and its number of lines.
 inline constexpr std::size_t kMaxHead_bytes = std::size_t{16} << 10, kMaxHeadLines = 100;
 
 struct Request {
   std::string method;
   std::string path;
-  std::map<std::string, std::string> parameters;  ///< decoded; of a name given twice the first
-  std::string host;                               ///< the Host header, in lower case; empty without one
+  std::map<std::string, std::string> parameters;  ///< decoded; the first value of a repeated name
+  std::string host;                               ///< the Host header in lower case; empty if missing
 };
 
 struct Response {
@@ -24,14 +24,14 @@ struct Response {
   std::string body;
 };
 
-/// Returns where the head ends in what was received, behind its empty line; npos: not yet.
+/// Returns the end of the head (after its empty line) in the received bytes; npos if it is incomplete.
 std::size_t head_end(std::string_view received);
 
-/// Reads a head, with its empty line, into `request`. Returns 0, or the status of the refusal: 400 where it is no
-/// request of HTTP/1 for a path, 431 where it has too many lines.
+/// Reads a head, including its empty line, into `request`. Returns 0, or an error status: 400 if it is no HTTP/1
+/// request for a path, 431 if it has too many lines.
 int read_head(std::string_view head, Request& request);
 
-/// The response's bytes, after which the connection ends. `with_body` false: as HEAD wants it.
+/// Returns the response's bytes; the connection closes after them. `with_body` is false for HEAD.
 std::string written(const Response& response, bool with_body);
 
 }  // namespace qrl::report

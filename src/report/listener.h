@@ -1,5 +1,5 @@
-// Owns the connections of a small HTTP server: one thread that waits for all of them, within limits of size and time,
-// and a few that answer. Knows nothing of what is asked.
+// Owns the connections of a small HTTP server: one thread polls them all, within limits of size and time, and a few
+// threads answer.
 #pragma once
 
 #include <functional>
@@ -11,23 +11,23 @@
 namespace qrl::report {
 
 struct ListenerLimits {
-  double head_s = 5;       ///< longest wait for a whole head
-  double response_s = 30;  ///< longest time that a client takes to read a response
+  double head_s = 5;       ///< longest wait for a complete head
+  double response_s = 30;  ///< longest time for a client to read a response
   int max_connections = 512;
 };
 
-/// Each connection has one request without a body. A head is refused beyond kMaxHead_bytes. A connection beyond the
-/// largest number ends that with the oldest unfinished head: slow clients leave room for others.
+/// Accepts connections, each with one request without a body. A head longer than kMaxHead_bytes is rejected. At the
+/// limit of connections, a new one closes the unfinished one that is oldest: slow clients cannot block others.
 class Listener {
  public:
-  /// Binds to `host` and `port` (0: any that is free). Throws an input error when the address is not to be had.
+  /// Binds to `host` and `port` (0: any free port). Throws an input error if the address is not available.
   Listener(const std::string& host, int port, const ListenerLimits& limits = {});
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   int port() const;
-  /// Serves until `stop` is called, from any thread. `answer` is called by several threads.
+  /// Serves until any thread calls `stop`. Several threads call `answer` at once.
   void run(const std::function<Response(const Request&)>& answer);
   void stop();
 

@@ -24,7 +24,7 @@ bool is_run(const fs::path& dir) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// The first held-out score.
+/// Returns the first held-out score; NaN if the metrics have none.
 double held_out_score(const Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
     if (is_held_out_score(name)) return value;
@@ -32,7 +32,7 @@ double held_out_score(const Metrics& metrics) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Rows as objects of their metrics.
+/// Returns each row as an object of its metrics.
 Json rows_json(const Rows& rows) {
   Json list = Json::array();
   for (const Row& row : rows.rows) {
@@ -43,7 +43,7 @@ Json rows_json(const Rows& rows) {
   return list;
 }
 
-/// Steps of the sample files of a run, without their samples.
+/// Lists the steps of a run's sample files.
 Json sample_steps(const fs::path& dir) {
   Json steps = Json::array();
   for (const SampleFile& file : sample_files(dir / "rollouts")) steps.push_back({{"step", file.step}});
@@ -57,7 +57,7 @@ Json held_out_files(const fs::path& dir) {
   return list;
 }
 
-/// What `ask` gives; nothing when the folder was deleted meanwhile.
+/// Returns the result of `ask`, or nothing if the folder was deleted in the meantime.
 template <class Ask>
 std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
   return ask();
@@ -102,7 +102,9 @@ const LiveRuns::Followed& LiveRuns::follow(const fs::path& dir) {
   std::error_code none;
   const std::uintmax_t size = fs::file_size(file, none);
   const std::vector<Session> sessions = read_sessions(dir / "sessions.jsonl");
-  if (none || size < run.num_bytes || sessions.size() != run.num_starts) run = {};  // a resume may have cut the file
+  if (none || size < run.num_bytes || sessions.size() != run.num_starts)
+    run = {};  // a resume may have truncated the
+               // file
   run.num_starts = sessions.size();
   run.ended = sessions.empty() ? "" : sessions.back().ended;
   const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", run.num_cold_bytes);
@@ -130,7 +132,7 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
   if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
   const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
   const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
-  const bool by_epochs = !epochs.empty() && epochs != "0";  // then the number of steps is not in the recipe
+  const bool by_epochs = !epochs.empty() && epochs != "0";  // the recipe then has no number of steps
   const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
   const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
   const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
@@ -158,7 +160,7 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
           {"bytes", run.num_bytes},
           {"cold_bytes", run.num_cold_bytes},
           {"starts", run.num_starts}};
-} catch (const std::exception& error) {  // one folder that cannot be read keeps no other from the list
+} catch (const std::exception& error) {  // an unreadable folder must not hide the others
   return {{"name", name},
           {"running", false},
           {"ended", valid_utf8(error.what())},

@@ -1,4 +1,4 @@
-// Owns the page as text: its parts, built into the program, put together around the data. Knows nothing of runs.
+// Owns the assembly of the page from its embedded parts and the data.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace qrl::report {
 
-/// A file of src/report/page or of uPlot by its name; it must be there.
+/// Returns an embedded file of src/report/page or of uPlot. The name must exist.
 std::string_view page_file(std::string_view name);
 
-/// The page with its data. `live`: it may ask the server that it came from.
+/// Returns the page with its data. `live`: the page requests updates from its server.
 std::string make_page(std::string_view data_json, bool live);
 
 }  // namespace qrl::report

@@ -34,7 +34,8 @@ Table table_of(const Rows& rows, bool of_cold_start) {
   return table;
 }
 
-/// Minimum and maximum of values [first, last), in the order in which they come; NaN twice where none is finite.
+/// Returns the minimum and maximum of values [first, last), in the order in which they occur. Both are NaN if no value
+/// is finite.
 std::pair<double, double> extremes(const std::vector<double>& values, std::size_t first, std::size_t last) {
   std::size_t low = last, high = last;
   for (std::size_t i = first; i < last; ++i) {
@@ -65,7 +66,8 @@ Table thinned(const Table& table, std::size_t max_rows) {
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// Seconds between the first and the last row, from their times or, of older runs, from the steps' lengths.
+/// Returns the seconds between the first and the last row. Rows of older runs have no times: their step durations are
+/// added.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
   const double first = value_of(rows.rows.front().metrics, "timing_s/unix"),
@@ -79,7 +81,7 @@ double seconds_of(const Rows& rows) {
   return sum;
 }
 
-/// The labels of runs on a page: their folders' names, with the folder above where two have one name.
+/// Labels runs by their folders' names. If two names are equal, the parent folder is added.
 std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   std::vector<std::string> labels;
   std::set<std::string> names;
@@ -102,7 +104,7 @@ Json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts, s
   return list;
 }
 
-/// Adds the samples of a run in at most `max_bytes`; a sentence of what was left out, empty when nothing was.
+/// Adds samples of a run, at most `max_bytes`. Returns a sentence that says what was left out; empty if nothing was.
 std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limits, std::size_t max_bytes) {
   const std::vector<SampleFile> all = sample_files(run.dir / "rollouts"),
                                 held_out = sample_files(run.dir / "validation");

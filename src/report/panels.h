@@ -1,5 +1,4 @@
-// Owns the choice of charts: which metrics stand in one panel, under which question, with which unit. Knows nothing of
-// how they are drawn.
+// Owns the choice of charts: the metrics, question and unit of each panel.
 #pragma once
 
 #include <span>
@@ -10,14 +9,14 @@ namespace qrl::report {
 
 struct Panel {
   std::string_view question, title, unit;
-  std::vector<std::string_view> metrics;  ///< "*" stands for a part of a name
+  std::vector<std::string_view> metrics;  ///< "*" matches a part of a name
   bool log = false;
   bool of_cold_start = false;  ///< metrics of sft_metrics.jsonl
 };
 
 std::span<const Panel> panels();
 
-/// Whether a panel shows the metric.
+/// Returns whether a panel shows the metric.
 bool is_shown(std::string_view metric, bool of_cold_start);
 
 }  // namespace qrl::report

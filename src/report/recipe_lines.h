@@ -1,5 +1,4 @@
-// Owns the reading of config.yaml as a run writes it: every key with its value and origin, for show. Knows nothing of
-// what keys mean; config's reader does.
+// Owns the display of config.yaml as a run writes it: each key with its value and origin. Values are not interpreted.
 #pragma once
 
 #include <string>
@@ -12,13 +11,13 @@ struct RecipeLine {
   std::string key, value, origin;  ///< "optim.lr", "5.0e-4", "recipe.yaml:14" or "default"
 };
 
-/// The values of an annotated recipe in its order; lines of another form are left out.
+/// Returns the values of an annotated recipe in order; lines of another form are skipped.
 std::vector<RecipeLine> read_recipe_lines(std::string_view yaml);
 
-/// The value of a key, empty where it is not there.
+/// Returns the value of a key; empty if it is missing.
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key);
 
-/// What two runs of one recipe with other seeds have in common: all values without seeds, run folder and threads.
+/// Returns all values except seeds, run folder and threads: equal texts mean runs that differ only in the seed.
 std::string without_seed(const std::vector<RecipeLine>& lines);
 
 }  // namespace qrl::report

@@ -41,7 +41,7 @@ void add_row(std::string_view line, Rows& rows) {
   if (!row.metrics.empty()) rows.rows.push_back(std::move(row));
 }
 
-/// Length of the UTF-8 character that `text` begins with, 0 where it begins with none.
+/// Returns the length of the UTF-8 character at the start of `text`; 0 if there is none.
 std::size_t character_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;

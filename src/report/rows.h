@@ -1,5 +1,4 @@
-// Owns the reading of a run's metric rows, also those of a run that is at work or was cut. Knows nothing of their
-// meaning.
+// Owns the reading of a run's metric rows, also while the run is writing them or after it was killed.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +11,10 @@
 
 namespace qrl::report {
 
-/// Metric names and values of one step, in name order; null is NaN.
+/// Maps the metric names of one step to values, sorted by name; null is read as NaN.
 using Metrics = std::map<std::string, double>;
 
-/// What a row lacks.
+/// Marks a missing value.
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct Row {
@@ -24,25 +23,25 @@ struct Row {
 };
 
 struct Rows {
-  std::vector<Row> rows;             ///< in file order, without rows that hold no metric
-  std::vector<std::string> changes;  ///< "step 20: optim.lr 0.001 -> 0.0005": what a resume changed
-  std::int64_t num_unreadable = 0;   ///< lines that are no metric row
-  std::uint64_t num_bytes = 0;       ///< of the lines read
+  std::vector<Row> rows;             ///< in file order, without rows that have no metric
+  std::vector<std::string> changes;  ///< changes by a resume: "step 20: optim.lr 0.001 -> 0.0005"
+  std::int64_t num_unreadable = 0;   ///< number of lines that are no metric row
+  std::uint64_t num_bytes = 0;       ///< bytes of the lines read
 };
 
-/// The rows of metrics.jsonl or sft_metrics.jsonl behind byte `from`; none where the file is missing. A last line
-/// without its end is left out: it is being written, or a kill cut it.
+/// Reads the rows of metrics.jsonl or sft_metrics.jsonl after byte `from`; none if the file is missing. An incomplete
+/// last line is skipped: it is still being written, or a kill cut it.
 Rows read_rows(const std::filesystem::path& file, std::uint64_t from = 0);
-/// The same of text: whole lines.
+/// Reads rows from text that consists of whole lines.
 Rows parse_rows(std::string_view text);
 
-/// Whether it is the name of a held-out set's score, val/SOURCE/mean@N.
+/// Returns whether this is the name of a held-out set's score, val/SOURCE/mean@N.
 bool is_held_out_score(std::string_view name);
 
-/// The value of a metric, NaN where the row lacks it.
+/// Returns the value of a metric; NaN if it is missing.
 double value_of(const Metrics& metrics, const std::string& name);
 
-/// `text` with every byte that is not UTF-8 replaced by U+FFFD.
+/// Replaces every byte of `text` that is not UTF-8 by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
 }  // namespace qrl::report

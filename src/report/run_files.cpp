@@ -36,7 +36,7 @@ bool is_running(const fs::path& dir) {
   struct stat lock {};
   if (stat((dir / ".lock").c_str(), &lock) != 0) return false;
   const std::string name =
-      ":" + std::to_string(lock.st_ino) + " ";  // its device has other numbers in some file systems
+      ":" + std::to_string(lock.st_ino) + " ";  // the inode only: some file systems report other device numbers here
   std::ifstream in("/proc/locks");
   for (std::string line; std::getline(in, line);) {
     if (line.find("FLOCK") != std::string::npos && line.find(name) != std::string::npos) return true;

@@ -1,5 +1,4 @@
-// Owns what a run folder holds for whoever looks at it: every file may be missing, cut or growing. Knows nothing of
-// training.
+// Owns the reading of a run folder, in which any file may be missing, incomplete or growing.
 #pragma once
 
 #include <filesystem>
@@ -13,19 +12,20 @@ namespace qrl::report {
 
 struct RunFiles {
   std::filesystem::path dir;
-  std::string name;         ///< the folder's
-  std::string recipe_yaml;  ///< config.yaml with each value's origin; empty where it is missing
+  std::string name;         ///< the folder's name
+  std::string recipe_yaml;  ///< config.yaml with each value's origin; empty if missing
   Rows rows, sft_rows;
   std::vector<Session> sessions;
 };
 
-/// Reads the folder of a run. An input error when it is no folder, or holds neither config.yaml nor metric rows.
+/// Reads a run folder. Throws an input error if it is no folder, or has neither config.yaml nor metric rows.
 RunFiles read_run(const std::filesystem::path& dir);
 
-/// Whether a process trains in the folder now: the lock that it holds is seen, not tried.
+/// Returns whether a process is training in the folder. It looks for the process's lock in /proc/locks and does not try
+/// to lock.
 bool is_running(const std::filesystem::path& dir);
 
-/// Writes events files for TensorBoard in `out`, those of the cold start in `out`/sft.
+/// Writes TensorBoard events files to `out`, and those of the cold start to `out`/sft.
 void write_tensorboard(const RunFiles& run, const std::filesystem::path& out);
 
 }  // namespace qrl::report

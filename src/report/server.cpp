@@ -19,7 +19,7 @@ bool is_this_machine(const std::string& host) {
   return host == "127.0.0.1" || host == "localhost" || host == "::1" || host == "[::1]";
 }
 
-/// 128 random bits.
+/// Returns 128 random bits in hexadecimal.
 std::string make_token() {
   std::random_device random;
   std::string token;
@@ -31,7 +31,7 @@ std::string make_token() {
   return token;
 }
 
-/// Without a difference in time that tells where two texts differ.
+/// Compares in constant time, so that the duration does not reveal the token.
 bool equal(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -39,7 +39,7 @@ bool equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-/// The host of a Host header, without its port.
+/// Returns the host of a Host header without its port.
 std::string host_of(const std::string& header) {
   const std::size_t colon = header.rfind(':'), bracket = header.rfind(']');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
@@ -74,14 +74,14 @@ struct Server::Parts {
   LiveRuns runs;
   ServerOptions options;
   Listener listener;
-  std::string token;  ///< empty: none is asked for
+  std::string token;  ///< empty: no token is required
   std::string page;
 
-  /// Why a request is not answered; 0: it is.
+  /// Returns the status of the refusal; 0 if the request is allowed.
   int refusal_of(const Request& request) const {
     if (request.method != "GET" && request.method != "HEAD") return 405;
     if (!token.empty()) return equal(parameter(request, "token"), token) ? 0 : 401;
-    // A page of another name that leads to this machine (DNS rebinding) must not read the runs.
+    // This rejects DNS rebinding: a page under another name that resolves to this machine must not read the runs.
     return is_this_machine(host_of(request.host)) ? 0 : 403;
   }
 

@@ -1,4 +1,4 @@
-// Owns the live page's HTTP server: who may ask, and which question is which. Knows nothing of the answers' contents.
+// Owns the live page's HTTP server: access control and routing.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +10,20 @@ namespace qrl::report {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 6007;  ///< 0: any that is free
+  int port = 6007;  ///< 0: any free port
   bool asks_token = true;
 };
 
 class Server {
  public:
-  /// Listens. Throws an input error when the address is not available, or when it is one of the network's and no token
-  /// is required.
+  /// Starts listening. Throws an input error if the address is not available, or if it is reachable from the network
+  /// and no token is required.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 
-  /// The address of the page, with the token where there is one.
+  /// Returns the page's URL, including the token if there is one.
   std::string url() const;
-  /// Answers until `stop` is called, from any thread.
+  /// Serves until any thread calls `stop`.
   void run();
   void stop();
 

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "model name" of /proc/cpuinfo.
+/// Returns "model name" of /proc/cpuinfo; "unknown" if it is missing.
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {

@@ -1,4 +1,4 @@
-// Owns sessions.jsonl: where and when the starts of a run happened, and how each ended. Knows nothing of training.
+// Owns sessions.jsonl: the place, time and end of each start of a run.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace qrl::report {
 
-/// One start of a run.
+/// Holds one start of a run.
 struct Session {
   double unix_s = 0;  ///< seconds since 1970
   std::string host, processor, isa, program;
-  int ranks = 1, threads = 1;  ///< processes, and threads of each
+  int ranks = 1, threads = 1;  ///< processes, and threads per process
   std::int64_t first_step = 0;
-  // Once it has ended; a start that a kill ended never has them.
+  // Set at the end; a start that was killed never has them.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
-  std::string ended;  ///< "done", or "exit 3: …" with the error's words
+  std::string ended;  ///< "done", or "exit 3: …" with the error's text
 };
 
-/// A start on this machine, now.
+/// Returns a start on this machine, now.
 Session session_here();
 
-/// Adds a line for a start. An internal error when the file cannot be written.
+/// Appends a line for a start. Throws an internal error if the file cannot be written.
 void begin_session(const std::filesystem::path& file, const Session& session);
-/// Completes the line of the newest start. Call before the lock of the run folder is released.
+/// Completes the line of the newest start. Call it before the lock of the run folder is released.
 void end_session(const std::filesystem::path& file, std::int64_t last_step, const std::string& ended);
-/// All starts, oldest first; none where the file is missing. Lines that are no start are left out.
+/// Returns all starts, oldest first; none if the file is missing. Lines that are no start are skipped.
 std::vector<Session> read_sessions(const std::filesystem::path& file);
 
 }  // namespace qrl::report

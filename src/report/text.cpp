@@ -26,7 +26,7 @@ std::string counted(std::size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-/// The finite values of a metric, in order.
+/// Returns the finite values of a metric, in order.
 std::vector<double> series(const RunFiles& run, const std::string& name) {
   std::vector<double> values;
   for (const Row& row : run.rows.rows) {
@@ -62,13 +62,13 @@ std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
   return list;
 }
 
-/// Characters of UTF-8 text.
+/// Counts the characters of UTF-8 text.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-/// Columns aligned: the first to the left, the others to the right.
+/// Aligns the first column to the left, and the others to the right.
 std::string aligned(const std::vector<Line>& lines) {
   std::vector<std::size_t> widths(lines.front().size());
   for (const Line& line : lines) {
@@ -131,7 +131,7 @@ std::string report_text(const std::vector<RunFiles>& runs) {
     else if (num_bad == 0) text += "  no rule is broken, of " + std::to_string(num_known) + "\n";
   }
   const std::string metrics = table(runs);
-  // Names and the words of sessions are from files that others may have written.
+  // Names and session texts may come from untrusted files.
   return base::printable(metrics.empty() ? text : text + "\n" + metrics);
 }
 

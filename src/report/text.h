@@ -1,4 +1,4 @@
-// Owns a run's report as plain text: verdicts, then a table of metrics. Knows nothing of terminals.
+// Owns a run's report as plain text: verdicts, then a table of metrics.
 #pragma once
 
 #include <span>
@@ -9,12 +9,13 @@
 
 namespace qrl::report {
 
-/// Each run's state and verdicts; then for each metric of a panel its last value and its mean over the last quarter of
-/// its values, in the digits of scripts/compare_runs; of two runs their differences too.
+/// Returns each run's state and verdicts, then a table of the panels' metrics. The table has each metric's last value
+/// and its mean over the last quarter, with the digits of scripts/compare_runs. For two runs it has also the
+/// differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
-/// The values as a line of eight heights, at most `width` characters, the newest at its end; means of neighbors where
-/// there are more values. Values that are not finite are left out.
+/// Returns the values as a line of eight heights, at most `width` characters, the newest last. More values are averaged
+/// in neighboring groups; values that are not finite are skipped.
 std::string sparkline(std::span<const double> values, std::size_t width);
 
 }  // namespace qrl::report
