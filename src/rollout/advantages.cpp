@@ -28,14 +28,14 @@ GroupSpread spread_of(std::span<Rollout* const> group) {
   return spread;
 }
 
-/// Reward − mean of the group. A flat group's mean may miss its rewards by a rounding error, which std + eps would blow
-/// up: exactly 0 instead.
+/// Returns reward − mean of the group, and exactly 0 for a flat group. The mean of a flat group may differ from its
+/// rewards by a rounding error, which a division by std + eps would magnify.
 double centred(const Rollout& rollout, const GroupSpread& group, std::size_t size) {
   return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
 }
 
-/// The deviation of all ranks' values in ascending order, so that ranks do not change a bit, with ddof 1; 1 of a single
-/// one. Sums are fp64.
+/// Returns the standard deviation (ddof 1) of the values of all ranks; 1 for a single value. Values are sorted, so the
+/// result does not depend on the ranks. Sums are in fp64.
 double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
   if (of == BatchStd::none) return 1;
   std::vector<double> mine;

@@ -1,25 +1,26 @@
-// Owns the list of advantage estimators: what a recipe's word algorithm.adv_estimator selects.
+// Owns the advantage estimators that algorithm.adv_estimator selects.
 #pragma once
 
 #include "config/choice.h"
 
 namespace qrl::rollout {
 
-/// What an advantage is made of besides its reward.
+/// Holds the inputs of an estimator for one sample.
 struct RewardSpread {
-  double centred = 0;                   ///< reward − mean of the group; exactly 0 in a group of equal rewards
-  double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std: as BatchStd says
-  std::int32_t n = 1;                   ///< of the group
+  double centred = 0;                   ///< reward − mean of the group; exactly 0 in a flat group
+  double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std of what BatchStd names
+  std::int32_t n = 1;                   ///< size of the group
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
 };
 
-/// Added to a deviation that is divided by.
+/// Stabilizes a division by a standard deviation.
 inline constexpr double kAdvantageEps = 1e-6;
 
-/// A deviation over all of a step's samples and ranks, with ddof 1: of the rewards, or of reward − mean of the group.
+/// Selects a standard deviation (ddof 1) over all samples of a step on all ranks: of the rewards, or of reward − group
+/// mean.
 enum class BatchStd : std::uint8_t { none, of_rewards, of_centred };
 
-/// An estimator: its word and its function.
+/// Describes an estimator: its word in a recipe and its function.
 struct AdvantageEstimator : config::Choice {
   double (*advantage)(const RewardSpread&) = nullptr;
   BatchStd batch_std = BatchStd::none;

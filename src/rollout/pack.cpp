@@ -24,11 +24,11 @@ void check(const PackItem& item, std::int64_t max_tokens) {
               "raise it, or lower data.max_response_length");
 }
 
-/// Items of one prompt, longest first.
+/// Holds the items of one prompt, longest first.
 struct Group {
   std::vector<std::size_t> items;
-  std::int64_t num_prefix_tokens = 0;  ///< computed once; 0: nothing is shared
-  std::int64_t num_tokens = 0;         ///< all of it in one micro-batch
+  std::int64_t num_prefix_tokens = 0;  ///< computed once; 0: no shared prefix
+  std::int64_t num_tokens = 0;         ///< of the whole group in one micro-batch
 };
 
 std::vector<Group> groups_of(std::span<const PackItem> items) {
@@ -52,7 +52,7 @@ std::vector<Group> groups_of(std::span<const PackItem> items) {
   return groups;
 }
 
-/// Appends a sequence without targets; the per-token arrays follow the tokens.
+/// Appends a sequence without targets, and extends the per-token arrays.
 void append_tokens(std::span<const types::TokenId> tokens, types::MicroBatch& batch) {
   batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
   batch.targets.resize(batch.tokens.size(), 0);
@@ -67,7 +67,7 @@ void end_sequence(std::int64_t index, bool continues, types::MicroBatch& batch) 
   batch.continues_prefix.push_back(continues ? 1 : 0);
 }
 
-/// The item's tokens behind the first `num_prefix_tokens`, which the batch's newest prefix holds.
+/// Appends the item's tokens after the first `num_prefix_tokens`, which are the batch's newest prefix.
 void append_item(const PackItem& item, std::int64_t index, std::int64_t num_prefix_tokens, types::MicroBatch& batch) {
   const std::size_t first = batch.tokens.size();
   const auto own_prompt = item.prompt.subspan(static_cast<std::size_t>(num_prefix_tokens));
@@ -76,7 +76,7 @@ void append_item(const PackItem& item, std::int64_t index, std::int64_t num_pref
   const std::size_t end = batch.tokens.size();
   for (std::size_t t = first; t + 1 < end; ++t) batch.targets[t] = batch.tokens[t + 1];
   for (std::size_t t = first; t < end; ++t) batch.advantages[t] = item.advantage;
-  // Entry t is about token t+1: the first response token is predicted by the last prompt token.
+  // Entry t describes token t+1: the last prompt token predicts the first response token.
   const std::size_t first_entry = first + own_prompt.size() - 1;
   for (std::size_t k = 0; k < item.response.size(); ++k) {
     batch.loss_mask[first_entry + k] = item.learned.empty() || item.learned[k] != 0 ? 1 : 0;

@@ -1,5 +1,5 @@
-// Owns a step's samples between sampling and learning: collecting, judging, advantages, packing. Knows neither decoder
-// nor learner: text comes through types::TextSource, batches leave as types::MicroBatch.
+// Owns a step's samples between sampling and learning: collecting, judging, advantages, packing. Text comes through
+// types::TextSource; batches leave as types::MicroBatch.
 #pragma once
 
 #include <cstdint>
@@ -21,99 +21,100 @@ struct Rollout {
   const types::Prompt* prompt = nullptr;
   std::int32_t sample_idx = 0;
   types::Completion completion;
-  std::string response;  ///< decoded
+  std::string response;  ///< decoded text
   reward::Verdict verdict;
-  double score = 0;   ///< the verdict's scores times their weights (tasks::score_weights)
+  double score = 0;   ///< weighted sum of the verdict's scores (tasks::score_weights)
   double reward = 0;  ///< after shaping
   double advantage = 0;
-  bool teaches = true;  ///< false: in no loss and no denominator; it was not judged, or alone in its group was
+  bool teaches = true;  ///< false: excluded from the loss and its denominators, because it was not judged or was the
+                        ///< only judged one of its group
 };
 
-/// A prompt with the index of its first sample: first_sample, first_sample + 1, …
+/// Requests samples of a prompt with indices from first_sample.
 struct PromptRequest {
   const types::Prompt* prompt = nullptr;
   std::int32_t first_sample = 0;
 };
 
-/// n samples of each prompt, prompt-major.
+/// Samples n completions of each prompt and returns them in prompt-major order.
 std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
-/// What a verdict is worth, as rollout files show it: the parts add up to the score.
+/// Splits a score into the parts that rollout files show; they add up to the score.
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
-  double format = 0;    ///< reward.format, for a wrong answer in the right form
+  double format = 0;    ///< reward.format, if a wrong answer has the right form
   double partial = 0;   ///< reward.partial · partial credit, for a wrong answer
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
 
-/// Decodes every rollout on all threads and has them judged as one batch, in groups of n, by their prompts' golds,
-/// which `verifier` prepared; sets response, verdict, score and reward.
+/// Decodes the rollouts on all threads and judges them as one batch, in groups of n. The prompts' golds must have been
+/// prepared by `verifier`. Sets response, verdict, score and reward.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
            const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion = {});
 
-/// A verdict's scores times their weights, without those that are NaN; in their order, in fp64.
+/// Returns the weighted sum of a verdict's scores in their order, in fp64. NaN scores are skipped.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
 
-/// DAPO's overlong shaping (Yu et al. 2025, eq. 13), L_max = max_response_length, L_c = buffer_len: 0 up to L_max − L_c
-/// tokens, from there down to −1 at L_max, −1 beyond.
+/// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len. It
+/// is 0 up to L_max − L_c tokens, then falls linearly to −1 at L_max, and is −1 beyond.
 double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_length, std::int64_t buffer_len);
-/// Adds penalty_factor times that to the rewards, when enabled.
+/// Adds penalty_factor times the overlong penalty to the rewards if it is enabled.
 void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
                     std::int64_t max_response_length);
 
-/// True when the verifier gave every judged sample of a group the same score, whatever its length cost it: such a group
-/// is what dynamic sampling leaves out (DAPO, eq. 11). So is one with fewer than two judged samples.
+/// Returns whether all judged samples of a group have the same score, before length penalties. Dynamic sampling drops
+/// such groups (DAPO, eq. 11). A group with fewer than two judged samples also counts.
 bool has_equal_scores(std::span<const Rollout> group);
-/// The same of whether samples are correct, whatever else their scores are made of.
+/// Returns whether all judged samples of a group are correct, or all are not, regardless of their scores.
 bool has_equal_outcomes(std::span<const Rollout> group);
-/// The same of one score, which stands at `places` of a verdict's scores (the first of them that applies).
+/// Like has_equal_scores, for one score. It is the first of the verdict's scores at `places` that applies.
 bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
 
-/// What algorithm.filter_groups.metric compares in a group.
+/// Compares algorithm.filter_groups.metric within a group.
 class FlatGroups {
  public:
-  /// An input error for a name that is none of the verifier's scores.
+  /// Throws an input error if `metric` is none of the verifier's scores.
   FlatGroups(const std::string& metric, const tasks::Verifier& verifier);
   bool is_flat(std::span<const Rollout> group) const;
 
  private:
   bool outcomes_ = false;
-  std::vector<std::size_t> places_;  ///< of the score in a verdict's; empty: the sum
+  std::vector<std::size_t> places_;  ///< positions in a verdict's scores; empty: the weighted sum
 };
 
 struct AdvantageSettings {
   const AdvantageEstimator* estimator = nullptr;
   bool by_std = true;          ///< algorithm.norm_adv_by_std
-  bool positive_only = false;  ///< negative advantages are 0
+  bool positive_only = false;  ///< negative advantages become 0
 };
 
-/// Advantages by the estimator (algorithms.md): groups are runs of `n`, deviations have ddof 1; a group of one: mean 0,
-/// std 1. Samples that were not judged are in no mean; they, and a sample that alone in its group was, do not teach.
-/// Returns the number of flat groups (all rewards equal). Collective.
+/// Sets advantages by the estimator (algorithms.md). Groups are consecutive runs of `n`, and deviations have ddof 1; a
+/// group of one has mean 0 and std 1. Samples that were not judged enter no mean. They, and a sample that is the only
+/// judged one of its group, get `teaches` = false. Returns the number of flat groups (all rewards equal). Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
 
-/// The advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242): in its group each
-/// score has (r − mean)/(std + 1e-6), 0 where it is flat or does not apply; those, times `weights`, are summed; from
-/// the sum the mean over all samples that teach on all ranks is taken, and the rest divided by their deviation (0: 0).
-/// In fp64, deviations with ddof 1. What else teaches is as set_advantages says. Collective.
+/// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). Each score
+/// is normalized in its group to (r − mean)/(std + 1e-6), or 0 if it is flat or does not apply. The sum weighted by
+/// `weights` is then normalized over all teaching samples of all ranks; a deviation of 0 gives 0. All is in fp64, with
+/// ddof 1. `teaches` is set like in set_advantages. Collective.
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);
 
-/// A sequence for the learner: prompt tokens, response tokens, which sampler log-probs.
+/// Holds a sequence for the learner.
 struct PackItem {
   std::span<const types::TokenId> prompt, response;
-  std::span<const float> sampler_logprobs;  ///< empty: zeros (SFT)
+  std::span<const float> sampler_logprobs;  ///< [response]; empty: zeros (SFT)
   float advantage = 0;
-  std::span<const std::uint8_t> learned = {};  ///< of each response token: whether it counts; empty: all do
+  std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all
 };
 
-/// Packs items into micro-batches of at most `max_tokens` tokens each (an item longer than that is an input error).
-/// Items whose prompt is the very same span are a group: all of its prompt but the last token is packed once, as the
-/// prefix that they continue (types::MicroBatch), and again in each further micro-batch that a group spills into.
-/// Groups by total length, longest first, each where it fits first, whole if it can; within a group the longest items
-/// first. The order depends on lengths and indices alone.
+/// Packs items into micro-batches of at most `max_tokens` tokens. Throws an input error for a longer item. Items whose
+/// prompt is the very same span form a group. The prompt without its last token is packed once as their shared prefix
+/// (types::MicroBatch), and once more in each further micro-batch of the group. Groups are placed first-fit in order of
+/// decreasing length, whole if possible; within a group the longest items come first. The order depends only on lengths
+/// and indices.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

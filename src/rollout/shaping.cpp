@@ -26,7 +26,7 @@ void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRec
 
 namespace {
 
-/// Whether `value` is the same of all judged samples.
+/// Returns whether `value` is equal for all judged samples.
 template <class Value>
 bool is_equal(std::span<const Rollout> group, Value value) {
   const Rollout* first = nullptr;

@@ -1,4 +1,4 @@
-// Owns what estimators of advantages share: which samples of a group teach, and the spread of a number over all ranks.
+// Owns the selection of the samples that teach, and the spread of a number over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,17 @@
 
 namespace qrl::rollout {
 
-/// The samples of a group that teach: those that were judged, if they are two or more, or if the group is of one. The
-/// others get `teaches` false and advantage 0.
+/// Returns the samples of a group that teach: the judged ones if there are at least two, or if the group has size one.
+/// The others get `teaches` = false and advantage 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group);
 
-/// Mean and deviation (ddof 1; 0 of fewer than two) in fp64.
+/// Holds mean and standard deviation (ddof 1; 0 for fewer than two values), computed in fp64.
 struct Spread {
   std::int64_t count = 0;
   double mean = 0, std = 0;
 };
-/// Of the values of all ranks in ascending order, so that the number of ranks does not change a bit. Collective.
+/// Returns the spread of the values of all ranks. Values are summed in ascending order, so the bits do not depend on
+/// the number of ranks. Collective.
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world);
 
 }  // namespace qrl::rollout
