@@ -22,7 +22,7 @@ bool is_answer(const json& value) { return value.is_string() || value.is_number(
 
 std::string text_of(const json& answer) { return answer.is_string() ? answer.get<std::string>() : answer.dump(); }
 
-/// The members of a ground truth that is a list; null where it is none.
+/// Returns the items of a ground truth that is a list; null if it is none.
 json list_of(const Question& question) {
   if (!question.ground_truth_json.starts_with('[')) return {};
   json list = state::json_or_null(question.ground_truth_json);
@@ -73,7 +73,7 @@ class AnyOf final : public RuleVerifier {
   }
 
  private:
-  /// The question with one of its answers, which the caller keeps.
+  /// Returns the question with one of its answers. The caller keeps `answer` alive.
   static Question one_of(Question question, const std::string& answer) {
     question.ground_truth = answer;
     question.ground_truth_json = {};

@@ -1,4 +1,4 @@
-// Owns lists of accepted answers as ground truths: a response is right when one of them says so.
+// Owns ground truths that are lists of accepted answers: a response is right if it matches one of them.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace qrl::tasks {
 
-/// Makes of a rule one whose ground truth may be a list: of texts, numbers or objects that the rule itself can judge
-/// by, one or more. The verdict is that of the first that finds the response right, else the one of most credit.
+/// Wraps a rule so that a ground truth may be a non-empty list of texts, numbers or objects that the rule accepts. The
+/// verdict is that of the first answer that the response matches, else the one with the most partial credit.
 std::unique_ptr<Verifier> with_alternatives(std::unique_ptr<RuleVerifier> rule);
 
-/// The first answer of a ground truth that is a list, written as JSON without spaces; else the ground truth itself.
+/// Returns the first answer of a ground truth that is a list, as compact JSON; else the ground truth itself.
 std::string first_answer(std::string_view ground_truth);
 
 }  // namespace qrl::tasks

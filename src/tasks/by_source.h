@@ -10,7 +10,7 @@
 
 namespace qrl::tasks {
 
-/// Several verifiers as one. Its scores are those of the rules, if there are any, then those of the command.
+/// Combines several verifiers. Its scores are those of the rules, if any, followed by those of the command.
 class SourceVerifier final : public Verifier {
  public:
   explicit SourceVerifier(const config::Recipe& recipe);
@@ -18,7 +18,7 @@ class SourceVerifier final : public Verifier {
   void check_ground_truth(const Question& question, const std::string& where) const override;
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  /// Warns once of data sources of reward.by_source that no row has.
+  /// Judges the samples. Warns once of data sources of reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
   std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
@@ -27,21 +27,21 @@ class SourceVerifier final : public Verifier {
   std::optional<JudgeReport> take_report() const override;
   void log_to(const std::filesystem::path& file) const override;
   void show_log() const override;
-  /// As any of them says: answers of one prompt are all of one verifier.
+  /// Returns whether any of the verifiers says so; the answers of one prompt come from one verifier.
   bool same_answer(std::string_view one, std::string_view other) const noexcept override;
 
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t index_of(std::string_view data_source) const;
   std::size_t num_rule_scores() const;
-  /// The verdict with a score for each of score_names().
+  /// Extends the verdict to one score for each of score_names(); scores of other verifiers are NaN.
   void widen(Verdict& verdict, std::size_t verifier) const;
 
-  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is reward.verifier's
+  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is the one of reward.verifier
   std::map<std::string, std::size_t, std::less<>> of_source_;
-  std::size_t command_ = kNone;  ///< of verifiers_: the one that is no rule
+  std::size_t command_ = kNone;  ///< index in verifiers_ of the command
   mutable std::vector<std::string> names_;
-  mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source: whether a row has it
 };
 
 }  // namespace qrl::tasks

@@ -1,5 +1,5 @@
-// Owns what a generator of tasks is, and what is made of any: prompts with ground truths, held-out sets, worked
-// demonstrations. Knows no task.
+// Owns the interface of task generators, and what is made from any of them: held-out sets, and JSONL of prompts and
+// demonstrations.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace qrl::tasks {
 
 struct GeneratedTask {
   std::string prompt;
-  std::string ground_truth;  ///< as the task's verifier reads it
+  std::string ground_truth;  ///< in the form that the task's verifier reads
   friend bool operator==(const GeneratedTask&, const GeneratedTask&) = default;
 };
 
@@ -23,32 +23,33 @@ struct WorkedTask {
   std::string response;  ///< trusted text
 };
 
-/// A word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task. Its own keys are named
-/// within those sections. Both functions depend on their arguments alone, and throw an input error when the ranges of
-/// the own keys hold no task.
+/// Describes a word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task. Its own keys are
+/// in those sections. Both functions depend only on their arguments, and throw an input error if the own keys allow no
+/// task.
 struct Generator : config::Choice {
-  /// Task `index` (below 2^62) of the endless sequence (own, seed, split). No task of one split is in the other.
+  /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split). The splits have no task in common.
   GeneratedTask (*generate)(const config::OwnValues& own, std::uint64_t seed, Split split,
                             std::uint64_t index) = nullptr;
-  /// Demonstration `index` of the sequence (own, seed), of the train split: the form is right, the answer often not, so
-  /// that reinforcement learning finds something to improve.
+  /// Returns demonstration `index` of the sequence (own, seed), from the train split. Its form is right, its answer
+  /// often wrong, so that reinforcement learning has something to improve.
   WorkedTask (*demonstrate)(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) = nullptr;
 };
 
-/// The generator of that word, which the catalog of the keys has.
+/// Returns the generator of that word, which must exist in the key catalog.
 const Generator& find_generator(const config::Keys& keys, const std::string& word);
 
-/// The first `size` tasks of the held-out sequence whose prompts differ. Throws an input error when there are too few.
+/// Returns the first `size` held-out tasks with different prompts. Throws an input error if there are too few.
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
                                           std::int64_t size);
 
-/// Which task demonstration `index` works: of the train split, and none of the first, which training takes.
+/// Returns the index of the train-split task that a demonstration solves. It is random below 2^62, and so never one of
+/// the first tasks, which training uses.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
-/// Tasks as JSONL rows (prompt, ground_truth, data_source) that data::read_jsonl takes.
+/// Returns tasks as JSONL rows (prompt, ground_truth, data_source) for data::read_jsonl.
 std::string tasks_jsonl(std::span<const GeneratedTask> tasks, const std::string& data_source);
 
-/// Demonstrations likewise, with `response`: rows that sft.train_files takes.
+/// Returns demonstrations as JSONL rows for sft.train_files, with the additional field `response`.
 std::string demonstrations_jsonl(std::span<const WorkedTask> demonstrations, const std::string& data_source);
 
 }  // namespace qrl::tasks

@@ -1,11 +1,11 @@
-// Owns the list of tasks: what a recipe's words for generators and verifiers select. Knows no task's rules.
+// Owns the list of tasks, from which a recipe selects generators and verifiers.
 #pragma once
 
 #include "config/choice.h"
 
 namespace qrl::tasks {
 
-config::Choices generators();  ///< each a Generator
-config::Choices verifiers();   ///< each a VerifierChoice
+config::Choices generators();  ///< each is a Generator
+config::Choices verifiers();   ///< each is a VerifierChoice
 
 }  // namespace qrl::tasks

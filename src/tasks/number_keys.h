@@ -1,15 +1,15 @@
-// Owns the keys that several generators share.
+// Owns keys that several generators share.
 #pragma once
 
 #include "config/choice.h"
 
 namespace qrl::tasks {
 
-/// Numbers of a task are 1 … max_number. A function, since lists of other files are made from it before main.
+/// Returns the key max_number. It is a function because static lists in other files use it before main.
 inline config::OwnKey max_number_key() {
   return {"max_number", config::OwnKey::Integers{1}, 20, "numbers are 1 … max_number"};
 }
-/// Results of a task are 1 … max_target.
+/// Returns the key max_target.
 inline config::OwnKey max_target_key() {
   return {"max_target", config::OwnKey::Integers{1}, 100, "results are 1 … max_target"};
 }

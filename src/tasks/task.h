@@ -1,4 +1,4 @@
-// Owns what a task is: a generator of prompts, a verifier of answers, or both.
+// Owns the type of a task: a generator of prompts, a verifier of answers, or both.
 #pragma once
 
 #include "tasks/generator.h"
@@ -6,7 +6,8 @@
 
 namespace qrl::tasks {
 
-/// A part without a word is not there: arithmetic is judged by `math`, which has no generator.
+/// Holds the parts of a task. A part with an empty word does not exist: arithmetic is judged by `math`, which has no
+/// generator.
 struct Task {
   Generator generator;
   VerifierChoice verifier;

@@ -1,5 +1,4 @@
-// Owns the interface of verifiers: responses in, verdicts with named scores out, a batch at a time. Knows nothing of
-// tokens, shaping or training.
+// Owns the interface of verifiers: a batch of responses in, verdicts with named scores out.
 #pragma once
 
 #include <cstdint>
@@ -21,82 +20,84 @@ namespace qrl::tasks {
 using reward::Outcome;
 using reward::Verdict;
 
-/// What a verifier is told of a prompt.
+/// Holds what a verifier receives about a prompt.
 struct Question {
   std::string_view ground_truth;
-  std::string_view prompt = {};             ///< its text, before the template; "": not known
-  std::string_view data_source = {};        ///< "": not known
-  std::string_view ground_truth_json = {};  ///< the row's own value; "": ground_truth is a text
+  std::string_view prompt = {};             ///< text before the chat template; "": unknown
+  std::string_view data_source = {};        ///< "": unknown
+  std::string_view ground_truth_json = {};  ///< the value in the data row; "": ground_truth is a string
   std::string_view row = {};                ///< the data row as a JSON object; "": none
 };
 
-/// A response and what it is judged by. Samples of one prompt share its gold, and stand beside each other in a batch.
+/// Holds a response and the data to judge it. Samples of one prompt share its gold and are adjacent in a batch.
 struct Sample {
   std::string_view response;
-  const types::Gold* gold = nullptr;  ///< of the verifier that judges; null: one that it could not prepare
-  std::int64_t group = 0;             ///< of its batch; a group's samples stand beside each other
+  const types::Gold* gold = nullptr;  ///< made by the verifier that judges; null: it could not prepare one
+  std::int64_t group = 0;             ///< index within the batch; samples of a group are adjacent
   types::StopReason stop = types::StopReason::eos;
-  std::span<const types::TokenId> tokens = {};         ///< of the response; empty: not known
-  std::span<const types::TokenId> prompt_tokens = {};  ///< of its prompt after the template; empty: not known
-  std::int64_t index = 0;                              ///< its number among all samples of the data
+  std::span<const types::TokenId> tokens = {};         ///< of the response; empty: unknown
+  std::span<const types::TokenId> prompt_tokens = {};  ///< of the prompt after the chat template; empty: unknown
+  std::int64_t index = 0;                              ///< global index among all samples of the data
 };
 
-/// When and for whom a batch is judged.
+/// Describes the context of a batch.
 struct Occasion {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// More errors than these end the run at once (a guard error), and so do errors alone among its first responses;
-  /// nothing: they never do.
+  /// The run ends with a guard error if there are more errors than this, or if all of its first responses are errors.
+  /// Nothing: no limit.
   std::optional<std::int64_t> max_errors = {};
-  std::function<void()> pause = {};  ///< called now and then while a verifier waits; what it throws ends the judging
+  std::function<void()> pause = {};  ///< called regularly while a verifier waits; its exception ends the judging
 };
 
-/// What judging cost, and how it failed, since this was last asked.
+/// Reports the cost and the failures of judging since the last report.
 struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
   double seconds = 0;
-  std::vector<double> row_ms;  ///< of each row from when a worker got it to its answer
+  std::vector<double> row_ms;  ///< milliseconds from receipt by a worker to the answer, per row
 };
 
-/// Thread-safe. A run makes one, and asks it whole batches: a step's samples, or an evaluation's.
+/// Judges batches: a step's samples, or an evaluation's. Thread-safe. A run creates one.
 class Verifier {
  public:
   virtual ~Verifier() = default;
-  /// Throws an input error when the ground truth (of `where`) is not one this verifier can judge by: checked at load.
+  /// Throws an input error if the verifier cannot judge by the ground truth (from `where`). Called when the data is
+  /// loaded.
   virtual void check_ground_truth(const Question& question, const std::string& where) const = 0;
-  /// Throws what check_ground_truth left for later: called when all data are read.
+  /// Throws the errors that check_ground_truth deferred. Called after all data is loaded.
   virtual void finish_checks() const {}
-  /// Reads a ground truth, once a prompt. Null where the verifier cannot judge by it, which check_ground_truth refuses.
+  /// Parses a ground truth, once per prompt. Returns null for one that check_ground_truth rejects.
   virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
-  /// A verdict for each sample, in order, each with as many scores as score_names(). Uses the process's threads; may be
-  /// called from one of them.
+  /// Returns a verdict for each sample, in order, with score_names().size() scores each. Uses the process's threads,
+  /// and may be called from one of them.
   virtual std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const = 0;
-  /// The names of a verdict's scores, fixed for the verifier's life.
+  /// Returns the names of a verdict's scores; they never change.
   virtual const std::vector<std::string>& score_names() const = 0;
-  /// What 1 of each of its scores is worth by `recipe`. A response's score is the sum of its scores times these, in
-  /// their order, in double; a score that is NaN does not apply, and is left out.
+  /// Returns the weight of each score in `recipe`. A response's score is the weighted sum in this order, in double; NaN
+  /// scores do not apply and are skipped.
   virtual std::vector<double> score_weights(const config::RewardRecipe& recipe) const = 0;
-  /// Whether all verdicts are those of rules: without drops, with the scores of RuleVerifier alone.
+  /// Returns whether all verdicts come from rules: none is dropped, and the scores are those of RuleVerifier.
   virtual bool is_rule() const { return false; }
-  /// Whether questions need the row they stand in.
+  /// Returns whether questions need their data row.
   virtual bool wants_rows() const { return false; }
-  /// Nothing where judging has no cost of its own.
+  /// Returns the costs; nothing if judging has none to report.
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
-  /// Where a verifier with something to log does that; it keeps what came before.
+  /// Sets the file of the verifier's log, if it has one; earlier text is written to it.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
-  /// Where a verifier with something to log writes it to this process's standard error from here on.
+  /// Writes the verifier's log, if it has one, to this process's standard error from now on.
   virtual void show_log() const {}
-  /// Whether two answers that it extracted (Verdict::extracted) are the same answer, whatever the ground truth. Bounded
-  /// work. Here: the same text.
+  /// Returns whether two extracted answers (Verdict::extracted) are equal, independently of the ground truth. Work is
+  /// bounded. The default compares the texts.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
-/// A verifier that judges each sample by itself, on all threads. Its scores are `correct`, `wrong`, `format` and
-/// `partial`: 1 or 0 for a right answer, for any other, for a wrong one in the right form, and its partial credit.
+/// Judges each sample independently, on all threads. Its scores are `correct`, `wrong`, `format` and `partial`. The
+/// first three are 0 or 1: a right answer, any other, and a wrong answer in the right form. `partial` is the partial
+/// credit.
 class RuleVerifier : public Verifier {
  public:
-  /// Judges one response. Never throws, and its work is bounded whatever the bytes.
+  /// Judges one response. Never throws; work is bounded for any input.
   virtual Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept = 0;
 
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const final;
@@ -105,27 +106,28 @@ class RuleVerifier : public Verifier {
   bool is_rule() const final { return true; }
 };
 
-/// A field of a row that holds a part of a ground truth, for rows without a field for the whole (`qrl-train judge`).
+/// Describes a data field that holds a part of a ground truth, for rows without a field for the whole (`qrl-train
+/// judge`).
 struct GroundTruthField {
   std::string_view name;
-  bool is_text = false;      ///< its value counts as a text, else as the JSON that it is
+  bool is_text = false;      ///< true: the value is text, false: JSON
   bool is_optional = false;  ///< may be missing or null
 };
 
-/// A word of reward.verifier.
+/// Describes a word of reward.verifier.
 struct VerifierChoice : config::Choice {
   std::unique_ptr<Verifier> (*make)(const config::Recipe& recipe) = nullptr;
-  std::string_view data_hold;                              ///< "grids": what the data of this verifier hold
+  std::string_view data_hold;                              ///< what this verifier's data contains: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
-/// The verifier of that word, of reward.verifier's list, with the recipe's settings.
+/// Creates the verifier of a word of reward.verifier, with the recipe's settings.
 std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word);
-/// Who judges a recipe's responses: reward.verifier, for some data sources those of reward.by_source.
+/// Creates a recipe's verifier: reward.verifier, with those of reward.by_source for some data sources.
 std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
 
-/// check_ground_truth for data of a recipe: its error also says that reward.verifier chose the verifier, and what else
-/// that key may be.
+/// Calls check_ground_truth for a recipe's data. Its error adds that reward.verifier chose the verifier, and lists the
+/// alternatives.
 void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,
                        const std::string& where);
 

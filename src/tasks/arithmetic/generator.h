@@ -1,5 +1,4 @@
-// Owns arithmetic word problems: their text, their generator and their worked demonstrations. Knows nothing of how
-// answers are judged.
+// Owns arithmetic word problems: their text, generator and worked demonstrations.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +9,37 @@
 
 namespace qrl::tasks {
 
-/// A start and what happens to it; every value on the way is an integer of 1 … max_target.
+/// Holds a start value and the operations on it. Every intermediate value is an integer in 1 … max_target.
 struct ArithmeticTask {
   struct Step {
     char op = '+';  ///< + − * /
     std::int64_t operand = 0;
-    std::int64_t value = 0;  ///< after it
+    std::int64_t value = 0;  ///< after this step
   };
-  std::string text;  ///< the problem
+  std::string text;  ///< the text of the problem
   std::int64_t start = 0;
   std::vector<Step> steps;
   std::int64_t answer() const { return steps.back().value; }
 };
 
-/// What problems a generator makes.
+/// Limits the problems of a generator.
 struct ArithmeticRanges {
-  std::int64_t min_steps = 0, max_steps = 0;  ///< operations
+  std::int64_t min_steps = 0, max_steps = 0;  ///< number of operations
   std::int64_t max_number = 0;                ///< operands of + and − are 1 … max_number
   std::int64_t max_target = 0;                ///< values are 1 … max_target
 };
 
-/// Problem `index` of the endless sequence (ranges, seed, split): ranges.min_steps to max_steps operations with
-/// operands up to max_number (factors and divisors 2 to 5) and values up to max_target, about a person and things.
+/// Returns problem `index` of the endless sequence (ranges, seed, split), about a person and things. It has
+/// ranges.min_steps to max_steps operations, with operands up to max_number (factors and divisors 2 to 5) and values up
+/// to max_target.
 ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t seed, Split split,
                                    std::uint64_t index);
 
-/// "Ann has 7 pens. She buys 5 more. How many pens does she have?\n"
+/// Returns e.g. "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
-/// "7+5=12 \boxed{12}" for a task of the train split: each step has another operation in a third of the cases
-/// (ours; chosen by measuring), and computed on from there.
+/// Returns e.g. "7+5=12 \boxed{12}" for a task of the train split. Each step uses a wrong operation with probability
+/// 1/3 (chosen by measurement), and later steps continue from its result.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -1,4 +1,4 @@
-// Arithmetic word problems: their word and keys, and the functions that they select. Answers are judged by `math`.
+// Registers arithmetic word problems: their word, keys and functions. The verifier `math` judges the answers.
 #include "tasks/task.h"
 
 #include "tasks/arithmetic/generator.h"

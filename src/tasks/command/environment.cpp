@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::string_view kPythonPath = "PYTHONPATH";
 
-/// Names of variables that programs need, whole or their beginnings.
+/// Lists the variables that programs need, by full name or by prefix.
 constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
                                                          "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
 constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});
 
-/// Returns whether programs need the variable to run.
+/// Returns whether a reward program gets this variable.
 bool is_handed_on(std::string_view name) {
   const auto begins = [&](std::string_view start) { return name.starts_with(start); };
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
@@ -30,11 +30,11 @@ bool is_handed_on(std::string_view name) {
          name.ends_with("_PROXY");
 }
 
-/// Empty where there is none.
+/// Returns the folder of qrl_reward.py; empty if it does not exist.
 std::string python_folder() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  // The places are relative to the program, to a test program, and to an installed one.
+  // The paths are relative to the program, to a test program, and to an installed program.
   for (const char* place : {"../apps/python", "../../apps/python", "../share/qrl-train/python"}) {
     const std::filesystem::path folder = (program.parent_path() / place).lexically_normal();
     if (std::filesystem::exists(folder / "qrl_reward.py", error)) return folder.string();

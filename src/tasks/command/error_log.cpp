@@ -13,7 +13,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// The end of a text from the first line that begins in its last `bytes`.
+/// Returns the whole lines within the last `bytes` of a text.
 std::string newest_lines(const std::string& text, std::size_t bytes) {
   if (text.size() <= bytes) return text;
   const std::size_t line = text.find('\n', text.size() - bytes);
@@ -35,7 +35,7 @@ void ErrorLog::show() {
 
 void ErrorLog::add(std::string_view text) {
   if (is_shown_) {
-    const std::string shown = base::printable(text);  // it may have texts of a model's responses
+    const std::string shown = base::printable(text);  // the text may contain responses of the model
     std::fwrite(shown.data(), 1, shown.size(), stderr);
     return;
   }

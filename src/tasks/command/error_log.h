@@ -1,4 +1,4 @@
-// Owns what the workers of a command write to standard error: a file that does not grow without end.
+// Owns the standard error output of a command's workers, in a file of limited size.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Appends to `file` from here on, first what came before (of that the newest tenth of a file at most).
+  /// Writes earlier text (at most a tenth of the size limit, the newest) and all later text to `file`.
   void open(const std::filesystem::path& file);
-  /// Writes to this process's standard error from here on, first what came before.
+  /// Writes earlier and all later text to this process's standard error.
   void show();
-  /// Beyond the largest size the older half of the file goes, in whole lines.
+  /// Appends text. If the file exceeds its limit, its older half is removed in whole lines.
   void add(std::string_view text);
 
  private:
@@ -25,7 +25,7 @@ class ErrorLog {
   std::int64_t max_bytes_;
   std::filesystem::path file_;
   bool is_shown_ = false;
-  std::string before_;  ///< while there is no file
+  std::string before_;  ///< text from before the file was opened
 };
 
 }  // namespace qrl::tasks

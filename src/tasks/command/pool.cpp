@@ -41,7 +41,7 @@ ParsedLine parse_line(std::string_view line) try {
   return {{}, error.what()};
 }
 
-/// Whether a line that is no JSON would be some with numbers in place of NaN and infinities, as Python writes them.
+/// Returns whether a line would be valid JSON if NaN and infinities, as Python writes them, were numbers.
 bool holds_nan(std::string_view line) {
   std::string text(line);
   bool found = false;
@@ -58,8 +58,8 @@ bool holds_nan(std::string_view line) {
 
 struct Pool::Work {
   const PoolJob& job;
-  std::size_t next = 0;  ///< first row that no worker had
-  std::size_t num_open;  ///< rows without an end
+  std::size_t next = 0;  ///< the first row not yet given to a worker
+  std::size_t num_open;  ///< rows neither answered nor failed
   std::vector<std::uint8_t> deaths;
 
   bool has_next() const { return next < job.num_rows; }
@@ -96,7 +96,7 @@ Pool::~Pool() {
 
 void Pool::start_worker(Slot& slot) {
   slot.worker = std::make_unique<Worker>(settings_.program, log_);
-  (void)slot.worker->send(settings_.hello);  // a program that does not read it shows by its silence
+  (void)slot.worker->send(settings_.hello);  // a program that does not read it fails by its start timeout
 }
 
 std::string Pool::end_worker(Slot& slot) {
@@ -122,7 +122,7 @@ void Pool::refuse_start(Slot& slot, const std::string& what) {
 
 void Pool::take_ready(Slot& slot, std::string_view line) {
   if (line.size() > kMaxReadyLine_bytes) refuse_start(slot, "a first line above 64 KiB");
-  nlohmann::ordered_json message;  // the order of the scores is theirs
+  nlohmann::ordered_json message;  // ordered, because the order of the scores matters
   std::string fault;
   try {
     message = state::parse_ordered_json(line, "the line");
@@ -284,7 +284,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
 }
 
 void Pool::died(Slot& slot, Work& work) {
-  // The end of its standard output comes a moment before its own.
+  // Standard output closes a moment before the process ends.
   for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
   if (!slot.worker->is_ready) refuse_start(slot, "");
   last_errors_ = slot.worker->last_errors();

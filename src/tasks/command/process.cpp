@@ -29,7 +29,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Longest start of a program, and longest wait for the end of its watchdog.
+/// Limit the start of a program, and the end of its watchdog.
 constexpr double kStart_s = 60, kEnd_s = 2;
 
 std::string described(const WatchdogNote& end) {
@@ -39,7 +39,7 @@ std::string described(const WatchdogNote& end) {
 
 void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-/// The same file under a number that no descriptor of a child replaces.
+/// Duplicates a descriptor to a number above those that a child replaces.
 Fd out_of_the_way(const Fd& fd) {
   constexpr int kFirst = 16;
   const int copy = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirst);
@@ -47,7 +47,7 @@ Fd out_of_the_way(const Fd& fd) {
   return Fd(copy);
 }
 
-/// Both ends of a socket for messages: this process's, and the watchdog's.
+/// Returns a message socket: this process's end and the watchdog's end.
 std::pair<Fd, Fd> make_socket() {
   int ends[2];
   QRL_INVARIANT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", "a pair of sockets",
@@ -55,7 +55,7 @@ std::pair<Fd, Fd> make_socket() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-/// A file without a name that holds the watchdog's program, made once.
+/// Returns an anonymous file that holds the watchdog's program, created once.
 const Fd& watchdog_file() {
   static const Fd file = [] {
     std::string_view program = watchdog_program();
@@ -72,7 +72,7 @@ const Fd& watchdog_file() {
   return file;
 }
 
-/// What posix_spawn is told, freed with its scope.
+/// Holds the arguments of posix_spawn and frees them in the destructor.
 struct SpawnPlan {
   posix_spawn_file_actions_t actions{};
   posix_spawnattr_t attributes{};
@@ -84,7 +84,7 @@ struct SpawnPlan {
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    // In a session of its own it outlives what ends the run's.
+    // The watchdog has its own session, so that signals that end the run do not end it.
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
   ~SpawnPlan() {
@@ -102,7 +102,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// Waits for `events` on a descriptor; false when they do not come by then.
+/// Waits for `events` on a descriptor; returns false at the deadline.
 bool wait_for(int fd, short events, double end_s) {
   for (;;) {
     pollfd file{fd, events, 0};
@@ -189,7 +189,7 @@ std::string Process::kill() {
   WatchdogNote end;
   const bool by_itself = recv(notes_.get(), &end, sizeof end, MSG_DONTWAIT) == sizeof end;
   end_ = by_itself ? described(end) : "killed";
-  ::kill(watchdog_, SIGCONT);  // for a program that stopped it
+  ::kill(watchdog_, SIGCONT);  // continues a watchdog that the program has stopped
   (void)::send(notes_.get(), "k", 1, MSG_NOSIGNAL);
   const double end_s = base::now_s() + kEnd_s;
   const bool all_ended = wait_for(notes_.get(), 0, end_s);

@@ -1,5 +1,4 @@
-// Owns one program beside the run: its pipes, limits, and its end with all that it started. Knows nothing of what the
-// lines over the pipes mean.
+// Owns a child program: its pipes, its limits, and the termination of all processes that it starts.
 #pragma once
 
 #include <sys/types.h>
@@ -10,16 +9,16 @@
 
 namespace qrl::tasks {
 
-inline constexpr const char* kCommandKey = "reward.command";  ///< the place that this folder's errors name
+inline constexpr const char* kCommandKey = "reward.command";  ///< the place that errors of this folder name
 
 struct Program {
   std::vector<std::string> argv;         ///< argv[0]: the path of an executable
-  std::string folder;                    ///< where it runs; "": here
+  std::string folder;                    ///< working directory; "": the current one
   std::vector<std::string> environment;  ///< NAME=VALUE
   std::int64_t memory_bytes = 0;         ///< largest address space; 0: no limit
 };
 
-/// A file descriptor that is closed with its owner.
+/// Closes a file descriptor in the destructor.
 class Fd {
  public:
   Fd() = default;
@@ -38,19 +37,19 @@ class Fd {
   int fd_ = -1;
 };
 
-/// A pipe whose ends no other child inherits.
+/// Holds a pipe whose ends are not inherited by children.
 struct Pipe {
   Fd read, write;
 };
 Pipe make_pipe();
 
-/// A program below a watchdog (watchdog/main.cpp), with pipes for its standard streams: ours do not block. It has a
-/// process group of its own, default signals, writes no core, and inherits no other file. Destroying it ends the
-/// program with everything that it started, in whatever group or session. When this process is killed, the watchdog
-/// does so.
+/// Runs a program below a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
+/// has its own process group and default signals, writes no core file, and inherits no other descriptors. The
+/// destructor kills the program and everything that it started, in any process group or session. If this process is
+/// killed, the watchdog does the same.
 class Process {
  public:
-  /// Throws an input error when the program cannot be started.
+  /// Starts the program. Throws an input error if it cannot be started.
   explicit Process(const Program& program);
   ~Process() { kill(); }
   Process(const Process&) = delete;
@@ -61,10 +60,10 @@ class Process {
   int errors() const { return err_.get(); }
   void close_input() { in_.reset(); }
   void close_errors() { err_.reset(); }
-  /// Returns whether the program itself has ended; what it started may live on.
+  /// Returns whether the program has ended; processes that it started may still run.
   bool has_ended() const;
-  /// Kills what is left of the program and of what it started, and returns how the program ended: "exit code 1",
-  /// "signal 11 (Segmentation fault)". Waits 4 s at most. Returns the same answer, and does nothing, when called again.
+  /// Kills the program and everything that it started, and waits at most 4 s. Returns how the program ended: "exit code
+  /// 1", "signal 11 (Segmentation fault)". A second call only returns the same text.
   std::string kill();
 
  private:
@@ -76,8 +75,8 @@ class Process {
   std::string end_;
 };
 
-/// The file that `name` means: a path, taken from `folder`, or the first executable of that name in PATH. Throws an
-/// input error that names reward.command.
+/// Returns the file that `name` refers to: a path relative to `folder`, or the first executable of that name in PATH.
+/// Throws an input error that names reward.command.
 std::string find_program(const std::string& name, const std::string& folder);
 
 }  // namespace qrl::tasks

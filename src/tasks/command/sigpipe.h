@@ -1,4 +1,4 @@
-// Owns writing to a pipe whose reader may be gone.
+// Owns writing to a pipe whose reader may have ended.
 #pragma once
 
 #include <csignal>
@@ -6,8 +6,8 @@
 
 namespace qrl::tasks {
 
-/// While one lives, a write of this thread to a pipe without a reader fails instead of ending the process; the rest of
-/// the process keeps what it does about SIGPIPE.
+/// Blocks SIGPIPE for this thread during its lifetime: a write to a pipe without a reader fails instead of ending the
+/// process. Other threads are not affected.
 class NoSigpipe {
  public:
   NoSigpipe() {

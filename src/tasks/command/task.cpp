@@ -1,4 +1,4 @@
-// A command as verifier: its word. Its keys stand in config/reward_keys, since texts and maps are among them.
+// Registers the verifier `command`. Its keys are in config/reward_keys, because they include texts and maps.
 #include "tasks/task.h"
 
 #include "tasks/command/verifier.h"

@@ -26,7 +26,7 @@ constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
 
 struct CommandGold final : types::Gold {
-  std::string fields;  ///< of the question, as every row of it has them
+  std::string fields;  ///< the fields of the question, the same in each of its rows
   std::shared_ptr<const types::Gold> after;
 };
 
@@ -36,7 +36,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// What a recipe says of the program. Throws an input error when it is not there.
+/// Returns the recipe's settings of the program. Throws an input error if the program does not exist.
 PoolSettings settings_of(const config::Recipe& recipe) {
   const config::RewardRecipe& reward = recipe.reward;
   PoolSettings settings;
@@ -78,7 +78,7 @@ std::int64_t num_workers(const config::RewardRecipe& recipe) {
   return recipe.workers > 0 ? recipe.workers : std::max(1, base::num_threads() / 2);
 }
 
-/// The command at work; its calls are made under one lock.
+/// Runs the command; all calls hold one lock.
 class CommandVerifier::Session {
  public:
   Session(const config::Recipe& recipe, std::unique_ptr<Verifier> after)
@@ -154,16 +154,16 @@ class CommandVerifier::Session {
   std::unique_ptr<Pool> pool_;
   CommandReady ready_;
   bool is_group_ = false;
-  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and place, not checked yet
-  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< of the first responses
+  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location, not checked yet
+  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< among the first responses
 };
 
-/// A batch with its rows, which are samples or groups of them.
+/// Holds a batch and its rows, which are samples or groups of samples.
 struct CommandVerifier::Session::Batch {
   std::span<const Sample> samples;
   const Occasion& occasion;
   std::vector<Verdict> verdicts;
-  std::vector<std::size_t> rows;  ///< first sample of each row, then the number of samples
+  std::vector<std::size_t> rows;  ///< index of the first sample of each row, then the number of samples
   std::int64_t num_errors = 0;
 };
 
@@ -179,7 +179,7 @@ void CommandVerifier::Session::require_weights() const {
 }
 
 void CommandVerifier::Session::check_golds() {
-  if (golds_.empty()) return;  // nor was the program started, where there are no rows
+  if (golds_.empty()) return;  // without rows the program was not started either
   const auto golds = std::exchange(golds_, {});
   std::vector<std::string> refusals(golds.size());
   PoolJob job;

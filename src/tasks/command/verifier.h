@@ -1,5 +1,5 @@
-// Owns the verifier that has a program of the user judge: questions and responses out, verdicts in, over a pool of
-// workers.
+// Owns the verifier that runs a user's program over a pool of workers: it sends questions and responses, and reads
+// verdicts.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,20 @@
 
 namespace qrl::tasks {
 
-/// Starts its first worker at the first question it is told of, which that worker is told of, too. A response whose
-/// judging failed has a verdict with verifier_error, dropped with reward.on_error drop, else with scores of 0.
+/// Judges with the program of reward.command. The first worker starts when the first question is checked, and receives
+/// that question. If judging a response fails, its verdict has verifier_error: it is dropped with reward.on_error drop,
+/// and otherwise has scores of 0.
 class CommandVerifier final : public Verifier {
  public:
-  /// Throws an input error when the program is not there. `after`: judges each response first; may be null.
+  /// Throws an input error if the program does not exist. `after`, if not null, judges each response first.
   CommandVerifier(const config::Recipe& recipe, std::unique_ptr<Verifier> after);
   ~CommandVerifier() override;
 
   void check_ground_truth(const Question& question, const std::string& where) const override;
-  /// Where the program checks golds: all that it refuses, the first 20 of them by name.
+  /// Throws an input error for all golds that the program rejects, if it checks golds; the first 20 are named.
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  /// One batch at a time. Verdicts do not depend on the number of workers, or on who answered when.
+  /// Judges one batch at a time. Verdicts do not depend on the number of workers or on the order of their answers.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
   std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
@@ -37,7 +38,7 @@ class CommandVerifier final : public Verifier {
   std::unique_ptr<Session> session_;
 };
 
-/// Workers of a command: reward.workers, or half the process's threads, 1 at least.
+/// Returns the number of workers: reward.workers, or half the process's threads, at least 1.
 std::int64_t num_workers(const config::RewardRecipe& recipe);
 
 }  // namespace qrl::tasks

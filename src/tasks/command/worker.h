@@ -1,5 +1,4 @@
-// Owns one worker of a command: its process, the lines on their way to it and from it, and the rows it holds. Knows
-// nothing of what the lines mean.
+// Owns one worker of a command: its process, the lines sent and received, and the rows that it holds.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,10 @@
 
 namespace qrl::tasks {
 
-/// Longest line from a worker.
+/// Limits a line from a worker.
 inline constexpr std::size_t kMaxCommandLine_bytes = std::size_t{64} << 20;
 
-/// A row that a worker has and did not answer.
+/// Holds a row that a worker has not answered yet.
 struct HeldRow {
   std::size_t row = 0;
   std::uint64_t id = 0;
@@ -26,22 +25,22 @@ struct HeldRow {
 
 class Worker {
  public:
-  /// Starts the program.
   Worker(const Program& program, ErrorLog& log);
 
   Process& process() { return process_; }
-  /// Puts a line (with its end) behind those that wait, and writes what the pipe takes. False: nobody reads.
+  /// Appends a line (with its newline) to the output queue, and writes what the pipe accepts. Returns false if the
+  /// worker has closed its input.
   bool send(std::string_view line);
   bool has_unsent() const { return sent_ < unsent_.size(); }
   bool flush();
 
   enum class Input : std::uint8_t { open, ended, too_long };
-  /// Reads what there is without waiting.
+  /// Reads the available bytes without blocking.
   Input read();
-  /// The next whole line, which lives until the next call of either function.
+  /// Returns the next whole line, valid until the next call of `read` or `next_line`.
   std::optional<std::string_view> next_line();
   void read_errors();
-  /// The newest lines of its standard error, 20 at most, each behind a line break; "" when there are none.
+  /// Returns the newest lines of its standard error, at most 20, each after a newline; "" if there are none.
   std::string last_errors();
 
   bool is_ready = false;
@@ -51,14 +50,14 @@ class Worker {
  private:
   ErrorLog& log_;
   Process process_;
-  std::vector<char> piece_;  ///< what one read gives
+  std::vector<char> piece_;  ///< buffer of one read
   std::string unsent_;
   std::size_t sent_ = 0;
   std::string received_;
-  std::size_t taken_ = 0;    ///< bytes of received_ that next_line gave
-  std::size_t scanned_ = 0;  ///< bytes of received_ without a line's end behind taken_
+  std::size_t taken_ = 0;    ///< bytes of received_ that next_line returned
+  std::size_t scanned_ = 0;  ///< bytes of received_ after taken_ that contain no newline
   std::deque<std::string> errors_;
-  std::string error_line_;  ///< unfinished
+  std::string error_line_;  ///< the incomplete last line
 };
 
 }  // namespace qrl::tasks

@@ -1,4 +1,4 @@
-// Owns the worked searches of the cold start (countdown.h describes their form).
+// Owns the demonstrations of countdown's cold start (countdown.h describes their form).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -11,21 +11,22 @@ namespace qrl::tasks {
 
 namespace {
 
-// Chosen by measuring on the quickstart (cold start solves about a quarter, RL then more than doubles it).
-constexpr double kRightFirst = 0.3;  // chance that an attempt is one that succeeds, while others are left
-constexpr double kStopWrong = 0.3;   // chance to answer after an attempt that failed
+// The values were chosen by measurement on the quickstart: the cold start solves about a quarter, and RL then more than
+// doubles it.
+constexpr double kRightFirst = 0.3;  // probability that an attempt is a correct one while wrong ones are left
+constexpr double kStopWrong = 0.3;   // probability to answer after a failed attempt
 constexpr int kMaxTries = 8;
-constexpr double kNearness = 20.0;  // wrong attempts come roughly nearest first, by |value − target| on this scale
-constexpr std::int64_t kLargestValue = 99;  // no attempt holds a value of three digits
+constexpr double kNearness = 20.0;  // scale of |value − target| in the order of wrong attempts: roughly nearest first
+constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits
 
-/// A chain of operations from left to right: ((x o y) o z) …, every value an integer in 1…kLargestValue.
+/// Holds a chain of operations from left to right, ((x o y) o z) …; every value is an integer in 1…kLargestValue.
 struct Chain {
   std::int64_t value = 0;
   std::string steps;       ///< "6*2=12-4=8"
   std::string expression;  ///< "(6*2)-4"
 };
 
-/// a op b within the bounds of a chain; the subtrahend is smaller, the divisor above 1 and exact.
+/// Returns a op b within the bounds of a chain: the subtrahend is smaller, and the divisor is above 1 and exact.
 std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
@@ -36,7 +37,7 @@ std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t 
   return value;
 }
 
-/// Appends every chain that goes on from `chain` over the numbers left.
+/// Appends every chain that continues `chain` with the remaining numbers.
 void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vector<Chain>& chains) {
   if (left.empty()) {
     chains.push_back(chain);
@@ -56,7 +57,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Every chain over the numbers; a first pair is taken once, its larger number first.
+/// Returns every chain over the numbers; each first pair is used once, larger number first.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -76,7 +77,8 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   return chains;
 }
 
-/// Wrong chains in a random order that prefers near misses: by |value − target| / kNearness minus Gumbel noise.
+/// Returns the wrong chains in random order, near misses first: sorted by |value − target| / kNearness minus Gumbel
+/// noise.
 std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
                                             base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;
@@ -97,9 +99,9 @@ std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, st
 
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index);
-  constexpr int kMaxTasks = 1000;  // nearly every task has a chain; ranges without any are the caller's mistake
+  constexpr int kMaxTasks = 1000;  // nearly every task has a chain; failure means unsuitable ranges
   for (int attempt = 0; attempt < kMaxTasks; ++attempt) {
-    // Of the train split: a held-out task is never demonstrated.
+    // Only tasks of the train split are demonstrated.
     const CountdownTask task = generate_countdown(ranges, seed, Split::train, random.below(std::uint64_t{1} << 62));
     const std::vector<Chain> chains = all_chains(task.numbers);
     std::vector<const Chain*> right;

@@ -12,7 +12,7 @@ using base::is_digit;
 using base::is_letter;
 using base::is_space;
 
-constexpr char kFraction = 'F';  // \frac, as peek says it
+constexpr char kFraction = 'F';  // returned by peek for \frac
 
 class Parser {
  public:
@@ -25,7 +25,8 @@ class Parser {
   }
 
  private:
-  /// Faults of the text end the reading; faults of the value are kept, since the rest must still be in the grammar.
+  /// Returns whether a fault ends parsing. After a fault of the value parsing continues, because the rest must still
+  /// match the grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }
@@ -34,15 +35,15 @@ class Parser {
     if (result_.fault == ExpressionFault::none || (!stopped() && !of_value)) result_.fault = fault;
   }
 
-  /// The next operator, parenthesis or first digit, after white space; '\0' at the end. Leaves it unread; `width_` is
-  /// what it takes.
+  /// Returns the next operator, parenthesis or first digit after white space, without consuming it; '\0' at the end.
+  /// `width_` is its length.
   char peek() noexcept {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     width_ = 1;
     if (at_ == text_.size()) return '\0';
     const char c = text_[at_];
     if (c == '\\' && operators_ == Operators::latex) return peek_command();
-    return c == '\0' || c == kFraction ? '?' : c;  // a NUL byte of the text is not its end
+    return c == '\0' || c == kFraction ? '?' : c;  // a NUL byte in the text is not its end
   }
   char peek_command() noexcept {
     std::size_t end = at_ + 1;
@@ -105,11 +106,11 @@ class Parser {
       fail(ExpressionFault::grammar);
     }
     depth_ = outer_depth;
-    if (negative) value.numerator = -value.numerator;  // never the least int64: see narrow()
+    if (negative) value.numerator = -value.numerator;  // the negation is safe: see narrow()
     return value;
   }
 
-  /// What \frac takes: an expression in braces, or one digit.
+  /// Parses an argument of \frac: an expression in braces, or one digit.
   Rational argument() noexcept {
     if (stopped()) return {};
     const int outer_depth = depth_;
@@ -147,7 +148,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// More numbers than any task gives: the answer is wrong whatever its value, so long sums cost no arithmetic.
+  /// Returns false beyond the number limit: the answer is then wrong for any value, so nothing is computed.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

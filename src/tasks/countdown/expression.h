@@ -1,13 +1,12 @@
-// Owns arithmetic in model text: the grammar, its limits and exact evaluation. Knows nothing of tasks or of where the
-// text came from.
+// Owns arithmetic in model text: grammar, limits and exact evaluation.
 //
 //   sum     = product { ("+" | "-") product }
 //   product = signed { ("*" | "/") signed }
 //   signed  = { "+" | "-" } ( number | "(" sum ")" )
 //   number  = "0" | nonzero-digit { digit }            ASCII digits only; "05", ".5", "1e3", "1_000" are not numbers
 //
-// White space is ASCII and may stand between any two of these. "**", "//", "×", "÷" and implicit products are not in
-// the grammar.
+// ASCII white space is allowed between any two of these. "**", "//", "×", "÷" and implicit products are not in the
+// grammar.
 #pragma once
 
 #include <array>
@@ -21,30 +20,30 @@ namespace qrl::tasks {
 using base::Rational;
 
 inline constexpr std::size_t kMaxExpression_bytes = 1024;
-inline constexpr int kMaxDepth = 64;  ///< parentheses and signs open at one time
+inline constexpr int kMaxDepth = 64;  ///< nesting of parentheses and signs
 inline constexpr std::size_t kMaxNumbers = 32;
 
 enum class ExpressionFault : std::uint8_t {
   none,
-  too_long,  ///< more than kMaxExpression_bytes: not read
-  too_deep,  ///< more than kMaxDepth: not read to its end
+  too_long,  ///< more than kMaxExpression_bytes; not parsed
+  too_deep,  ///< more than kMaxDepth; not parsed to the end
   grammar,
-  division_by_zero,  ///< in the grammar, without a value
-  overflow,          ///< in the grammar; a numerator or denominator on the way leaves 64 bits: equal to nothing
+  division_by_zero,  ///< valid grammar, but no value
+  overflow,          ///< valid grammar, but an intermediate numerator or denominator exceeds 64 bits: equal to nothing
 };
 
 struct Expression {
   ExpressionFault fault = ExpressionFault::none;
-  Rational value;                                   ///< when fault is none and num_numbers ≤ kMaxNumbers
-  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< as written, in order; unsigned, −1 where beyond 64 bits
-  std::size_t num_numbers = 0;                      ///< written; may exceed kMaxNumbers, of which the first are kept
+  Rational value;                                   ///< valid if fault is none and num_numbers ≤ kMaxNumbers
+  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in order of appearance, without sign; −1 beyond 64 bits
+  std::size_t num_numbers = 0;                      ///< count in the text; beyond kMaxNumbers only the first are kept
 };
 
-/// Operators as LaTeX spells them (\times, \cdot, \div), \frac{sum}{sum} (dfrac, tfrac; or one digit for a brace) and
-/// \left( \right) besides the ASCII ones: the content of a \boxed{} is LaTeX.
+/// Selects the operators: ASCII only, or also those of LaTeX for the content of \boxed{}. LaTeX has \times, \cdot,
+/// \div, \frac{sum}{sum} (dfrac, tfrac; one digit may replace a brace) and \left( \right).
 enum class Operators : std::uint8_t { ascii, latex };
 
-/// Allocates nothing; work is linear in at most kMaxExpression_bytes.
+/// Evaluates a text without allocation, in linear time over at most kMaxExpression_bytes.
 Expression evaluate_expression(std::string_view text, Operators operators) noexcept;
 
 }  // namespace qrl::tasks

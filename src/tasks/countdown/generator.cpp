@@ -13,8 +13,8 @@ namespace qrl::tasks {
 
 namespace {
 
-/// A random expression. Nodes 0 … numbers.size() − 1 are the numbers; each later one joins two earlier ones, and the
-/// last is the whole.
+/// Holds a random expression. Nodes 0 … numbers.size() − 1 are the numbers. Each later node joins two earlier ones; the
+/// last node is the whole.
 struct RandomExpression {
   struct Node {
     std::int64_t value = 0;
@@ -28,7 +28,7 @@ struct RandomExpression {
   CountdownTask task() const { return {numbers, value()}; }
 };
 
-/// a op b, when it is an integer of 64 bits; divisors are positive.
+/// Returns a op b if it is a 64-bit integer; divisors must be positive.
 std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   switch (op) {
@@ -43,7 +43,7 @@ std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// One attempt; nothing when it meets a value that is no integer, or misses 1…max_target.
+/// Makes one attempt. Returns nothing if a value is no integer or the result is not in 1…max_target.
 std::optional<RandomExpression> try_expression(base::RandomStream& random, const CountdownRanges& ranges) {
   RandomExpression expression;
   const std::int64_t num_numbers = random.between(ranges.min_numbers, ranges.max_numbers);
@@ -74,13 +74,13 @@ std::optional<RandomExpression> try_expression(base::RandomStream& random, const
   return expression;
 }
 
-/// The first attempt of a stream that succeeds and belongs to `split`.
+/// Returns the first successful attempt of a stream that belongs to `split`.
 RandomExpression expression_of_split(base::RandomStream random, const CountdownRanges& ranges, Split split) {
   QRL_REQUIRE(ranges.min_numbers >= 1 && ranges.min_numbers <= ranges.max_numbers && ranges.max_number >= 1,
               "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",
               std::to_string(ranges.min_numbers) + ", " + std::to_string(ranges.max_numbers) + " and " +
                   std::to_string(ranges.max_number));
-  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need some ten
+  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need about ten
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     auto expression = try_expression(random, ranges);
     if (expression && split_of(expression->task()) == split) return *std::move(expression);

@@ -1,5 +1,4 @@
-// Owns countdown tasks: their text, their generator and their worked demonstrations. Knows nothing of how answers are
-// judged.
+// Owns countdown tasks: their text, generator and worked demonstrations.
 #pragma once
 
 #include <cstdint>
@@ -10,43 +9,43 @@
 
 namespace qrl::tasks {
 
-/// Reach `target` from `numbers`, each used exactly once, with + − * / and parentheses.
+/// Holds a task: reach `target` from `numbers`, each used exactly once, with + − * / and parentheses.
 struct CountdownTask {
   std::vector<std::int64_t> numbers;
   std::int64_t target = 0;
   friend bool operator==(const CountdownTask&, const CountdownTask&) = default;
 };
 
-/// What numbers and targets a generator may use.
+/// Limits the numbers and targets of a generator.
 struct CountdownRanges {
-  std::int64_t min_numbers = 0, max_numbers = 0;  ///< numbers of a task
+  std::int64_t min_numbers = 0, max_numbers = 0;  ///< how many numbers a task has
   std::int64_t max_number = 0;                    ///< numbers are 1 … max_number
   std::int64_t max_target = 0;                    ///< targets are 1 … max_target
 };
 
-/// Of its sorted numbers and target.
+/// Returns the split of a task, decided by its sorted numbers and target.
 Split split_of(const CountdownTask& task);
 
-/// Task `index` (below 2^63) of the endless sequence (ranges, seed, split): solvable by construction. Random pairs of
-/// the numbers are joined by random operators until one value is left; every value on the way is an integer (a division
-/// is taken only by a positive value and where it leaves no rest) and the last, in 1…max_target, is the target. Depends
-/// on its arguments alone. Throws an input error when the ranges hold no task that one could find.
+/// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split). Random operators join random pairs
+/// of the numbers until one value is left, the target, so every task is solvable. Every value is an integer: divisors
+/// are positive and exact. The target is in 1…max_target. The result depends only on the arguments. Throws an input
+/// error if the ranges allow too few tasks.
 CountdownTask generate_countdown(const CountdownRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// The prompt text of a task: "3 8 12 = 36\n".
+/// Returns the prompt of a task: "3 8 12 = 36\n".
 std::string countdown_prompt(const CountdownTask& task);
-/// The ground truth as the verifier reads it: {"numbers":[…],"target":…}.
+/// Returns the ground truth for the verifier: {"numbers":[…],"target":…}.
 std::string countdown_ground_truth(const CountdownTask& task);
 struct Demonstration {
   CountdownTask task;
-  std::string response;  ///< trusted text: holds <answer> and </answer>
+  std::string response;  ///< trusted text: contains <answer> and </answer>
 };
-/// Demonstration `index` of the sequence (ranges, seed): a task of the train split and a search for its answer, in the
-/// quickstart's form (ours; chosen by measuring): attempts such as "6*2=12-4=8~40?" — operations from left to right, ~,
-/// the target, and ! when it is reached or ? — and then <answer> with the last attempt's expression. Arithmetic and
-/// labels are always true, but three in ten searches that have not succeeded stop after any attempt and answer wrongly:
-/// a model that imitates them knows the form and solves a minority, and to search on is what RL finds. At most eight
-/// attempts.
+/// Returns demonstration `index` of the sequence (ranges, seed): a task of the train split and a search of at most
+/// eight attempts. An attempt looks like "6*2=12-4=8~40?": operations from left to right, ~, the target, and !
+/// (reached) or ?. The last attempt's expression follows in <answer>. Arithmetic and labels are always correct. After
+/// each failed attempt, three searches in ten stop and answer wrongly. A model that imitates them learns the form and
+/// solves a minority of the tasks; RL then learns to search longer. The form was chosen by measurement on the
+/// quickstart.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -16,16 +16,16 @@ namespace {
 
 using base::Rational;
 
-/// Some of the numbers, a bit each.
+/// Holds a subset of the numbers, one bit each.
 using Mask = unsigned;
 
-/// An expression and the operation that it ends with: '\0' of a number.
+/// Holds an expression and its last operation; '\0' for a number.
 struct Term {
   std::string text;
   char op = '\0';
 };
 
-/// a op b, in as few parentheses as say so.
+/// Returns a op b with the fewest parentheses.
 Term joined(const Term& a, char op, const Term& b) {
   const bool product = op == '*' || op == '/';
   const bool left = product && (a.op == '+' || a.op == '-');
@@ -35,7 +35,7 @@ Term joined(const Term& a, char op, const Term& b) {
   return {wrapped(a.text, left) + op + wrapped(b.text, right), op};
 }
 
-/// Two halves of an operation: `first` and `second` are its operands, or reversed where `swapped`.
+/// Describes an operation on `first` and `second`; `swapped` reverses the operands.
 struct Operation {
   char op;
   bool swapped;
@@ -57,8 +57,8 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// What `second` must be for the operation to give `target`; nothing where no value does, and for 0 · second, which any
-/// value does or none.
+/// Returns the `second` with which the operation gives `target`. Returns nothing if no value does, and for 0 · second,
+/// which every value or none solves.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':
@@ -73,7 +73,8 @@ std::optional<Rational> missing(Operation operation, Rational first, Rational ta
   }
 }
 
-/// Values of few numbers are tabled; of more, an operation is taken off the target until what is missing is in a table.
+/// Searches for an expression. Tables hold the values of small subsets; for larger ones, operations are inverted from
+/// the target until the missing value is in a table.
 class Search {
  public:
   explicit Search(std::span<const std::int64_t> numbers)
@@ -102,9 +103,9 @@ class Search {
  private:
   struct Entry {
     Rational value;
-    Operation operation{'\0', false};  ///< '\0': one number
+    Operation operation{'\0', false};  ///< '\0': a single number
     Mask first_mask = 0;
-    Rational first, second;  ///< values of its operands
+    Rational first, second;  ///< values of the operands
   };
 
   static bool before(const Rational& a, const Rational& b) {
@@ -124,7 +125,7 @@ class Search {
       return;
     }
     for (Mask part = (mask - 1) & mask; part > 0; part = (part - 1) & mask) {
-      if (part < (mask & ~part)) continue;  // each division of the numbers once
+      if (part < (mask & ~part)) continue;  // visits each partition once
       for (const Entry& a : tables_[part]) {
         for (const Entry& b : tables_[mask & ~part]) {
           for (const Operation operation : kOperations) {
@@ -171,7 +172,7 @@ class Search {
 
   std::span<const std::int64_t> numbers_;
   int num_tabled_;
-  std::vector<std::vector<Entry>> tables_;  ///< of each mask of at most num_tabled_ numbers, ascending by value
+  std::vector<std::vector<Entry>> tables_;  ///< for each subset of at most num_tabled_ numbers, ascending by value
 };
 
 }  // namespace
@@ -179,7 +180,9 @@ class Search {
 std::optional<std::string> solve_countdown(std::span<const std::int64_t> numbers, std::int64_t target, Numbers use) {
   QRL_REQUIRE(!numbers.empty() && numbers.size() <= kMaxCountdownNumbers, "solve_countdown",
               "1 to " + std::to_string(kMaxCountdownNumbers) + " numbers", std::to_string(numbers.size()));
-  if (target == std::numeric_limits<std::int64_t>::min()) return std::nullopt;  // no Rational: no answer equals it
+  if (target == std::numeric_limits<std::int64_t>::min())
+    return std::nullopt;  // the value is no Rational, so no
+                          // answer equals it
   const Search search(numbers);
   const Mask all = (Mask{1} << numbers.size()) - 1;
   for (Mask mask = all; mask > 0; --mask) {

@@ -1,4 +1,4 @@
-// The countdown task: its words and keys, and the functions that they select.
+// Registers the countdown task: its words, keys and functions.
 #include "tasks/task.h"
 
 #include "tasks/alternatives.h"

@@ -1,13 +1,13 @@
-// Owns the countdown verifier: which numbers an answer may use and what it must equal. The grammar and its limits are
-// expression.h's. Ground truth: {"numbers":[3,8,12],"target":36}.
+// Owns the countdown verifier: the numbers that an answer may use, and the value that it must have. expression.h has
+// the grammar and its limits. Ground truth: {"numbers":[3,8,12],"target":36}.
 //
-// Where the rules leave a choice, it follows the verdicts of known answers (tests/tasks):
-// - Inside \boxed{}, which is LaTeX, \times, \cdot and \div stand for * and /; \frac and everything else of LaTeX is
-//   refused. In a plain <answer> the operators are ASCII only.
-// - Inside \boxed{} one trailing "= value" is dropped whatever the value (a decimal number): what counts is what the
-//   expression equals. Elsewhere, or twice, "=" is refused.
-// - A response may be longer than what is searched, an answer longer or deeper than what is read: then no answer, and
-//   verifier_error is set.
+// Details follow the verdicts of known answers (tests/tasks):
+// - \boxed{} holds LaTeX: \times, \cdot and \div mean * and /, and other LaTeX except \frac is rejected. A plain
+//   <answer> has ASCII operators only.
+// - In \boxed{} one trailing "= value" is ignored, whatever the decimal number: only the value of the expression
+//   counts. Elsewhere, or twice, "=" is rejected.
+// - An answer that is longer or deeper than the limits counts as no answer, with verifier_error set. A response may be
+//   longer than the part that is searched.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@
 
 namespace qrl::tasks {
 
-/// What a ground truth says.
+/// Holds a parsed ground truth.
 struct CountdownTruth {
-  std::vector<std::int64_t> numbers;  ///< ascending; 1 to kMaxNumbers of them, each 0 or more
+  std::vector<std::int64_t> numbers;  ///< ascending; 1 to kMaxNumbers values, each 0 or more
   std::int64_t target = 0;
 };
 
-/// Nothing where the text is no countdown ground truth. Builds no document, however the text is nested.
+/// Parses a ground truth; returns nothing for any other text. No JSON document is built, so deep nesting is harmless.
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text);
 
 class CountdownVerifier final : public RuleVerifier {

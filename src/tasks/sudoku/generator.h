@@ -1,5 +1,4 @@
-// Owns sudoku tasks: their text, their generator and their worked demonstrations. Knows nothing of how answers are
-// judged.
+// Owns sudoku tasks: their text, generator and worked demonstrations.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +13,25 @@ struct SudokuTask {
   SudokuGrid puzzle, solution;
 };
 
-/// What grids a generator makes.
+/// Limits the grids of a generator.
 struct SudokuRanges {
-  int grid_size = 4;                          ///< rows of a grid: 4 or 9
-  std::int64_t min_empty = 0, max_empty = 0;  ///< empty cells
+  int grid_size = 4;                          ///< rows per grid: 4 or 9
+  std::int64_t min_empty = 0, max_empty = 0;  ///< number of empty cells
 };
 
-/// Task `index` of the endless sequence (ranges, seed, split): a grid of ranges.grid_size with ranges.min_empty to
-/// max_empty empty cells and exactly one solution. Solutions of 4×4 are chosen evenly from all 288; of 9×9 the boxes on
-/// the diagonal are random and the rest follows. Clues are taken away in a random order as long as the solution stays
-/// the only one. Throws an input error when no grid in a thousand can be emptied that far.
+/// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution. It has size
+/// ranges.grid_size and ranges.min_empty to max_empty empty cells. 4×4 solutions are drawn uniformly from all 288; for
+/// 9×9 the diagonal boxes are random and the solver fills the rest. Clues are removed in random order while the
+/// solution stays unique. Throws an input error if no grid in a thousand reaches the requested number of empty cells.
 SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// "3102 2000 0210 0320\n": rows, 0 for an empty cell.
+/// Returns e.g. "3102 2000 0210 0320\n": rows, with 0 for an empty cell.
 std::string sudoku_prompt(const SudokuTask& task);
-/// {"puzzle":…,"solution":…}.
+/// Returns {"puzzle":…,"solution":…}.
 std::string sudoku_ground_truth(const SudokuTask& task);
 
-/// "<answer>3142 2431 4213 1324</answer>" for a task of the train split, in which every empty cell is wrong with a
-/// chance of one in six (ours; chosen by measuring): another digit of the grid in its place.
+/// Returns e.g. "<answer>3142 2431 4213 1324</answer>" for a task of the train split. Each empty cell gets a wrong
+/// digit with probability 1/6 (chosen by measurement).
 std::string demonstrate_sudoku(const SudokuTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -7,7 +7,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Which digits each row, column and box has: bit d for digit d.
+/// Holds the digits used in each row, column and box: bit d for digit d.
 struct Used {
   std::array<std::uint16_t, 9> row{}, column{}, box{};
 };
@@ -35,7 +35,7 @@ class Solver {
   }
 
  private:
-  void mark(int cell, int digit) noexcept {  // twice: unmarks
+  void mark(int cell, int digit) noexcept {  // a second call removes the mark
     const auto bit = static_cast<std::uint16_t>(1u << digit);
     used_.row[idx(cell / grid_.size)] ^= bit;
     used_.column[idx(cell % grid_.size)] ^= bit;
@@ -47,7 +47,7 @@ class Solver {
                                         used_.box[idx(box_of(grid_, cell))]);
   }
 
-  /// Whether to go on. Recursion: one level a cell, 81 at most.
+  /// Returns whether to continue the search. Recursion depth is at most 81, one level per cell.
   bool search() {
     int best = -1;
     unsigned digits = 0;

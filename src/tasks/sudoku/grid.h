@@ -1,5 +1,4 @@
-// Owns the rules of sudoku on 4×4 and 9×9 grids: which generator and verifier share. Knows nothing
-// of prompts or of text but digits.
+// Owns the rules of sudoku on 4×4 and 9×9 grids, shared by generator and verifier.
 #pragma once
 
 #include <array>
@@ -12,28 +11,29 @@
 namespace qrl::tasks {
 
 struct SudokuGrid {
-  int size = 4;                          ///< 4 or 9: rows, columns, and digits from 1
-  std::array<std::uint8_t, 81> cells{};  ///< by rows; 0: empty
+  int size = 4;                          ///< 4 or 9: rows, columns and digits
+  std::array<std::uint8_t, 81> cells{};  ///< row-major; 0: empty
 
   int num_cells() const noexcept { return size * size; }
   friend bool operator==(const SudokuGrid&, const SudokuGrid&) = default;
 };
 
-/// 16 or 81 digits by rows, 0 or '.' for an empty cell; nothing for anything else.
+/// Parses 16 or 81 digits in row-major order, 0 or '.' for an empty cell. Returns nothing for any other text.
 std::optional<SudokuGrid> read_sudoku(std::string_view digits) noexcept;
 std::string sudoku_digits(const SudokuGrid& grid);
 
-/// Whether no row, column or box has a digit twice.
+/// Returns whether no row, column or box has a digit twice.
 bool is_consistent(const SudokuGrid& grid) noexcept;
-/// Consistent and without empty cells.
+/// Returns whether the grid is consistent and full.
 bool is_solved(const SudokuGrid& grid) noexcept;
 bool keeps_clues(const SudokuGrid& puzzle, const SudokuGrid& grid) noexcept;
 
 struct SudokuSolutions {
   std::vector<SudokuGrid> grids;  ///< the first ones in a fixed order
-  bool complete = false;          ///< there are no others
+  bool complete = false;          ///< true: there are no others
 };
-/// Backtracking over the emptiest cell; stops after `max_solutions`, or after trying `max_trials` digits.
+/// Finds solutions by backtracking over the cell with the fewest candidates. Stops after `max_solutions`, or after
+/// trying `max_trials` digits.
 SudokuSolutions solve_sudoku(const SudokuGrid& puzzle, std::size_t max_solutions, std::int64_t max_trials);
 
 }  // namespace qrl::tasks

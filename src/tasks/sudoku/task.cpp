@@ -1,4 +1,4 @@
-// The sudoku task: its words and keys, and the functions that they select.
+// Registers the sudoku task: its words, keys and functions.
 #include "tasks/task.h"
 
 #include "tasks/sudoku/generator.h"

@@ -14,7 +14,7 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::size_t kMaxGolds = 64;          ///< solutions that partial credit looks at
+constexpr std::size_t kMaxGolds = 64;          ///< solutions that partial credit considers
 constexpr std::int64_t kVerdictTrials = 4000;  ///< of the solver in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
@@ -23,7 +23,7 @@ struct SudokuGold final : types::Gold {
   std::optional<SudokuGrid> solution;
 };
 
-/// Null where the text is no sudoku ground truth.
+/// Parses a sudoku ground truth; returns null for any other text.
 std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
   const nlohmann::json json = state::json_or_null(text);
   if (!json.is_object() || !json.contains("puzzle") || !json["puzzle"].is_string()) return nullptr;
@@ -42,8 +42,8 @@ std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// The digits of a text in which else only separators, drawn lines and LaTeX's matrices stand; nothing when there is
-/// anything more.
+/// Returns the digits of a text that otherwise has only separators, drawn lines and LaTeX matrices. Returns nothing if
+/// it has anything else.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
@@ -79,11 +79,11 @@ bool names_no_row(std::string_view label) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// The number of a row that its label names: 3 of "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other labels.
+/// Returns the row number in a label: 3 for "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other labels.
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
                                             "sixth", "seventh", "eighth", "ninth"};
-  std::string lower;  // letters and digits
+  std::string lower;  // letters and digits only
   for (const char c : label) {
     if (c >= 'A' && c <= 'Z') lower += static_cast<char>(c - 'A' + 'a');
     else if ((c >= 'a' && c <= 'z') || is_cell(c)) lower += c;
@@ -101,14 +101,14 @@ int number_of_label(std::string_view label) {
   return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
 }
 
-/// What stands behind a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and before a control token;
-/// nothing without a label, or when it says that this is no row.
+/// Returns the text after a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and before a control token.
+/// Returns nothing without a label, or if the label says that this is no row.
 std::optional<std::string_view> behind_label(std::string_view line) {
   constexpr std::size_t kLongest = 32;
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
     return names_no_row(line.substr(0, end)) ? std::nullopt : std::optional(line.substr(end + 1));
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  if (line.starts_with('|')) {  // a table whose first column has labels
+  if (line.starts_with('|')) {  // a table whose first column has the labels
     const std::size_t end = line.find('|', 1);
     const bool is_label =
         end < kLongest && !names_no_row(line.substr(0, end)) && number_of_label(line.substr(0, end)) > 0;
@@ -124,20 +124,23 @@ std::optional<std::string_view> behind_label(std::string_view line) {
 struct Line {
   std::string digits;
   bool is_labelled = false;
-  int number = 0;  ///< of its label; 0: none
+  int number = 0;  ///< row number in its label; 0: none
 };
 
-/// A line of cells alone, or behind a label; with no cells: a border or an empty line. Nothing for any other.
+/// Parses a line that has only cells, or a label and cells. A line without cells is a border or an empty line. Returns
+/// nothing for other lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
-  if (num_digits > 0 && num_digits < size) return std::nullopt;  // most lines of a long response end here
-  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // a sentence's end is no cell
+  if (num_digits > 0 && num_digits < size) return std::nullopt;  // rejects most lines of a long response early
+  if (num_digits > 0)
+    text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // punctuation at the end of a
+                                                                  // sentence is no cell
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
   if (auto digits = digits_alone(text); fits(digits)) return Line{std::move(*digits)};
-  // All cells, none of them empty, as one word of a sentence: "The solution is 3142243142131324."
+  // A full grid may be a word of a sentence: "The solution is 3142243142131324."
   const std::size_t first = text.find_first_of("0123456789");
   const std::string_view word = text.substr(std::min(first, text.size()), size * size);
   if (num_digits == size * size && std::all_of(word.begin(), word.end(), [](char c) { return is_cell(c) && c != '0'; }))
@@ -149,13 +152,13 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true, number}) : std::nullopt;
 }
 
-/// Rows without words between them, read from the last one up; borders and empty lines part them into groups.
+/// Collects consecutive rows from the last one up; borders and empty lines separate groups.
 class Rows {
  public:
   explicit Rows(std::size_t size) : size_(size) {}
 
   void add(Line row) {
-    // A label stands before all rows or before the first.
+    // A label precedes either all rows or the first row.
     const bool continues = !group_ended_ && !groups_.empty();
     if (!continues) groups_.emplace_back();
     group_ended_ = row.is_labelled && continues && !last_labelled_;
@@ -163,15 +166,15 @@ class Rows {
     groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
-  /// More rows than whoever gives an answer puts behind it.
+  /// Returns whether there are more rows than any answer is expected to have after it.
   bool is_full() const { return num_rows_ >= 8 * size_; }
   bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
-  /// Rows with labels below one without are another thing than it.
+  /// Returns whether `row` belongs to another grid: it has no label, but the rows below it do.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// The last groups that have as many rows as a grid; of one that has more, its last rows. A grid of no cells where
-  /// the labels of its rows do not count up: it is not clear which row is meant.
+  /// Returns the grid of the last groups that together have as many rows as a grid. If a group has more, its last rows
+  /// count. If the row labels do not count up, the grid has size 0, because the order of its rows is unclear.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);
@@ -186,7 +189,7 @@ class Rows {
   std::optional<SudokuGrid> grid_from(std::size_t first) const {
     std::string all;
     std::size_t num_rows = 0;
-    int below = 0;  // the number of the row below
+    int below = 0;  // row number of the row below
     bool counts_up = true;
     for (std::size_t i = first; i < groups_.size(); ++i) {
       for (const Line& row : groups_[i]) {
@@ -200,11 +203,11 @@ class Rows {
   }
 
   std::size_t size_, num_rows_ = 0;
-  std::vector<std::vector<Line>> groups_;  ///< last first, of rows last first
+  std::vector<std::vector<Line>> groups_;  ///< groups and rows in reverse order
   bool group_ended_ = false, last_labelled_ = false;
 };
 
-/// The last grid among the lines of a text: as many rows in a row as it has, or one line with all of it.
+/// Returns the last grid in a text: consecutive lines that are its rows, or one line with all of it.
 std::optional<SudokuGrid> last_grid(std::string_view text, int size) {
   const auto num_rows = static_cast<std::size_t>(size);
   Rows rows(num_rows);

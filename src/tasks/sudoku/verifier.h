@@ -1,12 +1,12 @@
-// Owns the sudoku verifier: 4×4 and 9×9 grids. Ground truth: {"puzzle":"3102…"} with 0 or . for empty cells, by rows;
-// a "solution" beside it is checked at load, and any other valid completion counts as well.
+// Owns the sudoku verifier for 4×4 and 9×9 grids. Ground truth: {"puzzle":"3102…"}, row-major, with 0 or . for empty
+// cells. A "solution" is optional and checked at load; any other valid completion also counts.
 //
-// Where the rules leave a choice:
-// - The grid is read from the answer (the last complete <answer>, a box inside unwrapped, else the last box) when there
-//   is one, else from the end of the response: the last run of rows of one digit a cell, or the last run of digits of
-//   the grid's size in one piece. Spaces, |, commas, dashes between cells, borders and brackets do not count.
-// - Partial credit: the share of the empty cells that are as in the solution nearest to the answer, only if all clues
-//   are kept. Of several solutions the first 64 are looked at.
+// Details:
+// - If there is an answer, the grid is read from it: the last complete <answer> (a box inside is unwrapped), else the
+//   last box. Otherwise the end of the response is searched for consecutive rows, or for one run of digits of the
+//   grid's size. Spaces, |, commas, dashes between cells, borders and brackets are ignored.
+// - Partial credit is the share of empty cells that match the solution nearest to the answer; it is 0 unless all clues
+//   are kept. At most 64 solutions are considered.
 #pragma once
 
 #include "tasks/verifier.h"

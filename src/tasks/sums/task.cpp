@@ -1,5 +1,5 @@
-// Sums and differences in plain English: their word and keys, and the functions that they select. Answers are judged by
-// `math`.
+// Registers sums and differences in plain English: their word, keys and functions. The verifier `math` judges the
+// answers.
 #include "tasks/task.h"
 
 #include "tasks/number_keys.h"

@@ -1,9 +1,10 @@
-// Owns the process between a run and a worker of its reward.command. Ends the worker and all that the worker started,
-// when the run says so and a second after the run is gone. Acts as the subreaper: inherits each process below it whose
-// parent has ended, whatever group or session that process moved to.
+// Owns the watchdog process between a run and a worker of its reward.command. It kills the worker and all processes
+// that the worker started when the run requests it, and one second after the run has ended. It is a subreaper: it
+// inherits every orphaned process below it, in any process group or session.
 //
-// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams, and the socket to
-// the run (note.h). It is in the program that starts it (process.cpp) and uses the C library alone.
+// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]. The watchdog has the program's standard streams and a
+// socket to the run (note.h). Its executable is embedded in the program that starts it (process.cpp), and it uses only
+// the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +30,7 @@ namespace {
 using qrl::tasks::kWatchdogSocket;
 using qrl::tasks::WatchdogNote;
 
-/// Programs that end by themselves at the end of their input have ended by then.
+/// Programs that exit at the end of their input have time to do so.
 constexpr double kPatience_s = 1;
 constexpr long kMostPause_ms = 100;
 
@@ -44,7 +45,8 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Executes the program in a group of its own, which dies with the watchdog. Writes errno to `failed` where that fails.
+/// Executes the program in its own process group; it gets SIGKILL when the watchdog dies. Writes errno to `failed` on
+/// failure.
 [[noreturn]] void become_program(char** arguments, pid_t watchdog, int failed) {
   for (int number = 1; number <= SIGRTMAX; ++number) (void)std::signal(number, SIG_DFL);
   sigset_t none;
@@ -55,14 +57,15 @@ double now_s() {
   if (getppid() != watchdog) _exit(1);
   const rlim_t memory = std::strtoull(arguments[0], nullptr, 10);
   const rlimit most{memory, memory};
-  if (memory > 0) (void)setrlimit(RLIMIT_AS, &most);  // it fails where a lower one holds
+  if (memory > 0) (void)setrlimit(RLIMIT_AS, &most);  // fails if a lower limit is set
   if (arguments[1][0] == '\0' || chdir(arguments[1]) == 0) execve(arguments[2], arguments + 2, environ);
   const int error = errno;
   if (write(failed, &error, sizeof error) < 0) _exit(1);
   _exit(127);
 }
 
-/// Whether the process of that name in /proc is a child of this one; `leads` its group.
+/// Returns whether the process of that name in /proc is a child of this one. `leads`: whether it leads its process
+/// group.
 bool is_child(const char* name, bool& leads) {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%.16s/stat", name);
@@ -78,8 +81,8 @@ bool is_child(const char* name, bool& leads) {
   return parent == getpid();
 }
 
-/// Kills this process's children and the groups that they lead. Nobody else collects them, so that no number is another
-/// process's by now.
+/// Kills this process's children and the groups that they lead. Only this process reaps them, so their process ids
+/// cannot have been reused.
 void kill_children() {
   DIR* const all = opendir("/proc");
   if (all == nullptr) return;
@@ -93,7 +96,7 @@ void kill_children() {
   closedir(all);
 }
 
-/// Collects children that have ended; false when there are none any more.
+/// Reaps children that have ended; returns false if no children are left.
 bool collect() {
   pid_t child = 0;
   do child = waitpid(-1, nullptr, WNOHANG);
@@ -109,8 +112,8 @@ void wait_for_child(long most_ms) {
   (void)sigtimedwait(&ends, nullptr, &most);
 }
 
-/// Kills everything below this process: children whose parents died become its own, until there are none. `program`,
-/// not collected yet, leads a group; 0: it was collected.
+/// Kills all processes below this one until none is left; orphans become children of this process. `program` leads a
+/// group and is not reaped yet; 0: it was reaped.
 [[noreturn]] void end_all(pid_t program) {
   if (program > 0) kill(-program, SIGKILL);
   for (long pause_ms = 1;; pause_ms = pause_ms < kMostPause_ms ? 2 * pause_ms : kMostPause_ms) {
@@ -120,7 +123,7 @@ void wait_for_child(long most_ms) {
   }
 }
 
-/// Ends after the run: what is still there a second later is killed.
+/// Exits after the run has ended; processes that still run one second later are killed.
 [[noreturn]] void end_after_run() {
   const double end_s = now_s() + kPatience_s;
   while (now_s() < end_s) {
@@ -130,8 +133,8 @@ void wait_for_child(long most_ms) {
   end_all(0);
 }
 
-/// Collects orphans that have ended, and tells the run of the program's own end. The program stays uncollected, so that
-/// its number remains its group's. Returns whether it has ended.
+/// Reaps orphans that have ended, and reports the program's own end to the run. The program itself is not reaped, so
+/// its process id stays reserved for its group. Returns whether it has ended.
 bool has_ended(pid_t program) {
   for (;;) {
     siginfo_t info{};
@@ -141,7 +144,7 @@ bool has_ended(pid_t program) {
       tell(by_itself ? WatchdogNote::Kind::exited : WatchdogNote::Kind::signaled, info.si_status);
       return true;
     }
-    waitpid(info.si_pid, nullptr, 0);  // it has ended
+    waitpid(info.si_pid, nullptr, 0);  // it has already ended
   }
 }
 
@@ -160,7 +163,7 @@ bool has_ended(pid_t program) {
   }
 }
 
-/// Starts the program, and lets go of all that is the program's.
+/// Starts the program and closes the descriptors that belong to the program.
 pid_t start(char** arguments) {
   int failure[2];
   if (pipe2(failure, O_CLOEXEC) != 0) return -1;
@@ -175,7 +178,7 @@ pid_t start(char** arguments) {
   int error = 0;
   if (program > 0 && read(failure[0], &error, sizeof error) != sizeof error) error = 0;
   close(failure[0]);
-  if (program > 0 && error != 0) waitpid(program, nullptr, 0);  // it has ended
+  if (program > 0 && error != 0) waitpid(program, nullptr, 0);  // it has already ended
   errno = program > 0 ? error : fork_error;
   return error != 0 ? -1 : program;
 }
@@ -203,6 +206,6 @@ int main(int argc, char** argv) {
     _exit(0);
   }
   tell(WatchdogNote::Kind::started, program);
-  (void)!chdir("/");  // so that it keeps no folder in use
+  (void)!chdir("/");  // so that no folder stays in use
   watch(program, file);
 }

@@ -1,16 +1,16 @@
-// Owns what a run and the watchdog of a worker tell each other, one message each over a socket.
+// Owns the messages between a run and the watchdog of a worker, one per socket message.
 #pragma once
 
 #include <cstdint>
 
 namespace qrl::tasks {
 
-/// Holds a report of the watchdog to the run. The run sends one byte, after which everything below the watchdog is
-/// killed at once.
+/// Holds a report of the watchdog to the run. The run answers only with a single byte, at which the watchdog kills
+/// everything below it.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
-    started,  ///< value: the program's process
-    refused,  ///< value: errno of the start
+    started,  ///< value: the program's process id
+    refused,  ///< value: errno of the failed start
     exited,   ///< value: the program's exit code
     signaled  ///< value: the signal that ended it
   };
@@ -19,6 +19,6 @@ struct WatchdogNote {
 };
 
 inline constexpr int kWatchdogSocket = 3;   ///< its descriptor in the watchdog
-inline constexpr int kWatchdogProgram = 4;  ///< and that of the file which it is executed from
+inline constexpr int kWatchdogProgram = 4;  ///< the descriptor of the file that the watchdog is executed from
 
 }  // namespace qrl::tasks

@@ -1,4 +1,4 @@
-// Owns the bytes of the watchdog's program, which the build puts here (src/embed.cmake).
+// Owns access to the watchdog's executable, which the build embeds (src/embed.cmake).
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace qrl::tasks {
 
 std::span<const base::EmbeddedFile> watchdog_files();
 
-/// The executable of watchdog/main.cpp.
+/// Returns the executable of watchdog/main.cpp.
 inline std::string_view watchdog_program() { return watchdog_files().front().text; }
 
 }  // namespace qrl::tasks
