@@ -22,12 +22,12 @@ std::vector<std::string> names_of(const CLI::App& parent) {
   return names;
 }
 
-/// hydra's "++key=value" as --set takes it.
+/// Removes the plus signs of Hydra's "++key=value", which --set takes without them.
 std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
 }
 
-/// "qrl-train", "qrl-train data".
+/// Returns the full name of a command: "qrl-train", "qrl-train data".
 std::string full_name(const CLI::App& command) {
   return (command.get_parent() == nullptr ? "" : full_name(*command.get_parent()) + " ") + command.get_name();
 }
@@ -37,19 +37,19 @@ const CLI::Option* option_of(const CLI::App& command, const std::string& name) {
   return option != nullptr || name.starts_with('-') ? option : command.get_option_no_throw("--" + name);
 }
 
-/// "FLOAT", "auto|never|PATH".
+/// Returns the type of an option: "FLOAT", "auto|never|PATH".
 std::string type_of(const CLI::App& command, const std::string& name) {
   const CLI::Option* option = option_of(command, name);
   return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();
 }
 
-/// "A requires B" as {A, B}.
+/// Splits a message: "A requires B" into {A, B}.
 std::pair<std::string, std::string> sides_of(const std::string& text, std::string_view separator) {
   const std::size_t at = text.find(separator);
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
 }
 
-/// What a parser's error says: its code says what is wrong, its text alone says of which option.
+/// Holds the parts of a parser error. The error code gives the kind; only the text names the option.
 struct Fault {
   std::string where, expected, got;
 };
@@ -79,13 +79,14 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
     }
     case CLI::ExitCodes::ArgumentMismatch:  // "NAME: 1 required TYPE missing"
       return {option, type_of(command, option), "nothing behind it"};
-    default:  // of our own checks: "NAME: expected …, got …"
+    default:  // messages of our own checks: "NAME: expected …, got …"
       return {option, "", what};
   }
 }
 
-/// Advises on "--optim.lr=1e-6", "--optim.lr 1e-6" and "--learning_rate 1e-6", `value` being what follows the name:
-/// --set, or the key that has this name here. Returns an empty text for any other word.
+/// Returns advice for a recipe key that is used as an option: "--optim.lr=1e-6", "--optim.lr 1e-6", or another
+/// trainer's "--learning_rate 1e-6". The advice is --set or this project's name of the key; `value` is the text after
+/// the name. Returns "" for any other word.
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;
@@ -93,7 +94,7 @@ std::string advice_for_key(const std::string& option, const std::string& value) 
   return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
 }
 
-/// For a word that is none of the command's: the option that it resembles, or --set for a key of the recipe.
+/// Returns advice for an unknown word: the most similar option, or --set for a recipe key.
 std::string advice_for_extra(const CLI::App& command, const std::vector<std::string>& words) {
   std::vector<std::string> options;
   for (const CLI::Option* option : command.get_options()) {

@@ -15,7 +15,7 @@ namespace qrl::app {
 
 namespace {
 
-std::string memory_text;  // of the recipe read last
+std::string memory_text;  // of the last recipe read
 
 std::string describe_memory(const config::Recipe& recipe) {
   const auto part = [](const char* key, std::int64_t value) { return std::string(key) + " " + std::to_string(value); };
@@ -56,7 +56,7 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // what follows the value is no second one
+      ->allow_extra_args(false);  // text after the value is no second value
 }
 
 void require_new_file(const std::string& file, const std::string& option) {

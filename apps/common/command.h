@@ -1,5 +1,4 @@
-// Owns how a subcommand joins a program's command line: a command's file adds its options and sets the action to run.
-// Knows nothing of what the commands do.
+// Owns how a subcommand is added to a program's command line: each command's file adds its options and sets its action.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +13,7 @@
 
 namespace qrl::app {
 
-/// Arguments that every command with a recipe takes.
+/// Holds the arguments of every command that has a recipe.
 struct RecipeArguments {
   std::string file;
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
@@ -22,27 +21,26 @@ struct RecipeArguments {
   config::LoadedRecipe load(bool complete, config::RecipeUse use) const;
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
-/// --set alone.
+/// Adds --set only.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
-/// std::cin, read in blocks from now on, not byte by byte; only for commands that write by stdio.
+/// Returns std::cin, which reads in blocks (not byte by byte) from now on. Only for commands that write with stdio.
 std::istream& standard_input();
 
-/// The settings that decide how much memory the command takes, for the message when memory runs out; "" before a recipe
-/// was read.
+/// Returns the settings that determine the command's memory, for the out-of-memory message; "" before a recipe is read.
 const std::string& memory_settings();
-/// Sets them in a command's own words. From here on an allocation that fails is an input error.
+/// Sets this text. A failed allocation is an input error from now on.
 void set_memory_settings(const std::string& text);
 
-/// An input error when there is a file (or a folder, or a link) of that name: nothing is overwritten.
+/// Throws an input error if a file, folder or link of that name exists: nothing is overwritten.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// An input error under mpirun, for commands that work in one process. `command`: "qrl-train eval".
+/// Throws an input error under mpirun, for commands that run in one process. `command`: "qrl-train eval".
 void require_one_process(const dist::Collectives& world, const std::string& command);
 
-/// "qrl-train 0.1.0".
+/// Returns e.g. "qrl-train 0.1.0".
 std::string program_name();
-/// The lines of --version: version, instruction sets, LibTorch, MPI, CUDA.
+/// Returns the lines of --version: version, instruction sets, LibTorch, MPI, CUDA.
 std::string version_text();
 
 }  // namespace qrl::app

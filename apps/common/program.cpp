@@ -22,8 +22,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure and returns the exit code. Aborts a job of several ranks; the first rank logs before the others.
-/// `stopped`: the end was requested, so the message is not marked as an error.
+/// Logs the failure and returns the exit code. A job of several ranks is aborted; the first rank logs before the
+/// others. `stopped`: the stop was requested, so the message is not marked as an error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -43,7 +43,7 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// The exit code of a command that is done: 1 when not all of its output could be written.
+/// Returns the exit code of a finished command: 1 if not all of its output could be written.
 int finish_output(const dist::Collectives* world) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return fail(
@@ -51,15 +51,15 @@ int finish_output(const dist::Collectives* world) {
       1, world);
 }
 
-/// Opens closed standard streams, so that no file opened later becomes standard output.
+/// Opens closed standard streams, so that no other file becomes standard output.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // to write there fails, as it should
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // writing to it fails, as intended
   }
 }
 
-/// Ends the process where an exception has no handler: memory that runs out in a library's own thread, or before main.
-/// Allocates nothing.
+/// Ends the process for an exception without a handler: out of memory in a library's thread, or before main. Allocates
+/// nothing.
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
       "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";
@@ -78,14 +78,13 @@ void open_standard_streams() {
   std::abort();
 }
 
-/// Prepares the process before any library initializes.
 void before_initializers(int argc, char** argv, char** environment) {
   base::shorten_spins(argc, argv, environment);
   std::set_terminate(end_unhandled);
-  (void)std::signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f a write fails like one to a full disk
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like a write to a full disk
 }
 
-/// Programs alone execute themselves again; test programs do not.
+/// Only programs execute themselves again; test programs do not.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
                                                                                 char**) = before_initializers;
 
@@ -103,7 +102,7 @@ int run_program(const Program& program, int argc, char** argv) {
   try {
     learner::require_libtorch();
     check_commands(command_line, words);
-    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as the parser takes them
+    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse order
     world = dist::make_world(&argc, &argv);
     action(*world);
     return finish_output(world.get());
@@ -118,7 +117,7 @@ int run_program(const Program& program, int argc, char** argv) {
   } catch (const std::exception& error) {
     if (const auto of_gpu = learner::gpu_error(error.what()))
       return fail(of_gpu->what(), of_gpu->exit_code(), world.get());
-    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's own words
+    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's message
     return no_memory ? fail_memory(world.get()) : fail(error.what(), 1, world.get());
   }
 }

@@ -1,11 +1,10 @@
-// Owns a program's life: command line, ranks, the chosen command, and what its failure says and returns. Knows no
-// command.
+// Owns the life of a program: command line, ranks, the chosen command, errors and exit code.
 #pragma once
 
 #include <functional>
 
 namespace CLI {
-class App;  // not CLI11's header, which takes a main.cpp five seconds
+class App;  // forward declaration: CLI11's header adds five seconds to compiling a main.cpp
 }
 namespace qrl::dist {
 class Collectives;
@@ -13,7 +12,7 @@ class Collectives;
 
 namespace qrl::app {
 
-/// The work of the chosen command; its callback sets it, run_program runs it once the ranks have met.
+/// The work of the chosen command. The command's callback sets it; run_program runs it after all ranks have connected.
 using Action = std::function<void(dist::Collectives& world)>;
 
 struct Program {
@@ -22,11 +21,11 @@ struct Program {
   void (*add_commands)(CLI::App& program, Action& action);
 };
 
-/// All commands of qrl-train, and of qrl-bench, in the order of --help. A program is linked with one of the two.
+/// Add all commands of qrl-train, or of qrl-bench, in the order of --help. A program links one of the two.
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 
-/// Runs the command that the arguments choose; returns the process's exit code.
+/// Runs the command that the arguments select and returns the process's exit code.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace qrl::app

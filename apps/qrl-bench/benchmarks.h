@@ -1,4 +1,4 @@
-// Owns the list of benchmarks: each file adds its subcommand to the program. Knows nothing of what they measure.
+// Owns the list of benchmarks: each file adds its subcommand to the program.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ void add_bench_products(CLI::App& program, Action& action);
 void add_bench_attention(CLI::App& program, Action& action);
 void add_bench_ticks(CLI::App& program, Action& action);
 
-/// Prints what a benchmark found: one JSON object on a line, or a name and its value a line.
+/// Prints a benchmark's result: as one JSON object on a line, or as one name and value per line.
 void print_result(const nlohmann::ordered_json& result, bool as_json);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// Owns measuring what rollout corrections cost in a step.
+// Owns the measurement of what rollout corrections cost in a step.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,9 +9,9 @@
 
 namespace qrl::app {
 
-/// Adds to the result of a step of `step_s`: loss_s, the seconds of a GRPO loss without correction on these batches
-/// (the sampler's log-probs in them), and for each correction what it takes more, as a share of the step; may be
-/// below 0, which is noise. The best of several rounds, in which all take turns.
+/// Adds to `result` loss_s, the seconds of a GRPO loss without correction on these batches (with the sampler's
+/// log-probs). Adds for each correction its additional time, 0 or more, as a share of `step_s`. Each value is the best
+/// of several rounds, which measure all corrections alternately.
 void add_correction_costs(nlohmann::ordered_json& result, std::span<const types::MicroBatch> batches,
                           const types::GlobalCounts& counts, double step_s, dist::Collectives& world);
 

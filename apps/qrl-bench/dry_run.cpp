@@ -1,4 +1,4 @@
-// decode, learner and step with --dry-run: what they would measure, and what it takes.
+// Implements --dry-run of decode, learner and step: it prints what they would measure and the memory that they need.
 #include <nlohmann/json.hpp>
 
 #include "benchmarks.h"
@@ -24,7 +24,7 @@ void add_sequences(Json& result, const BenchArguments& arguments) {
   result["tokens"] = arguments.prompts * arguments.n * (arguments.prompt_tokens + arguments.new_tokens);
 }
 
-/// Bytes of the pages that the sequences of `recipe` may fill.
+/// Returns the bytes of the KV cache pages of `recipe`.
 std::int64_t kv_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},

@@ -1,4 +1,4 @@
-// learner: forward, backward and update, beside the machine's ceilings.
+// Implements bench learner: forward, backward and update, compared with the machine's ceilings.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,7 +25,8 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // Holds the weights that a quantized forward pass reads; low_bit's matmuls on a GPU are a decoder's.
+  // The sampler or the snapshot holds the weights of a quantized forward pass; low_bit on a GPU uses a decoder's
+  // matmuls.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;
@@ -53,7 +54,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   nlohmann::ordered_json result = bench.facts();
   result["sequences"] = arguments.prompts * arguments.n;
   result["learner_s"] = best_s;
-  result["forward_s"] = best_forward_s;  // and log-probs, without what a backward pass needs
+  result["forward_s"] = best_forward_s;  // with log-probs, but without saving activations
   add_learner_figures(result, bench, work, best_s);
   finish(result, arguments);
 }

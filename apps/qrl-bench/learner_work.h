@@ -1,5 +1,4 @@
-// Owns the update that the benchmarks learner and step time: its micro-batches, the update itself, its figures. Knows
-// no clock.
+// Owns the update that the benchmarks learner and step time: its micro-batches, the update and its figures.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +11,7 @@
 
 namespace qrl::app {
 
-/// Packed micro-batches of prompts·n sequences with random tokens and advantages.
+/// Holds packed micro-batches of prompts·n sequences with random tokens and advantages.
 struct LearnerWork {
   LearnerWork(const ModelBench& bench, const std::vector<types::Completion>& completions);
 
@@ -21,8 +20,8 @@ struct LearnerWork {
   types::GlobalCounts counts;
 };
 
-/// Accumulates the gradient of all micro-batches and updates. With `sampled` the log-probs in `work` are the sampler's
-/// at the learner's present weights: a bitwise learner then throws unless each of them has the bits of its own.
+/// Accumulates the gradient of all micro-batches and updates the weights. `sampled`: the log-probs in `work` come from
+/// the sampler at the learner's current weights. A bitwise learner then throws unless its log-probs have the same bits.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 

@@ -1,5 +1,5 @@
-// qrl-bench: what decoder, learner, a whole step, the tokenizer and a GPU's kernels reach on this machine, beside the
-// machine's ceilings. scripts/bench builds and runs it.
+// Runs qrl-bench, which measures the decoder, the learner, whole steps, the tokenizer and GPU kernels on this machine,
+// compared with its ceilings. scripts/bench builds and runs it.
 #include "program.h"
 
 int main(int argc, char** argv) {

@@ -28,8 +28,8 @@ model::HfModel model_of(const BenchArguments& arguments) {
   return {config, model::new_weights(config, 0)};
 }
 
-/// Keys of a recipe that have an effect on the benchmark `name`, which makes prompts and schedule itself. A dot at the
-/// end stands for all keys below.
+/// Lists the recipe keys that affect the benchmark `name`, which makes its own prompts and schedule. A trailing dot
+/// means all keys of a section.
 std::vector<std::string> accepted_keys(const std::string& name) {
   const std::vector<std::string> decode = {"quant.kv_calibration.percentile",
                                            "quant.kv_calibration.margin",
@@ -77,7 +77,7 @@ std::vector<std::string> accepted_keys(const std::string& name) {
   return keys;
 }
 
-/// An input error for keys that have no effect on the benchmark `name`.
+/// Throws an input error for keys that do not affect the benchmark `name`.
 const std::vector<std::string>& checked(const std::vector<std::string>& overrides, const std::string& name) {
   const std::vector<std::string> keys = accepted_keys(name);
   for (const std::string& text : overrides) {
@@ -150,11 +150,11 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
                                                      checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
-  // Bench works on token ids: lengths come from its own arguments.
+  // The benchmark works on token ids, so lengths come from its own arguments.
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;
-  if (!r.actor.max_tokens_per_micro_batch.is_auto)  // else plan_gpu chooses no less
+  if (!r.actor.max_tokens_per_micro_batch.is_auto)  // with auto, plan_gpu chooses at least this
     r.actor.max_tokens_per_micro_batch = std::max(r.actor.max_tokens_per_micro_batch.value, longest);
   return loaded;
 }
@@ -183,7 +183,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
       config(hf.config) {
   train::choose_rotation(loaded.recipe, config);
   if (name != "decode") plan_gpu(loaded.recipe, args, config);
-  train::reset_peak_memory();  // the ceilings' own buffer is not the model's
+  train::reset_peak_memory();  // excludes the buffer of the ceilings' measurement
 }
 
 quant::Format ModelBench::quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }

@@ -1,5 +1,5 @@
-// Owns what the benchmarks of a whole model (decode, learner, step) have in common: their arguments, recipe, model, and
-// the machine's ceilings. Knows nothing of what they measure.
+// Owns the common part of the benchmarks of a whole model (decode, learner, step): arguments, recipe, model, and the
+// machine's ceilings.
 #pragma once
 
 #include <memory>
@@ -26,41 +26,41 @@ struct BenchArguments {
   bool json = false, dry_run = false;
 };
 
-/// The largest values that options take.
+/// Limit the values of options.
 inline constexpr int kMaxBenchTokens = 1'048'576, kMaxBenchSequences = 65'536;
 
-/// Adds the benchmark `name` with the options that all three have. --new takes `fewest_new` or more.
+/// Adds the benchmark `name` with the common options. --new takes at least `fewest_new`.
 CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what, BenchArguments& arguments,
                           int fewest_new = 1);
-/// --prompts and --n.
+/// Adds --prompts and --n.
 void add_sample_options(CLI::App& command, BenchArguments& arguments);
-/// Lets the command run `measure`, or with --dry-run plan_bench.
+/// Sets the command's action: `measure`, or plan_bench with --dry-run.
 using Measure = void (*)(const BenchArguments&, dist::Collectives&);
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure);
 
-/// The settings of the benchmark `name`: the recipe's defaults (int8 weights, bf16 learner), --set's values, lengths of
-/// the arguments. An input error for keys that have no effect on it.
+/// Returns the settings of the benchmark `name`: the recipe's defaults (int8 weights, bf16 learner), --set's values,
+/// and lengths from the arguments. Throws an input error for keys that do not affect it.
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
-/// Chooses what is at `auto` as a run of the benchmark's sequences would: for the GPU that is here, else for 80 GiB.
+/// Sets the keys at `auto` like a run of the benchmark's sequences: for this machine's GPU, else for one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 
-/// The config of --model, or of --shape.
+/// Returns the config of --model, or of --shape.
 model::ModelConfig config_of(const BenchArguments& arguments);
 
-/// A model, the recipe's settings (defaults: int8 weights, bf16 learner), and the machine's ceilings, measured in this
-/// very run.
+/// Holds a model, the recipe's settings (defaults: int8 weights, bf16 learner), and the machine's ceilings, measured by
+/// the constructor.
 struct ModelBench {
   ModelBench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world);
 
-  /// What was measured on, and the ceilings.
+  /// Returns the description of the machine and model, and the ceilings.
   nlohmann::ordered_json facts() const;
 
   bool on_gpu() const { return config::samples_on_gpu(loaded.recipe); }
   quant::Format quant_format() const;
-  /// A decode tick of this many sequences halfway through their new tokens.
+  /// Returns a decode tick of `batch` sequences that have half of their new tokens.
   DecodeTick tick_of(std::int64_t batch) const;
   std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const;
-  types::SamplingParams sampling() const;  ///< no stop tokens: every completion has new_tokens tokens
+  types::SamplingParams sampling() const;  ///< no stop tokens, so every completion has new_tokens tokens
 
   BenchArguments args;
   std::string name;
@@ -70,13 +70,13 @@ struct ModelBench {
   model::ModelConfig config;
 };
 
-/// Adds the peak of memory and prints.
+/// Adds the peak memory and prints the result.
 void finish(nlohmann::ordered_json& result, const BenchArguments& arguments);
 
-/// An input error when a tick cannot hold the batch.
+/// Throws an input error if a tick cannot hold the batch.
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments);
 
-/// --dry-run of the benchmark `name`: checks settings and shapes, prints what it would measure and take.
+/// Runs --dry-run of the benchmark `name`: checks settings and shapes, and prints what it would measure and the memory.
 void plan_bench(const std::string& name, const BenchArguments& arguments);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// products: a GPU's matmuls of one layer, beside the speed of its memory.
+// Implements bench products: the matmuls of one layer on a GPU, compared with its memory bandwidth.
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// Owns the models and the formats that benchmarks know by name.
+// Owns the models and formats that benchmarks know by name.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace qrl::app {
 
-/// What docs/performance.md and docs/gpu.md speak of: the quickstart's model, one made for a laptop's processor (86m),
-/// Qwen2.5's 1.5B and Qwen3's 8B.
+/// Returns the shapes of docs/performance.md and docs/gpu.md: the quickstart's model, one for a laptop's processor
+/// (86m), Qwen2.5 1.5B and Qwen3 8B.
 std::vector<std::string> shape_names();
-/// The config of one of them; positions up to 8192.
+/// Returns the config of a built-in shape, with up to 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 
-/// Formats of weights, and of keys and values, that a GPU's engine takes; by one of their names.
+/// These list and find the formats of weights, and of keys and values, that the GPU engine supports.
 std::vector<std::string> gpu_format_names();
 quant::Format gpu_format(const std::string& name);
 std::vector<std::string> gpu_kv_format_names();

@@ -1,4 +1,4 @@
-// step: a whole GRPO step, beside the machine's ceilings.
+// Implements bench step: a whole GRPO step, compared with the machine's ceilings.
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -73,7 +73,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
         static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
     add_learner_figures(best, bench, *work, learnt_s - drawn_s);
     best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
-    if (bench.loaded.recipe.rollout.bitwise) {  // learn() has thrown otherwise
+    if (bench.loaded.recipe.rollout.bitwise) {  // otherwise learn() has thrown
       best["bitwise_tokens_compared"] = work->counts.response_tokens;
       best["bitwise_tokens_differing"] = 0;
     }

@@ -12,30 +12,34 @@ namespace qrl::app {
 
 namespace {
 
-constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // four warps of 32 issue in a cycle
-constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: what one draws at most
-/// Shares of reading that kernels reach, and what a kernel takes besides: its first and last microseconds.
+constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // four warps of 32 threads issue per
+                                                                                  // cycle
+constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: limit of one
+                                                                                  // multiprocessor
+/// Holds the share of the read bandwidth that a kernel reaches, and its fixed time for start and end.
 struct Reach {
   double reads, fixed_s;
 };
 constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{0.94, 5e-6}, kCutlass{0.92, 6e-6},
     kBlockScaled{0.75, 7e-6};
-/// Shares of the matrix units by mma.sync and by libraries: bf16, int8, e4m3 with sums promoted to fp32, block scales.
+/// Shares of the tensor cores' peak that kernels reach: mma.sync, and the libraries' bf16, int8, e4m3 (sums promoted to
+/// fp32) and block-scaled.
 constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kBlockScaledUnits = 0.85;
-/// A kernel of its own that dequantizes a matrix, or arranges scales.
+/// For a separate kernel that dequantizes a matrix or rearranges scales: its fixed time and its shares of read
+/// bandwidth.
 constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
-/// Seconds of attention besides its reading, of a tile of lm_head, and of sampling.
+/// Fixed seconds of attention, of a tile of lm_head, and of sampling.
 constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
-/// Bytes of rows that lie in L2 for the larger part, and logits, by reading.
+/// Multiples of the read bandwidth: for rows, most of which are in L2, and for logits.
 constexpr double kRowReads = 1.45, kLogitReads = 3.2;
-/// Query heads that are joined at once, and rows x kv heads from which on no row is split.
+/// The number of query heads that are joined concurrently, and the rows x kv heads from which no row is split.
 constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
 double up(std::int64_t count, std::int64_t divisor) { return static_cast<double>((count + divisor - 1) / divisor); }
 
-/// Thread instructions of the streamed kernel's inner loop for each weight, by tiles of 8, 16, 32 and 64 rows: counted
-/// in sm_90a's machine code of commit ce0255e8, by nvcc 13.0.
+/// Holds the thread instructions of the streamed kernel's inner loop per weight, for tiles of 8, 16, 32 and 64 rows.
+/// They were counted in the sm_90a machine code of commit ce0255e8, compiled with nvcc 13.0.
 struct InnerLoop {
   quant::Format format;
   double of_tile[4];
@@ -62,9 +66,9 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Share of the issue slots that the streamed kernel reaches: its warps wait for x, which lies in L2, the longer the
-/// more rows it has. Scales of 128 inputs are instructions that wait less. Many tiles of rows fill the multiprocessors
-/// better.
+/// Returns the share of issue slots that the streamed kernel reaches. Its warps wait for x in L2, and more so with more
+/// rows. Formats with scales per 128 inputs have additional instructions, which wait less. Many row tiles occupy the
+/// multiprocessors better.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
@@ -78,7 +82,7 @@ double attention_reads(quant::KvFormat format) {
   return format == quant::KvFormat::bf16 ? 0.885 : format == quant::KvFormat::int8 ? 0.70 : 0.77;
 }
 
-/// The largest of the bounds.
+/// Returns the bound with the most seconds.
 MatmulEstimate largest(std::initializer_list<std::pair<const char*, double>> bounds) {
   MatmulEstimate estimate;
   for (const auto& [bound, seconds] : bounds) {
@@ -128,7 +132,7 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
     reach = kBlockScaled;
     units = 2 * kBlockScaledUnits;
     before_s = kOwnKernel_s;
-  } else if (plan.kernel == cuda::GemmKernel::dequantized) {  // read and written as bf16 first
+  } else if (plan.kernel == cuda::GemmKernel::dequantized) {  // first converted to bf16 in memory
     const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in)),
                bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out(), matrix.in));
     before_s = (quantized + bf16) / (gpu.read_bytes_per_s * kDequantizeReads) + kOwnKernel_s;
@@ -143,7 +147,7 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
   return estimate;
 }
 
-/// A layer's attention, and the join of its rows where they are split.
+/// Estimates a layer's attention, and the join of rows that are split.
 double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std::int64_t batch, std::int64_t context,
                           const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
@@ -155,7 +159,7 @@ double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std:
   return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
 }
 
-/// A layer's norms, rotation, SwiGLU and quantizing: a time each, and the bytes of the rows.
+/// Estimates a layer's norms, rotation, SwiGLU and quantization: a fixed time each, and the traffic of the rows.
 double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const quant::Element element = quant::spec(task.format).activations;
@@ -169,7 +173,8 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
          static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
 }
 
-/// lm_head, the sums of its logits and the tokens. A tile is as wide as 4 M logits of the rows (sample/lm_head.cpp).
+/// Estimates lm_head, the sums over its logits, and sampling. A tile has as many outputs as give 4 M logits for the
+/// rows (sample/lm_head.cpp).
 double estimate_head(const model::ModelConfig& config, std::int64_t batch, const GpuFigures& gpu) {
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;
   const model::BlockMatrix lm_head{"lm_head", {}, {{"lm_head", config.vocab_size}}, config.hidden_size};

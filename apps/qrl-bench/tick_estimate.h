@@ -1,6 +1,5 @@
-// Owns the estimate of a decoding tick's time on an H100, from bytes, from instructions that were counted in the
-// machine code, and from kernels' times in a trace, both of 2026-11-26. It says what to expect, and what to look at
-// where a measurement is far from it.
+// Owns the estimate of a decoding tick's time on an H100. It uses bytes, instructions counted in the machine code, and
+// kernel times of a trace, both of 2026-11-26. Its purpose is to show which measurement to investigate.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +9,22 @@
 
 namespace qrl::app {
 
-/// What differs from GPU to GPU, or is argued about. Defaults: an H100 80GB, as measured on 2026-11-26.
+/// Holds the figures that differ between GPUs or are uncertain. Defaults: an H100 80GB, as measured on 2026-11-26.
 struct GpuFigures {
   double read_bytes_per_s = 3.09e12;
-  double matmul_flops = 7.45e14;   ///< bf16; of 8 bits twice as many
-  double small_kernel_s = 3.0e-6;  ///< norm, rotation, activation, quantizing, join: of few rows
+  double matmul_flops = 7.45e14;   ///< bf16; 8-bit formats reach twice this
+  double small_kernel_s = 3.0e-6;  ///< norm, rotation, activation, quantization or join of few rows
 };
 
 struct TickEstimate {
-  double tick_s = 0, matmul_s = 0;  ///< of it in matmuls, lm_head among them
-  double limit_s = 0;               ///< the roofline: max(bytes / reading, operations / matrix units)
+  double tick_s = 0, matmul_s = 0;  ///< in matmuls, lm_head included
+  double limit_s = 0;               ///< the roofline: max(bytes / read bandwidth, operations / peak)
   std::string bound;                ///< of a layer's largest matrix: memory, issue slots, L2 or matrix units
 };
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const GpuFigures& gpu);
 
-/// A sentence on how it is made.
+/// Describes the method in a sentence.
 extern const char* const kHowEstimated;
 
 }  // namespace qrl::app

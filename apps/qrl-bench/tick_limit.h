@@ -1,5 +1,5 @@
-// Owns how much arithmetic and memory traffic a tick of the decoder and an update of the learner take at least:
-// benchmarks compare measured times with it. Knows no clock.
+// Owns the least arithmetic and memory traffic of a decoder tick and a learner update, with which benchmarks compare
+// measured times.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 namespace qrl::app {
 
-/// A tick of decoding: `batch` sequences, one row each, which see `context` positions (a mean may be no whole number).
+/// Describes a decoding tick: `batch` sequences, one row each, with `context` positions (a mean, so not always whole).
 struct DecodeTick {
   double batch = 0, context = 0;
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   std::int64_t page_size = 16;
 };
 
-/// The tick's attention: two operations a multiply-add of queries with keys and of shares with values, and the bytes
-/// of the pages with them (scales and padding included).
+/// Holds the attention of a tick: operations of queries with keys and of probabilities with values (2 per
+/// multiply-add), and the bytes of the KV pages (scales and padding included).
 struct AttentionWork {
   double operations = 0, kv_bytes = 0;
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// Counts what a tick on a GPU with a bf16 lm_head must read and compute. Bytes are weights, scales, keys and values,
-/// each read once. Operations are those of the layers' matmuls, and those of lm_head and attention, which run at the
-/// rate of bf16.
+/// Holds the least work of a tick on a GPU with a bf16 lm_head. Bytes are weights, scales, keys and values, each read
+/// once. Layer operations are those of the layers' matmuls. The other operations, of lm_head and attention, run at the
+/// bf16 rate.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
 TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, const DecodeTick& tick);
 
-/// Operations a second that matmuls with weights of a format reach at most; the format of the activations decides.
+/// Returns the peak operations per second of matmuls with weights of a format; the format of the activations decides.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
-/// Seconds that the machine needs at least for the tick: the larger of the sum of operations over their ceilings and of
-/// bytes over DRAM's (all weights but the embedding once, and the keys and values).
+/// Returns the least seconds of the tick: the maximum of compute time and DRAM time. DRAM traffic is all weights except
+/// the embedding, and the keys and values, each once.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
-/// train::learner_operations of `sequences` separate sequences of `length` tokens with logits of every token: the work
-/// of a learner that computes a group's prompt once for each sample.
+/// Returns train::learner_operations of `sequences` separate sequences of `length` tokens with logits of every token. A
+/// learner that computes a group's prompt once per sample does this work.
 double unshared_learner_operations(const model::ModelConfig& config, std::int64_t sequences, std::int64_t length);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// ticks: whole decoding ticks of a GPU, beside the speed of its memory and its matrix units.
+// Implements bench ticks: whole decoding ticks of a GPU, compared with its memory bandwidth and matmul peak.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -105,7 +105,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
-  // Matrix units take values of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
+  // The matrix units process 8-bit values at twice the bf16 rate on every GPU that the program has kernels for.
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
   Json result = {{"bench", "ticks"},

@@ -1,4 +1,4 @@
-// tokenizer: how fast one thread turns texts into ids.
+// Implements bench tokenizer: the speed at which one thread converts texts to ids.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct BenchTokenizerArguments {
   int rounds = 5;
 };
 
-/// Every string of every row of standard input.
+/// Returns every string in the rows of standard input.
 std::vector<std::string> read_texts() {
   std::vector<std::string> texts;
   data::JsonLines lines(standard_input(), "standard input");

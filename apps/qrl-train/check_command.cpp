@@ -1,4 +1,4 @@
-// check: reads one file as a run would and says what it is, or why it is refused.
+// Implements check: reads one file like a run and describes it, or says why it is rejected.
 #include <cstdio>
 #include <filesystem>
 
@@ -28,7 +28,8 @@ std::string describe_recipe(const std::string& file) {
   return file + ": a recipe; its keys, types, ranges and rules hold (qrl-train " + file + " --dry-run checks the rest)";
 }
 
-/// The file meant by a model's folder: the first of `names` that it has. A path that is no folder is itself.
+/// Returns the first of `names` that exists in a model's folder; a path that is no folder is returned unchanged. Throws
+/// an input error if none exists.
 std::string in_folder(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::is_directory(path)) return path;
   std::string all;
@@ -69,7 +70,7 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-/// A file to check, and what a recipe would say of its rows.
+/// Holds a file to check, and the recipe's description of its rows.
 struct RowArguments {
   std::string file, numbers = "all";
   config::DataRecipe keys;
@@ -120,8 +121,8 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   });
 }
 
-/// Line by line what a GPU's learner and rollouts want of this machine and what it has; then LibTorch's CUDA part is
-/// loaded, which shows what that lacks.
+/// Prints, a line each, the libraries that a GPU learner and GPU rollouts require and those that were found. Then loads
+/// LibTorch's CUDA library, which detects other missing parts.
 void describe_gpu() {
   std::string lacking;
   for (const base::LibraryReport& library : learner::gpu_libraries(true)) {

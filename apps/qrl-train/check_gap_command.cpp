@@ -1,4 +1,5 @@
-// check gap: how far sampler and learner are apart on a model, in number formats that a run could have.
+// Implements check gap: measures the difference between sampler and learner log-probs of a model, in the number formats
+// of possible runs.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -24,9 +25,10 @@ namespace qrl::app {
 
 namespace {
 
-// Ours: enough tokens to tell formats apart by factors, in a minute on a model of 135M.
-constexpr std::int32_t kGapSamples = 4;  // a prompt
-constexpr std::int32_t kGapTokens = 64;  // a sample
+// The sizes are this project's choice: enough tokens to separate formats whose gaps differ by factors, in a minute for
+// a 135M model.
+constexpr std::int32_t kGapSamples = 4;  // per prompt
+constexpr std::int32_t kGapTokens = 64;  // per sample
 constexpr const char* kGapPrompts[] = {
     "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. How many clips did "
     "Natalia sell altogether in April and May?",
@@ -38,11 +40,11 @@ struct GapArguments {
   bool all = false;
 };
 
-/// Holds one candidate configuration of a run, as keys of a recipe.
+/// Holds one candidate configuration of a run as recipe keys.
 struct Setting {
   const char* name;
-  std::vector<std::string> keys;  ///< below quant.rollout. unless they have a point
-  bool is_usual = true;           ///< else with --all alone
+  std::vector<std::string> keys;  ///< below quant.rollout. unless they contain a dot
+  bool is_usual = true;           ///< false: only with --all
 };
 
 const std::vector<Setting>& gap_settings() {
@@ -84,16 +86,16 @@ config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
       .recipe;
 }
 
-/// Tokens that all settings score, and which prompt each sample continues.
+/// Holds the tokens that all settings score, and the prompt of each sample.
 struct Drawn {
   std::vector<GivenPrompt> prompts;
-  std::vector<types::Completion> samples;  ///< kGapSamples of each prompt
+  std::vector<types::Completion> samples;  ///< kGapSamples for each prompt
   const std::vector<types::TokenId>& prompt_of(std::size_t sample) const {
     return prompts[sample / kGapSamples].tokens;
   }
 };
 
-/// Samples by bf16 weights, which no setting's rounding has chosen.
+/// Samples with bf16 weights, so that no setting's rounding influences the tokens.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
   config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;
@@ -111,7 +113,7 @@ Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& w
   return drawn;
 }
 
-/// The decoder's log-probs of the drawn tokens under a snapshot.
+/// Sets the decoder's log-probs of the drawn tokens under a snapshot.
 void score_by_sampler(const model::Snapshot& snapshot, quant::KvFormat kv, Drawn& drawn) {
   const std::int64_t vocab_size = snapshot.config().vocab_size;
   for (std::size_t i = 0; i < drawn.samples.size(); ++i) {
@@ -135,13 +137,13 @@ std::vector<types::MicroBatch> packed_samples(const Drawn& drawn) {
   return rollout::pack(items, kMostTokens);
 }
 
-/// A setting's figures.
+/// Holds the figures of a setting.
 struct GapRow {
   train::GapSums sums;
   std::size_t weight_bytes = 0;
 };
 
-/// Scores by a sampler and a learner of each setting. A bf16 learner's log-probs are those of every setting with one.
+/// Scores the tokens with a sampler and a learner for each setting. The log-probs of a bf16 learner are computed once.
 class GapTable {
  public:
   GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
@@ -177,7 +179,7 @@ class GapTable {
   const train::Policy& policy_;
   Drawn drawn_;
   dist::Collectives& world_;
-  std::vector<std::vector<float>> plain_;  ///< of each micro-batch: a bf16 learner's
+  std::vector<std::vector<float>> plain_;  ///< log-probs of a bf16 learner, per micro-batch
 };
 
 void print_gap(const Setting& setting, const GapRow& row) {
@@ -187,8 +189,8 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Names the usual setting with the fewest bytes whose gap is small, with a bf16 learner. Breaks near ties in bytes by
-/// the smallest gap.
+/// Recommends the usual setting with the fewest bytes whose gap is small, with a bf16 learner. Among nearly equal
+/// sizes, the smallest gap wins.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

@@ -1,4 +1,5 @@
-// check reward: what a recipe's verifier makes of a few responses, how fast, and whether it is the same a second time.
+// Implements check reward: judges a few responses with a recipe's verifier, measures the speed, and checks that a
+// second pass gives the same scores.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,11 +33,11 @@ struct CheckRewardArguments {
   std::string file;
 };
 
-/// Responses to judge, those of a question side by side.
+/// Holds responses to judge; those of one question are adjacent.
 struct Rows {
   struct Row {
     std::string response;
-    std::string kind;  ///< "ground truth", "nothing", "noise", or "response" of a file
+    std::string kind;  ///< "ground truth", "nothing", "noise", or "response" (from a file)
     std::string where;
     std::shared_ptr<const types::Gold> gold;
     std::int64_t group = 0;
@@ -51,7 +52,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Training rows of the recipe, each answered three times.
+/// Returns training rows of the recipe, each with three responses.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
@@ -88,7 +89,7 @@ struct Judged {
   tasks::JudgeReport report;
 };
 
-/// Groups in their order, or the last first.
+/// Judges the groups in order, or in reverse order.
 Judged judge(const Rows& rows, const tasks::Verifier& verifier, bool backwards) {
   std::vector<std::size_t> order(rows.all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -131,7 +132,7 @@ std::string shown(const tasks::Verdict& verdict, const std::vector<std::string>&
   return text;
 }
 
-/// A line for each kind of response: how many are correct, and the mean of the weighted sums.
+/// Prints for each kind of response the number of correct ones and the mean score.
 void print_kinds(const Rows& rows, const Judged& judged, std::span<const double> weights) {
   struct OfKind {
     std::int64_t rows = 0, correct = 0, errors = 0;
@@ -170,7 +171,7 @@ void print_speed(const tasks::JudgeReport& report) {
   std::printf("\n");
 }
 
-/// The error of rows that got other scores the second time, or of too many that could not be judged.
+/// Throws an input error if rows got other scores the second time, or if too many could not be judged.
 void require_same(const Rows& rows, const Judged& first, const Judged& second, const std::vector<std::string>& names,
                   const config::RewardRecipe& recipe) {
   std::string lines, errors;
@@ -195,7 +196,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(recipe);
   verifier->show_log();
-  // Of each verifier its own: it is told of the rows before it starts.
+  // Each verifier reads the rows itself, because it must receive them before it starts.
   const auto rows_for = [&](const tasks::Verifier& one) {
     return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);
   };

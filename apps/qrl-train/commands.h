@@ -1,11 +1,11 @@
-// Owns the list of qrl-train's commands: each file adds its subcommand to the program. Knows nothing of what they do.
+// Owns the list of qrl-train's commands: each file adds its subcommand to the program.
 #pragma once
 
 #include "command.h"
 
 namespace qrl::app {
 
-void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
+void add_train(CLI::App& app, Action& action);  ///< `train` and `sft`
 void add_eval(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_dump(CLI::App& app, Action& action);
@@ -13,8 +13,8 @@ void add_export(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
-void add_check_reward(CLI::App& check, Action& action);  ///< of `check`
-void add_check_gap(CLI::App& check, Action& action);     ///< likewise
+void add_check_reward(CLI::App& check, Action& action);  ///< a subcommand of `check`
+void add_check_gap(CLI::App& check, Action& action);     ///< a subcommand of `check`
 void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

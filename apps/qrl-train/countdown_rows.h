@@ -1,4 +1,4 @@
-// Owns the report on countdown rows of a data file that have no solution. Knows nothing of how a file is read.
+// Owns the report on countdown rows of a data file that have no solution.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace qrl::app {
 
-/// A line that names rows without a solution, and one about rows with too many numbers to be searched; empty where
-/// there is neither. Rows whose ground truth is another task's are not looked at.
+/// Returns a line that names the rows without a solution, and one for rows with too many numbers to search; empty if
+/// there are none. Rows with another task's ground truth are skipped.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// data: tasks of the built-in generators as JSONL.
+// Implements data: writes tasks of the built-in generators as JSONL.
 #include <algorithm>
 #include <cstdio>
 
@@ -13,7 +13,7 @@ namespace qrl::app {
 
 namespace {
 
-/// What an own key's option holds until the command runs: an integer, or one of the key's words.
+/// Holds the value of a generator option until the command runs: an integer, or one of the key's words.
 struct GeneratorOption {
   const config::OwnKey* key = nullptr;
   std::int64_t integer = 0;
@@ -29,7 +29,7 @@ struct DataArguments {
   bool demonstrations = false;
 };
 
-/// "--min-numbers" of the key min_numbers.
+/// Returns the option of a key: "--min-numbers" for min_numbers.
 std::string option_of(std::string_view key) {
   std::string name = "--" + std::string(key);
   std::replace(name.begin(), name.end(), '_', '-');
@@ -59,7 +59,7 @@ void require_ascending(const DataArguments& arguments) {
   }
 }
 
-/// The demonstrations of a cold start: the first `size` of sft.demonstrations with the same seed and keys.
+/// Writes the demonstrations of a cold start: the first `size` of sft.demonstrations with the same seed and keys.
 void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
               "demonstrations are of training tasks");
@@ -76,7 +76,7 @@ void write_demonstrations(const DataArguments& arguments) {
 void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train data");
   require_ascending(arguments);
-  state::output_file(arguments.out);  // refused before the work, not after it
+  state::output_file(arguments.out);  // fails before the work is done
   require_new_file(arguments.out, "--out");
   const tasks::Generator& generator = *arguments.generator;
   if (arguments.demonstrations) return write_demonstrations(arguments);
@@ -97,7 +97,7 @@ void add_integer(CLI::App* command, const std::string& name, std::int64_t& value
   command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
 }
 
-/// The option of an own key, with its default; generators have keys of integers and of words.
+/// Adds the option of a generator's own key with its default; keys are integers or words.
 void add_own_option(CLI::App* command, GeneratorOption& option) {
   const config::OwnKey& key = *option.key;
   const std::string name = option_of(key.name);
@@ -130,7 +130,7 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
                     "write worked tasks, with `response`, as sft.train_files reads them");
   for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
   for (GeneratorOption& option : arguments->own)
-    add_own_option(command, option);  // in place: the options refer to them
+    add_own_option(command, option);  // in place, because the options refer to the elements
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
 }

@@ -1,4 +1,5 @@
-// dump: every layer's output on one prompt, for another implementation to compare (scripts/parity.py).
+// Implements dump: writes every layer's output for one prompt, for comparison with another implementation
+// (scripts/parity.py).
 #include <algorithm>
 
 #include "commands.h"
@@ -22,7 +23,7 @@ base::Buffer copied(const float* from, base::Shape shape) {
   return to;
 }
 
-/// tokens I32 [T]; embedding and layers.0 … fp32 [T, D], the residual stream; logits fp32 [T, V].
+/// Writes tokens I32 [T]; embedding and layers.0 … (the residual stream) fp32 [T, D]; logits fp32 [T, V].
 void write(const std::string& file, const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens) {
   const decoder::LayerOutputs outputs = decoder::forced_layer_outputs(snapshot, tokens);
   const std::vector<float> logits = decoder::forced_logits(snapshot, tokens);

@@ -1,4 +1,4 @@
-// eval: what a policy scores, through the same decoder as training.
+// Implements eval: scores a policy with the decoder that training uses.
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ struct EvalArguments {
   std::string out;
 };
 
-/// Before the work: a folder that can be made, or an empty one.
+/// Creates the folder, or accepts an empty one, before the work. Throws an input error otherwise.
 void make_new_folder(const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);

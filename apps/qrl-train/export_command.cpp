@@ -1,4 +1,4 @@
-// export and data: what leaves the program for others to read.
+// Implements export: writes checkpoints in formats of other programs.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -32,8 +32,8 @@ struct ExportArguments {
   bool merge = false, quantized = false;
 };
 
-/// Reads the folder back and writes our fp32 logits on fixed random sequences, for another program to compare:
-/// tokens_N (I32 [T]) and logits_N (F32 [T, V]) as scripts/golden/check_export.py reads them.
+/// Reads the folder back and writes our fp32 logits for fixed random sequences, for comparison with another program.
+/// scripts/golden/check_export.py reads tokens_N (I32 [T]) and logits_N (F32 [T, V]).
 void write_logits(const std::string& folder, const std::string& file) {
   const model::HfModel hf = model::open_hf(folder);
   model::Snapshot snapshot(hf.config, quant::Format::f32);
@@ -58,7 +58,7 @@ void write_logits(const std::string& folder, const std::string& file) {
   state::write_safetensors(file, tensors, {{"model", folder}});
 }
 
-/// Refuses what cannot be written, or would be lost, before the model is read.
+/// Throws an input error for outputs that cannot be written or would overwrite files, before the model is read.
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -68,13 +68,13 @@ void check_outputs(const ExportArguments& arguments) {
   QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
               "one with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
-  // It may lie in the folder that is about to be made.
+  // The file may be in the folder that is created later.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
   require_new_file(arguments.logits, "--logits");
 }
 
-/// What only a model, or only a merge of adapters, can do.
+/// Throws an input error for options that apply only to full models, or only to a merge of adapters.
 void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
   const bool has_adapters = policy.adapter.has_value();
   QRL_REQUIRE(has_adapters || !arguments.merge, "--merge", "a checkpoint of adapters", "one of all weights",
@@ -91,7 +91,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// The base that the learner multiplied by, unless the user says which; nothing: as it is. Says which it is.
+/// Returns the base weights to merge onto: what --onto says, else what the learner multiplied by. Nothing means the
+/// original weights. Prints the choice.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -113,8 +114,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// The weights of a run in bf16, which note in `errors` what rounding costs of the update from the recipe's model.path.
-/// Without such a folder, or with one of other shapes: as they are.
+/// Returns a run's weights in bf16. Reading them records in `errors` how rounding changes the update from the recipe's
+/// model.path. Without that folder, or if its shapes differ, the weights are returned unchanged.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -133,7 +134,7 @@ std::string text_of(const train::UpdateErrors& errors) {
 
 constexpr double kLargeError = 0.1;
 
-/// Prints what rounding to bf16 costs of what a run taught all weights, and warns where it costs more than is kept.
+/// Prints the error that rounding to bf16 adds to the training update, and warns if it exceeds the update.
 void report_rounding(const train::UpdateErrors& errors) {
   if (errors.num_layers == 0) return;
   std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
@@ -153,7 +154,8 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints what a low-bit format would cost a merged model: scores may fall back to those of the base.
+/// Prints the error that the run's low-bit format would add to a merged model, whose scores may fall back to those of
+/// the base.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;
@@ -170,7 +172,7 @@ void report_quantized(const ExportArguments& arguments, const train::Policy& pol
       "is the adapters beside the base");
 }
 
-/// Prints which policy the run sampled, and the scores that the run measured.
+/// Prints which policy the run sampled, and the scores that it measured.
 void report_scores(const std::string& checkpoint) {
   if (!train::is_checkpoint(checkpoint)) return;
   const train::KnownScores known = train::known_scores(checkpoint);
@@ -178,7 +180,8 @@ void report_scores(const std::string& checkpoint) {
   if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
 }
 
-/// Half a model is no model: where `write` throws, the folder, which was new or empty, becomes empty again.
+/// Creates the folder (new or empty) and calls `write`; if it throws, empties the folder, so that no incomplete model
+/// remains.
 template <class Write>
 void write_folder(const std::string& dir, const Write& write) {
   std::error_code error;
@@ -204,7 +207,7 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
               arguments.out.c_str(), adapter.base_path.c_str());
 }
 
-/// The recipe of a checkpoint whose sampler's weights compressed-tensors can hold.
+/// Returns the recipe of a checkpoint whose sampler weights fit compressed-tensors. Throws an input error otherwise.
 config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
               base::quoted(arguments.checkpoint), "only a run's recipe says how its sampler was quantized");
@@ -230,7 +233,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
   return recipe;
 }
 
-/// Quantizes the checkpoint's weights as the run published them, and writes them as they then are.
+/// Quantizes the checkpoint's weights like the run's publish step, and writes the result.
 void export_quantized(const ExportArguments& arguments, dist::Collectives& world) {
   const config::Recipe recipe = quantized_recipe(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);
@@ -279,7 +282,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new_file(arguments.logits, "--logits");  // it may be a name of the folder just written
+    require_new_file(arguments.logits, "--logits");  // the name may be a file of the folder just written
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

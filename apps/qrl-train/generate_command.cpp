@@ -1,4 +1,4 @@
-// generate: what a model says to prompts, through the same decoder as training.
+// Implements generate: prints a model's responses to prompts, with the decoder that training uses.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,10 +29,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A Hugging Face folder has no recipe that says how long a response is. transformers says 20, which cuts most answers.
+/// The response limit for a Hugging Face folder, which has no recipe. transformers' default of 20 cuts most answers.
 constexpr int kFolderMaxTokens = 256;
 
-/// An option that sets a key: its name is shorter, its range and meaning are the key's.
+/// Describes an option that sets a recipe key: a shorter name with the key's range and meaning.
 struct KeyOption {
   const char* option;
   const char* key;
@@ -47,29 +47,29 @@ constexpr std::array<KeyOption, 5> kKeyOptions = {
      {"--seed", "trainer.seed", "INT", "the same seed gives the same text"}}};
 
 struct GenerateArguments {
-  std::string model;       ///< a recipe's file, a checkpoint or a Hugging Face folder
-  std::string checkpoint;  ///< beside a recipe
+  std::string model;       ///< a recipe file, a checkpoint or a Hugging Face folder
+  std::string checkpoint;  ///< only with a recipe
   PromptArguments prompts;
   std::vector<std::string> overrides;  ///< --set
-  std::vector<std::string> settings;   ///< the same of kKeyOptions
+  std::vector<std::string> settings;   ///< overrides from kKeyOptions
   std::int32_t num_samples = 1;
   bool as_json = false;
 };
 
-/// A model with the recipe that says how to sample from it.
+/// Holds a model and the recipe that defines its sampling.
 struct Source {
   config::Recipe recipe;
   train::Policy policy;
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// What is set over a recipe. The learner's keys come first, since they bound what a run can sample and no more: a
-/// longer response needs no larger micro-batch here. What the user set comes behind them.
+/// Returns the overrides of the recipe; the user's are last. Overrides of learner keys lift limits that do not apply
+/// here: a longer response needs no larger micro-batch.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
                                         "rollout.kv_pages=null"};
-  // The keys of a row's fields are keys of a recipe's data files.
+  // The keys of a row's fields apply to the recipe's data files.
   if (!arguments.prompts.file.empty()) {
     const auto files = nlohmann::json::array({arguments.prompts.file});
     overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -84,7 +84,7 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
                      [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// A Hugging Face folder is computed in its weights' own format, as transformers does with dtype "auto".
+/// Returns a recipe for a Hugging Face folder: its weights keep their dtype, like in transformers with dtype "auto".
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -109,7 +109,7 @@ Source open_source(const GenerateArguments& arguments) {
   }
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
               "name one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
-  // Before its recipe is read every byte of a checkpoint is checked.
+  // load_policy checks every byte of a checkpoint before the recipe is read.
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)
@@ -120,7 +120,8 @@ Source open_source(const GenerateArguments& arguments) {
   return {std::move(recipe), std::move(policy), from};
 }
 
-/// fp8 scales and int8 profiles come from a run's training prompts, which may be on another machine.
+/// Throws an input error if a run's training prompts, from which fp8 scales and int8 profiles come, are not on this
+/// machine.
 void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
   const config::DataRecipe& data = recipe.data;
   const auto missing = std::find_if(data.train_files.begin(), data.train_files.end(), [](const std::string& file) {
@@ -137,7 +138,7 @@ void require_calibration_data(const LoadedSampler& loaded, const config::Recipe&
 }
 
 std::string text_of(const types::Completion& completion, const data::Tokenizer& tokenizer) {
-  data::StreamDecoder decoder(tokenizer);  // a character that was not completed is U+FFFD, not bytes
+  data::StreamDecoder decoder(tokenizer);  // an incomplete character becomes U+FFFD
   std::string text;
   for (const types::TokenId token : completion.tokens) text += decoder.push(token);
   return text + decoder.finish();
@@ -164,7 +165,7 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
     } else if (completions.size() > 1) {
       std::printf("--- prompt %zu sample %zu/%zu: %s\n", prompt_idx + 1, sample + 1, num_samples, how.c_str());
     }
-    if (isatty(STDOUT_FILENO) == 1) text = base::printable(text);  // a file has the bytes as they are
+    if (isatty(STDOUT_FILENO) == 1) text = base::printable(text);  // a file gets the unchanged bytes
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);
     if (!as_json && completions.size() == 1) base::log_info(how);
@@ -180,11 +181,11 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
   encode(prompts, recipe.data, source.policy);
   hint_at_line_break(prompts, recipe);
-  // No more sequences than are asked for, so that the KV cache holds those and not a run's.
+  // The number of sequences is limited to those requested, so that the KV cache is smaller than a run's.
   config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
-  // The profile that a checkpoint brings is its recipe's, whose file may be on another machine.
+  // A checkpoint has its own profile; the file in its recipe may be on another machine.
   if (loaded.quantizer.profile != nullptr && fs::is_directory(config::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
@@ -242,7 +243,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->type_name("TEXT")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // what follows a text is no second one
+      ->allow_extra_args(false);  // words after a text are no second text
   command
       ->add_option("--file", arguments->prompts.file,
                    "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME")

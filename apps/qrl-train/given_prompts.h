@@ -1,5 +1,4 @@
-// Owns the prompts that a user gives to generate: where they come from, and what a model takes of them. Knows nothing
-// of sampling.
+// Owns the prompts of generate: reading them, and converting them to tokens.
 #pragma once
 
 #include <memory>
@@ -11,32 +10,32 @@
 
 namespace qrl::app {
 
-/// Where prompts come from; one of the three is set.
+/// Holds the source of prompts; exactly one member is set.
 struct PromptArguments {
   std::vector<std::string> texts;  ///< --prompt
   std::string file;                ///< --file
-  std::string input;               ///< "-": standard input is a prompt
+  std::string input;               ///< "-": standard input is one prompt
 };
 
 struct GivenPrompt {
   std::string text, system;
-  std::string where;  ///< for messages
+  std::string where;  ///< location for messages
   std::vector<types::TokenId> tokens;
-  std::shared_ptr<const data::Conversation> conversation = {};  ///< of several turns; else null
+  std::shared_ptr<const data::Conversation> conversation = {};  ///< null unless the prompt has several turns
 };
 
-/// An input error unless exactly one way is given. `model` is for the message.
+/// Throws an input error unless exactly one source is given. `model` is for the message.
 void check_prompts(const PromptArguments& arguments, const std::string& model);
 
-/// Reads the texts, without tokens. Input errors name where an empty text or one that is not UTF-8 stands.
+/// Reads the texts, without tokens. Throws an input error with the location of an empty or non-UTF-8 text.
 std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe);
 
-/// Makes tokens of the texts. The model's positions are their only bound.
+/// Tokenizes the texts. Only the model's number of positions limits their length.
 void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
 std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< in tokens
 
-/// Says once when a prompt lacks the line break with which the prompts of the recipe's task end: a model that learned
-/// the task never saw one without.
+/// Warns once if a prompt lacks the newline at the end of the prompts of the recipe's task. A model trained on the task
+/// has never seen a prompt without it.
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

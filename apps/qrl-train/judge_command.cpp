@@ -1,4 +1,4 @@
-// judge: verdicts for rows of any origin, from standard input to standard output.
+// Implements judge: reads rows of any origin from standard input and writes verdicts to standard output.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
 
-/// The option of a verifier's own key of words: its default until it is given.
+/// Holds the option of a verifier's own key, whose values are words; `word` starts as the default.
 struct VerifierOption {
   const config::Choice* verifier = nullptr;
   const config::OwnKey* key = nullptr;
@@ -40,14 +40,14 @@ struct JudgeArguments {
   bool time = false;
 };
 
-/// Processor time of this thread: other work on the machine does not count.
+/// Returns the processor time of this thread, in which other work on the machine does not count.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// The verdicts of the rows one by one, with the processor time of each.
+/// Returns the verdicts of the rows, judged one at a time, and the processor time of each.
 std::vector<reward::Verdict> judge_timed(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                                          std::vector<double>& times_us) {
   std::vector<reward::Verdict> verdicts(rows.size());
@@ -89,7 +89,7 @@ const char* name_of(reward::Outcome outcome) {
   return outcome == reward::Outcome::correct ? "correct" : outcome == reward::Outcome::wrong ? "wrong" : "no_answer";
 }
 
-/// By a recipe: the score is the weighted sum, as in training.
+/// Prints verdicts with a recipe's score, which is the weighted sum like in training.
 void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                   const config::RewardRecipe& recipe) {
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);
@@ -100,7 +100,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
                                    {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
                                    {"extracted", verdict.extracted}};
     if (verdict.verifier_error) line["error"] = verdict.reason;
-    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // one that does not apply is null
+    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // a score that does not apply is null
       const double score = verdict.scores[k];
       nlohmann::ordered_json& shown = line["scores"][verifier.score_names()[k]];
       if (!std::isnan(score)) shown = score;
@@ -110,7 +110,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-/// A recipe's defaults with the verifier and its settings that the command line gives.
+/// Returns the recipe, or the defaults with the verifier and settings of the command line.
 config::Recipe recipe_of(const JudgeArguments& arguments) {
   if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, config::RecipeUse::sampling).recipe;
   config::Recipe recipe = train::keys().defaults();
@@ -147,21 +147,21 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
       if (rows.size() == kRowsAtOnce) print();
     }
   } catch (const base::Error&) {
-    print();  // the verdicts of the rows before it
+    print();  // the verdicts of the earlier rows
     std::fflush(stdout);
     throw;
   }
   print();
 }
 
-/// "--answer-form" of the key reward.answer_form.
+/// Returns the option of a key: "--answer-form" for reward.answer_form.
 std::string option_of(const config::OwnKey& key) {
   std::string name = "--" + key.name.substr(key.name.rfind('.') + 1);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
 
-/// The options of all verifiers' own keys; settings of verifiers that are not asked are refused.
+/// Adds the options of all verifiers' own keys. Settings of verifiers that are not used are rejected.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
     for (const config::OwnKey& key : verifier->keys) {
@@ -170,7 +170,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
       arguments.own.push_back(std::move(option));
     }
   }
-  for (VerifierOption& option : arguments.own) {  // in place: the options of the command refer to them
+  for (VerifierOption& option : arguments.own) {  // in place, because the command's options refer to the elements
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
@@ -179,7 +179,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// ", or for countdown numbers and target": the fields that verifiers read in place of a whole ground truth.
+/// Describes the fields that verifiers read instead of a whole ground truth: ", or for countdown numbers and target".
 std::string own_fields() {
   std::string text;
   for (const config::Choice* choice : train::keys().catalog().verifiers.all) {
@@ -199,8 +199,7 @@ std::string own_fields() {
 std::vector<std::string> verifier_words() {
   std::vector<std::string> words;
   for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
-    if (verifier->word != config::kCommandVerifier)
-      words.emplace_back(verifier->word);  // only a recipe names its command
+    if (verifier->word != config::kCommandVerifier) words.emplace_back(verifier->word);  // a command needs a recipe
   }
   return words;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kGroundTruth = "ground_truth";
 
-/// For a row that lacks a field: which it has.
+/// Describes the fields of a row that lacks one.
 std::string names_of_fields(const nlohmann::json& row) {
   constexpr std::size_t kMaxNamed = 12;
   std::string names;
@@ -23,8 +23,8 @@ std::string names_of_fields(const nlohmann::json& row) {
   return names.empty() ? "no field at all" : "none; its fields are " + names;
 }
 
-/// A field of a row as text, or one of nested objects ("a.b"): null is empty, and so is a number whose digits are lost
-/// (a gold answer that cannot be judged by); other values are as JSON writes them (a list of numbers).
+/// Returns a field of a row, or of nested objects ("a.b"), as text. null is empty, and so is a number whose digits were
+/// lost (a gold answer that no verifier accepts). Other values are written as JSON, e.g. a list of numbers.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);
@@ -39,7 +39,7 @@ std::string field(const nlohmann::json& row, const std::string& name, const std:
   }
 }
 
-/// A text field that may be missing.
+/// Returns a text field; "" if it is missing.
 std::string text_of(const nlohmann::json& row, const char* name) {
   const auto found = row.find(name);
   return found == row.end() || !found->is_string() ? "" : found->get<std::string>();
@@ -79,7 +79,9 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
 std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier) {
   std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
   std::vector<tasks::Sample> samples(rows.size());
-  if (!rows.empty()) golds.front() = verifier.prepare(rows.front().question());  // a verifier may start with the first
+  if (!rows.empty())
+    golds.front() = verifier.prepare(rows.front().question());  // a verifier may start its program
+                                                                // with the first
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
       golds[k] = verifier.prepare(rows[k].question());

@@ -1,5 +1,4 @@
-// Owns how a command outside a run gets a policy and its sampler, quantized and calibrated as the run does it. Knows
-// nothing of what is drawn.
+// Owns loading a policy and its sampler for a command outside a run, quantized and calibrated like in the run.
 #pragma once
 
 #include <string>
@@ -12,20 +11,21 @@
 
 namespace qrl::app {
 
-/// The policy of `checkpoint` (a checkpoint or a Hugging Face folder), or with "" the recipe's own before training.
+/// Loads the policy of `checkpoint` (a checkpoint or a Hugging Face folder); with "", the recipe's policy before
+/// training.
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint);
 
-/// A policy, its sampler, and what its checkpoint keeps of their quantizers.
+/// Holds a policy, its sampler, and the quantizer state of its checkpoint.
 struct LoadedSampler {
   LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from, dist::Collectives& world,
                 std::int64_t longest_prompt_tokens);
 
-  /// Whether `publish` reads the recipe's training prompts, to calibrate what the checkpoint did not bring.
+  /// These return whether `publish` reads the recipe's training prompts to calibrate what the checkpoint lacks.
   bool calibrates_profile(const config::Recipe& recipe) const;
   bool calibrates_kv(const config::Recipe& recipe) const;
-  /// Publishes as training with this recipe does; calibrates as the run would.
+  /// Publishes the weights and calibrates, like training with this recipe.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
-  /// Logs whose weights it samples and in which formats: a run's policy and its export score differently.
+  /// Logs whose weights are sampled and in which formats, because a run's policy and its export score differently.
   void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;

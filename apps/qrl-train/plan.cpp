@@ -36,12 +36,12 @@ namespace fs = std::filesystem;
 
 long long whole(std::int64_t value) { return value; }
 
-/// "1 prompt", "2 prompts".
+/// Returns e.g. "1 prompt" or "2 prompts".
 std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// Files that a run would read and that are not here, with the key that names them.
+/// Returns the files that a run would read and that do not exist here, each with its key.
 std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
   std::vector<std::string> absent;
   const auto need = [&](const char* key, const fs::path& file) {
@@ -115,10 +115,10 @@ void describe_batch(const config::Recipe& recipe) {
   }
 }
 
-/// How the plan compares with this machine's memory.
+/// Holds the comparison of the plan with this machine's memory.
 struct MemoryFit {
-  std::string fault;  ///< why it cannot run; "" where it can
-  std::string doubt;  ///< why it may not
+  std::string fault;  ///< the reason why it cannot run; "" if it can
+  std::string doubt;  ///< the reason why it may fail
 };
 
 MemoryFit memory_fit(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks, int num_here) try {
@@ -153,7 +153,7 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   }
 }
 
-/// Prints what the checkpoints take of the run folder's disk, and warns where it has less.
+/// Prints the disk space that checkpoints need, and warns if the disk of the run folder has less.
 void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
   const train::DiskEstimate disk = train::estimate_disk(recipe, config);
   const auto kept = [](const train::CheckpointRoom& room) {
@@ -177,7 +177,7 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
         "trainer.default_local_dir");
 }
 
-/// Chooses what is at `auto` and prints it, for the GPU that is here or for one of 80 GiB.
+/// Sets the keys at `auto` and prints them, for this machine's GPU or for one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const auto [bytes, is_here] = train::gpu_to_plan_for(recipe);
   std::string chosen;
@@ -203,16 +203,16 @@ struct Data {
 Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
   const auto verifier = tasks::make_verifier(recipe);
-  Data data{train::make_policy(recipe),  // checks that every tensor exists with the right shape
+  Data data{train::make_policy(recipe),  // checks that every tensor exists and has the right shape
             tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
             train::load_held_out_prompts(recipe, tokenizer, *verifier), train::load_sft_rows(recipe, tokenizer)};
-  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score shows here
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // rejects an unknown score
   train::require_row_positions(data.sft_rows, config);
   train::warn_of_shared_prompts(data.prompts, data.held_out);
   return data;
 }
 
-/// "a (80), b (40)": the sources of prompts in order of appearance.
+/// Returns the sources of prompts in order of appearance: "a (80), b (40)".
 std::string sources_of(const std::vector<types::Prompt>& prompts) {
   constexpr std::size_t kMaxNamed = 8;
   std::vector<std::pair<std::string, std::size_t>> sources;
@@ -229,7 +229,7 @@ std::string sources_of(const std::vector<types::Prompt>& prompts) {
   return text + (sources.size() > kMaxNamed ? " and " + std::to_string(sources.size() - kMaxNamed) + " more" : "");
 }
 
-/// How often `num_prompts` come up where a step draws `drawn` of them.
+/// Returns how often each of `num_prompts` prompts is used if a step draws `drawn` of them.
 std::string epoch_text(std::size_t num_prompts, double drawn) {
   const double steps = static_cast<double>(num_prompts) / drawn;
   char text[64];
@@ -295,7 +295,7 @@ void describe_run(const config::LoadedRecipe& given, const PlanOptions& options)
   const std::vector<std::string> absent = absent_files(recipe, reads_adapters);
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
   if (absent.empty() && reads_adapters) (void)train::given_adapters(recipe, config);
-  std::optional<Data> data;  // loaded before a word is printed: an error stands alone
+  std::optional<Data> data;  // loaded before anything is printed, so that an error is the only output
   const MemoryFit fit = memory_fit(recipe, config, num_ranks, num_here);
   if (absent.empty() && (fit.fault.empty() || allow_absent)) data = load_data(recipe, config);
   if (data) train::require_known_score(recipe, data->held_out);

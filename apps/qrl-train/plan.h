@@ -1,4 +1,4 @@
-// Owns what --dry-run says of a run. Knows nothing of running it.
+// Owns the output of --dry-run.
 #pragma once
 
 #include "config/reader.h"
@@ -11,12 +11,12 @@ struct PlanOptions {
 };
 
 /// Checks the recipe's model, shapes, batch arithmetic and data, and prints the plan of a run of `num_ranks` processes.
-/// The plan lists memory, disk, and the checkpoint that the run would resume from, or why a start would refuse.
-/// Allocates no weights and writes nothing.
+/// The plan lists memory, disk, and the checkpoint to resume from, or why a start would be refused. Allocates no
+/// weights and writes nothing.
 ///
-/// Lists what this machine lacks (weights, tokenizer, data files, a GPU) as absent, and skips the checks that depend on
-/// it. Then throws an input error, unless `allow_absent`: a run elsewhere can be planned here. Throws it also for a
-/// plan that exceeds this machine's memory with `num_here` processes on it. `allow_change`: as a start with
+/// Reports what this machine lacks (weights, tokenizer, data files, a GPU) as absent, and skips the checks that depend
+/// on it. Then throws an input error unless `allow_absent`, which allows to plan a run on another machine. Also throws
+/// one if the plan exceeds this machine's memory with `num_here` processes on it. `allow_change` has the effect of
 /// --allow-change.
 void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options);
 

@@ -1,4 +1,4 @@
-// profile: the fixed int8 profile of a recipe's model, made once and used by any number of runs.
+// Implements profile: makes the fixed int8 profile of a recipe's model, once for any number of runs.
 #include <cstdio>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// report: finished or running runs as text, as a page, or as TensorBoard's files.
+// Implements report: shows finished or running runs as text, as a page, or as TensorBoard files.
 #include <cstdio>
 #include <filesystem>
 
@@ -26,7 +26,7 @@ void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments
   const std::filesystem::path file = state::output_file(arguments.out);
   report::PageLimits limits;
   std::string page;
-  do {  // texts cannot be foreseen: fewer files until the page fits
+  do {  // sizes of texts are unknown, so the number of files is reduced until the page fits
     page = report::make_page(report::script_json(report::page_json(runs, arguments.group == "seed", limits)), false);
     limits.max_sample_bytes /= 2;
   } while (page.size() > kMaxPageBytes && limits.max_sample_bytes > (1 << 16));

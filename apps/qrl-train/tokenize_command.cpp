@@ -1,4 +1,4 @@
-// tokenize: text from standard input to token ids, and back.
+// Implements tokenize: converts text from standard input to token ids, and back.
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -42,8 +42,8 @@ void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
   std::fwrite(line.data(), 1, line.size(), stdout);
 }
 
-/// Prints the ids of a row's conversation: a prompt unless the assistant has its last word, and with --learned what a
-/// cold start learns from it.
+/// Prints the ids of a row's conversation, which is a prompt unless its last message is the assistant's. With --learned
+/// it also prints which tokens a cold start learns.
 void tokenize_conversation(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat,
                            const TokenizeArguments& arguments, const nlohmann::ordered_json& row,
                            const std::string& where) {
@@ -82,7 +82,7 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
   }
 }
 
-/// Numbers to text, as they come: a character is written once its last byte is there.
+/// Converts ids to text as they arrive; a character is written when its last byte is known.
 void detokenize(const data::Tokenizer& tokenizer) {
   data::StreamDecoder decoder(tokenizer, true);
   std::string word;

@@ -1,4 +1,4 @@
-// watch: the report's page, live.
+// Implements watch: serves the report's page live.
 #include <cstdio>
 
 #include "commands.h"
