@@ -37,7 +37,7 @@ void append_text(std::string_view text, std::string& out) {
   out += '"';
 }
 
-/// The shortest digits that read back as the same number.
+/// Appends the shortest digits that parse to the same number.
 template <class Number>
 void append_number(Number value, std::string& out) {
   std::array<char, 32> digits;
@@ -45,25 +45,26 @@ void append_number(Number value, std::string& out) {
   out.append(digits.data(), static_cast<std::size_t>(end - digits.data()));
 }
 
-/// JSON has no form for NaN and infinities, which stand for a missing number where pandas writes one.
+/// Appends a number. NaN and infinities become null: JSON has no form for them, and pandas uses them for missing
+/// numbers.
 template <class Float>
 void append_float(Float value, std::string& out) {
   if (std::isfinite(value)) append_number(value, out);
   else out += "null";
 }
 
-/// A field of the current row without a form in JSON: it is left out of the row.
+/// Names a field of the current row that JSON cannot represent; it is left out of the row.
 struct LeftOut {
   std::string path;  ///< "extra_info.created"
   std::string why;
 };
 
-/// Writes values of one row as JSON.
+/// Writes the values of a row as JSON.
 class RowWriter {
  public:
   explicit RowWriter(std::string& out) : out_(out) {}
 
-  /// Appends a member, with a comma where one stands before it; leaves it out where its value has no form in JSON.
+  /// Appends a member, after a comma unless it is the first. Leaves it out if JSON cannot represent its value.
   void member(const std::string& name, const arrow::Array& array, std::int64_t row);
   const std::vector<LeftOut>& left_out() const { return left_out_; }
 
@@ -75,7 +76,7 @@ class RowWriter {
   void object(const arrow::Array& array, std::int64_t row);
 
   std::string& out_;
-  std::string path_;  ///< of the member that is being written
+  std::string path_;  ///< path of the member that is being written
   std::vector<LeftOut> left_out_;
 };
 
