@@ -19,8 +19,8 @@ class LiveRuns {
   /// Takes folders of runs, or run folders. Throws an input error if one of `roots` is no folder.
   explicit LiveRuns(std::vector<std::filesystem::path> roots);
 
-  /// Returns the runs in order of name: [{name, running, ended, step, total_steps, cold_update, cold_updates, seconds,
-  /// reward, held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}].
+  /// Returns the runs in order of name: `[{name, running, ended, step, total_steps, cold_update, cold_updates, seconds,
+  /// reward, held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}]`.
   nlohmann::ordered_json list();
   // These take a name from `list`, and return nothing if the run does not exist (any more).
   std::optional<nlohmann::ordered_json> run(const std::string& name);
