@@ -1,4 +1,4 @@
-// Owns finding a marked answer in a response: <answer>…</answer> and \boxed{…}. Knows nothing of what the answer means.
+// Owns finding a marked answer in a response: <answer>…</answer> and \boxed{…}.
 #pragma once
 
 #include <optional>
@@ -6,20 +6,20 @@
 
 namespace qrl::reward {
 
-/// Only the last kMaxScanned_bytes of a response are searched for its answer: some 30,000 tokens, and what keeps a
-/// response of any size, made to be slow or not, at a few milliseconds.
+/// Limits the search to the end of a response: some 30,000 tokens. The limit bounds the time for any response, even a
+/// malicious one, to a few milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
-  std::string_view text;  ///< a view into the response, ASCII white space trimmed
-  bool boxed = false;     ///< a \boxed{} was opened
+  std::string_view text;  ///< a view into the response, without ASCII white space at its ends
+  bool boxed = false;     ///< the answer is in a \boxed{}
 };
 
-/// The last complete <answer>…</answer> (the last complete \boxed{} inside is unwrapped), else the last complete
-/// \boxed{…}; nothing when there is neither. An <answer> that is never closed counts as none. Linear in the bytes read.
+/// Returns the last complete <answer>…</answer> (unwrapping the last complete \boxed{} in it), else the last complete
+/// \boxed{…}. Returns nothing if there is neither; an unclosed <answer> does not count. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
-/// The content of the last <answer> that is followed by a </answer>.
+/// Returns the content of the last <answer> that a </answer> follows.
 std::optional<std::string_view> last_tagged(std::string_view text) noexcept;
 
 }  // namespace qrl::reward

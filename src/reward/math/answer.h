@@ -1,5 +1,4 @@
-// Owns what an answer is: one of a few forms, whose parts are answers, with notes beside it. Knows nothing of other
-// answers.
+// Owns the type of an answer: one of a few forms, whose parts are answers, with notes.
 #pragma once
 
 #include <array>
@@ -13,11 +12,11 @@
 
 namespace qrl::reward::math {
 
-/// What the words behind a number say: "km/h", "square meters", "million dollars".
+/// Holds the meaning of the words after a number: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::uint64_t dimensions = 0;  ///< the sum of those of its units, each a number of its own; 0: not known
-  long double factor = 1;        ///< the product of those of its units
-  long double scale = 1;         ///< 1e6 of "million"
+  std::uint64_t dimensions = 0;  ///< sum over its units of a number per dimension; 0: unknown
+  long double factor = 1;        ///< product of its units' factors
+  long double scale = 1;         ///< 1e6 for "million"
   bool is_known() const noexcept { return dimensions != 0; }
   bool is(char dimension) const noexcept { return dimensions == number_of(dimension); }
   static constexpr std::uint64_t number_of(char dimension) noexcept {
@@ -27,23 +26,23 @@ struct Measure {
   }
 };
 Measure measure(std::string_view words, const Vocabulary& vocabulary);
-/// What both numbers are to be multiplied by to be compared; nothing where they measure different things.
+/// Returns the factors by which the two numbers must be multiplied before comparison; nothing if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// What stands beside an answer. Notes must agree where both sides have them and count for nothing otherwise.
+/// Holds what accompanies an answer. Notes must agree if both sides have them, and are ignored otherwise.
 struct Notes {
-  std::string name;  ///< of a point, A of A(1, 2), or of the variable of x ∈ {1, 2}
-  std::string run;   ///< capitals in a row, HTH, which are a product besides
+  std::string name;  ///< of a point, A in A(1, 2), or of the variable in x ∈ {1, 2}
+  std::string run;   ///< consecutive capitals, e.g. HTH, which may also be a product
   Measure unit;
-  std::string_view words;  ///< behind a number
+  std::string_view words;  ///< after a number
 };
 
 enum class Form : unsigned char {
-  value,     ///< a number or formula; a part: the same with letters as a unit
-  list,      ///< any order: a list, or ± (`signs`), or alternatives (`either`), or rows of cases, which are tuples
-  set,       ///< any order, repetitions count nothing
-  tuple,     ///< in order; an interval as well, and a matrix: its rows, or the entries of one row or column
-  relation,  ///< sides
+  value,     ///< a number or formula; a part: the same with letters read as a unit
+  list,      ///< unordered: a list, ± (`signs`), alternatives (`either`), or rows of cases, which are tuples
+  set,       ///< unordered, without repetitions
+  tuple,     ///< ordered; also an interval, and a matrix: its rows, or the entries of a single row or column
+  relation,  ///< the parts are its sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
 };
@@ -52,24 +51,25 @@ struct Answer {
   Form form = Form::value;
   const Tree* tree = nullptr;
   const Node* node = nullptr;
-  int sign = 1;         ///< which its ± stands for
-  bool signs = false;   ///< list: of both
-  bool either = false;  ///< list: "or" joins members
+  int sign = 1;         ///< the sign that ± represents in this answer
+  bool signs = false;   ///< list: both signs of a ±
+  bool either = false;  ///< list: members joined by "or"
   Notes notes;
   std::vector<Answer> parts;
   const Node& at() const noexcept { return *node; }
   bool is_collection() const noexcept { return form == Form::list || form == Form::set || form == Form::tuple; }
-  /// What stands before a part: relations.
+  /// Returns the sign before a part of a relation.
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
-/// A rule of lowering: rewrites a node of its kind where it applies. Sees one side alone.
+/// Gives a lowering rule access to the tree and the vocabulary. A rule rewrites a node of its kind if it applies, and
+/// sees only one side of the comparison.
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
   const Node* add(Node node) { return &tree.added.emplace_back(std::move(node)); }
 };
-/// The node that takes a node's place; null: the rule does not apply.
+/// Returns the replacement of a node; null if the rule does not apply.
 using Rewrite = const Node*(Lowering& lowering, const Node& at, Notes& notes);
 Rewrite combination, named_point, named_reals, with_unit, run_of_capitals, membership, usual_domain;
 struct Rule {
@@ -80,7 +80,7 @@ struct Rule {
 };
 std::span<const Rule> default_rules() noexcept;
 
-/// The answer that a tree is; `tree` must outlive it and is added to.
+/// Converts a tree to an answer. `tree` must outlive it; nodes are added to it.
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules);
 
 }  // namespace qrl::reward::math

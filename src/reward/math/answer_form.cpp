@@ -1,4 +1,4 @@
-// Whether an answer is worked out: reward.answer_form.
+// Implements reward.answer_form: whether an answer is fully computed.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,7 +10,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Whether a tree has an operation on rational numbers left to do.
+/// Finds operations on rational numbers in a tree that are not carried out.
 class AnswerForm {
  public:
   bool has_operation_left(const Node& at) {
@@ -25,9 +25,10 @@ class AnswerForm {
   }
 
  private:
-  using Numbers = std::vector<const Node*>[2];  ///< above and below the fraction line
+  using Numbers = std::vector<const Node*>[2];  ///< in the numerator and in the denominator
 
-  /// 2·3√2 and 6π/4: the numbers among the factors are one number, above a fraction line, below it, or a fraction.
+  /// Checks a product such as 2·3√2 or 6π/4. It is computed if its numeric factors are one number, in the numerator or
+  /// in the denominator, or one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -36,7 +37,8 @@ class AnswerForm {
     return !below.empty() && !is_lowest_fraction(above.empty() ? nullptr : above[0], *below[0]);
   }
 
-  /// Adds the rational numbers among the factors, also of products that are factors. Whether one has an operation left.
+  /// Collects the rational numbers among the factors, including nested products. Returns whether one of the other
+  /// factors has an operation left.
   bool collect(const Node& at, bool inverse, Numbers& numbers) {
     return std::ranges::any_of(at.parts, [&](const Node& part) {
       const bool below = (part.joint == '/') != inverse;
@@ -46,13 +48,15 @@ class AnswerForm {
     });
   }
 
-  /// Of x = 25 + 60 = 85 the number counts that is worked out; of other relations every side.
+  /// Checks a relation. In a chain of equalities (x = 25 + 60 = 85) one computed number suffices; in other relations
+  /// every side must be computed.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
-    bool open[2] = {}, done[2] = {};  // of numbers and of formulas
+    bool open[2] = {}, done[2] = {};  // for numbers and for formulas
     for (const Node& side : at.parts) {
-      const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);  // x ≡ 10 (mod 7) names a class
+      const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);  // x ≡ 10 (mod 7) is a residue
+                                                                                       // class
       const bool formula = has_symbols(side);
       if (!equality && left) return true;
       if (!formula || !is_name(side)) (left ? open : done)[formula] = true;
@@ -60,16 +64,17 @@ class AnswerForm {
     return (open[0] && !done[0]) || (open[1] && !done[1]);
   }
 
-  /// Whether its value is a rational number.
+  /// Returns whether the value is a rational number.
   bool is_rational(const Node& at) {
     if (has_symbols(at)) return false;
     const Value value = Evaluator(algebra_, budget_).value(at);
     const auto number = value.real();
     if (budget_.spent() || !number) return false;
     const bool has_constants =
-        any_node(at, [](const Node& part) { return part.is(Kind::constant); });  // π has an image
+        any_node(at, [](const Node& part) { return part.is(Kind::constant); });  // π also has an image
     if (value.image && !has_constants) return true;
-    constexpr int kMaxDenominator = 100;  // ours: of √2·√2 and log₂8, whose exact value the algebra does not carry
+    constexpr int kMaxDenominator = 100;  // our choice; for √2·√2 and log₂8, whose exact values the algebra does not
+                                          // know
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
       if (equal(value, algebra_.divide(algebra_.integer(p), algebra_.integer(q)))) return true;
@@ -77,7 +82,7 @@ class AnswerForm {
     return false;
   }
 
-  /// Of a rational number: whether it is written as one.
+  /// Returns whether a rational number is written as a single number.
   bool is_one_number(const Node& at) const {
     if (at.is(Kind::number, Kind::subscript)) return true;
     if (at.is(Kind::quantity, Kind::percent, Kind::degree)) return is_one_number(at[0]);
@@ -87,14 +92,15 @@ class AnswerForm {
     return at.is(Kind::ratio) || at[1].joint == '/' ? is_lowest_fraction(&at[0], at[1]) : is_scientific(at);
   }
 
-  /// Of integers; nothing above the line stands for 1. Those beyond 64 bits are taken for lowest.
+  /// Returns whether a fraction of integers is in lowest terms. A null `above` is 1. Numbers beyond 64 bits count as
+  /// lowest.
   bool is_lowest_fraction(const Node* above, const Node& below) const {
     if (!is_digits(unsigned_of(below)) || (above != nullptr && !is_digits(unsigned_of(*above)))) return false;
     const auto a = above != nullptr ? integer_of(unsigned_of(*above)) : 1, b = integer_of(unsigned_of(below));
     return b != 1 && std::gcd(a.value_or(1), b.value_or(1)) == 1;
   }
 
-  /// 1.5·10⁶.
+  /// Returns whether a product is in scientific notation: 1.5·10⁶.
   bool is_scientific(const Node& at) const {
     const Node& power = at[1];
     return power.joint == '*' && power.is(Kind::power) && integer_of(power[0]) == 10 &&
@@ -105,13 +111,14 @@ class AnswerForm {
   Budget budget_;
 };
 
-/// Without the name before a value.
+/// Returns the value after a name: x = VALUE.
 const Node& bare_value(const Node& at) {
   const bool named = at.is(Kind::relation) && at.parts.size() == 2 && at[1].joint == '=' && is_name(at[0]);
   return named ? bare_value(at[1]) : at;
 }
 
-/// Whether an equation says no value that is worked out: 96 - 79 = x and 96 - 79 = ... leave the work to the reader.
+/// Returns whether no side of an equation is a computed value: 96 - 79 = x and 96 - 79 = ... leave the computation
+/// open.
 bool leaves_work(const Node& at) {
   const auto is_value = [](const Node& side) {
     return !side.is(Kind::dots, Kind::symbol, Kind::subscript) && !AnswerForm().has_operation_left(side);
@@ -119,7 +126,7 @@ bool leaves_work(const Node& at) {
   return at.is(Kind::relation) && at[1].joint == '=' && std::ranges::none_of(at.parts, is_value);
 }
 
-/// By the first reading of its commas that there is.
+/// Returns the tree of the first reading of the commas that has one.
 const Node* root_of(const Reading& answer) {
   for (const Reading::Read& read : answer.reads)
     if (read.tree.root) return &*read.tree.root;
@@ -134,7 +141,7 @@ bool is_worked_out_as(const Reading& gold, const Reading& answer) {
   if (!AnswerForm().has_operation_left(*of_answer) && !leaves_work(*of_answer)) return true;
   if (of_gold == nullptr) return false;
   if (modulus_of(*of_gold) && modulus_of(*of_answer) && of_answer->is(Kind::product))
-    return !AnswerForm().any_left(*of_answer);  // 10 (mod 7) names the class of 3 (mod 7)
+    return !AnswerForm().any_left(*of_answer);  // 10 (mod 7) is the same class as 3 (mod 7)
   return form_of(bare_value(*of_gold)) == form_of(bare_value(*of_answer));
 }
 

@@ -1,4 +1,4 @@
-// Lists, operands in brackets (tuples, intervals, sets) and environments (matrices, systems, definitions by cases).
+// Parses lists, operands in brackets (tuples, intervals, sets) and environments (matrices, systems, cases).
 #include <utility>
 
 #include "reward/math/parser.h"
@@ -9,10 +9,10 @@ namespace {
 
 using T = TokenType;
 
-/// A sign between two sides; ⇒ begins a formula of its own.
+/// Returns whether a token is a relation sign; ⇒ begins a new formula and is none.
 bool is_relation(const Token& token) noexcept { return token.type == T::relation && token.code != 't'; }
 bool is_operation(const Token& token) noexcept { return token.type == T::op && has("+-*/PM", token.code); }
-/// Whether a token between items stands there.
+/// Returns whether a token separates two items.
 bool is_between(const Token& token) noexcept {
   return token.type == T::relation || token.type == T::separator || token.type == T::word ||
          (token.type == T::op && has("UND", token.code));
@@ -22,12 +22,13 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
+/// Returns whether "[" is a closing bracket, as in ]2, 5[: nothing can begin after it.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// Whether a bracket holds one number with commas between thousands that may be a pair: (1,234), but not (1,000)(0.05).
+/// Returns whether a bracket holds one number with thousands commas that may also be a pair: (1,234), but not
+/// (1,000)(0.05).
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
   const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
@@ -40,10 +41,10 @@ bool Parser::may_be_pair() const noexcept {
 }
 
 Node Parser::bracketed(char open) {
-  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of its commas is
+  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // then another reading of the commas applies
   ++at_;
   const char closing = closing_of(open);
-  // {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show
+  // {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not print
   const Token& bar = now(is(now(1), T::relation, 'e') ? 3 : 1);
   if (open == '{' && now().type == T::symbol && (bar.type == T::bar || is(bar, T::op, ':'))) open = 'S';
   if (has("S{", open) && take(T::close, closing))
@@ -70,7 +71,7 @@ Node Parser::bracketed(char open) {
   if (open == 'F') return Node{Kind::floor, std::move(content)};
   if (open == 'C') return Node{Kind::ceiling, std::move(content)};
   if (open == 'S' && !several && !builder) return Node{Kind::set, std::move(content)};
-  if (open == '{' || !several) return content;  // LaTeX's own braces show nothing
+  if (open == '{' || !several) return content;  // LaTeX does not print plain braces
   content.kind = open == 'S' ? Kind::set : Kind::tuple;
   content.open = open;
   content.close = close;
@@ -79,14 +80,14 @@ Node Parser::bracketed(char open) {
 
 // ---- lists
 
-/// A whole text, or what a bracket, an element of a set or an entry of a matrix holds.
+/// Parses a whole text, or the content of a bracket, a set element or a matrix entry.
 Node Parser::list() {
   Node all = expression(0);
   if (!ends_list() && !ends_element()) fail(Fault::kNoOperationBetween);
   return all;
 }
 
-/// Items with separators between them, or equations without. Semicolons separate lists of what commas separate.
+/// Parses items with separators, or equations without them. Semicolons separate lists of comma-separated items.
 Node Parser::separated(const Operator& op, Node first) {
   std::vector<Node> items;
   items.push_back(std::move(first));
@@ -102,12 +103,12 @@ Node Parser::separated(const Operator& op, Node first) {
       items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
   }
-  // The modulus of n ≡ 1, 3 (mod 8) is of both, which is not read.
+  // In n ≡ 1, 3 (mod 8) the modulus applies to both items, which is not supported.
   if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::kOperandMissing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }
 
-/// Whether "y =", behind a line break or \quad, begins another equation: x = 2 \quad y = 3.
+/// Returns whether "y =", after a line break or \quad, begins another equation: x = 2 \quad y = 3.
 bool Parser::equation_follows() const noexcept {
   constexpr std::size_t kMaxName = 8;  // a_{10}, f(2)
   if (!now().newline || now().type != T::symbol) return false;
@@ -117,7 +118,7 @@ bool Parser::equation_follows() const noexcept {
   return is(now(end), T::relation, '=');
 }
 
-/// Whether an operand follows without an operation sign.
+/// Returns whether an operand follows without an operator.
 bool Parser::begins_operand() const noexcept {
   const Token& token = now();
   if (token.type == T::number) return before().type != T::number;  // 2 3 is no product
@@ -128,7 +129,7 @@ bool Parser::begins_operand() const noexcept {
 
 // ---- environments
 
-/// Takes out the & that only align, and makes rows that continue the one above a part of it. `begin`: behind the name.
+/// Removes every & that only aligns, and merges rows that continue the previous row. `begin`: the token after the name.
 void Parser::lay_out_rows(std::size_t begin) {
   const std::string_view name = tokens_[begin - 1].text;
   if (name.ends_with("matrix")) return;
@@ -141,7 +142,7 @@ void Parser::lay_out_rows(std::size_t begin) {
   if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
   tokens_[begin - 1].text = kCases;
   const bool indented = tokens_[begin].type == T::cell;
-  std::size_t end = begin, kept = begin, row = begin;  // the latter: behind what stays, and where its last row begins
+  std::size_t end = begin, kept = begin, row = begin;  // the end of the kept tokens, and the start of their last row
   for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
     const Token token = tokens_[end];
     depth += token.type == T::begin ? 1 : token.type == T::finish ? -1 : 0;
@@ -182,7 +183,7 @@ Node Parser::environment() {
   const bool cases = name == kCases;
   if (cases && entries.size() == 1) return std::move(entries[0]);
   const auto is_equation = [](const Node& entry) { return entry.is(Kind::relation); };
-  if (cases && entries.size() == columns && std::ranges::all_of(entries, is_equation)) columns = 1;  // in one row
+  if (cases && entries.size() == columns && std::ranges::all_of(entries, is_equation)) columns = 1;  // in a single row
   Node matrix{Kind::matrix, std::move(entries)};
   matrix.text = name;
   matrix.columns = columns;

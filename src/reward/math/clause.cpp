@@ -1,4 +1,4 @@
-// Clauses, numbers and formulas of a text, whatever marks them.
+// Finds clauses, numbers and formulas in a text without marks.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,7 @@ using base::is_space;
 using base::trimmed;
 using W = WordClass;
 
-constexpr std::size_t kMaxSentence_bytes = 400;  // of a sentence that a last number may stand in
+constexpr std::size_t kMaxSentence_bytes = 400;  // limit of the sentence around a last number
 constexpr std::string_view kBold = "**", kDigits = "0123456789", kFigures = "0123456789$", kEnds = ".,;\\",
                            kApart = "([;, ", kBreaks = " ,:", kValues = "0123456789$\\", kPause = "...",
                            kArticle = " a", kAnd = " and ", kLoss = "($";
@@ -24,14 +24,14 @@ bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
 
 bool has_value(std::string_view text) noexcept { return text.find_first_of(kValues) != std::string_view::npos; }
 
-/// The letters that a text ends with.
+/// Returns the letters at the end of a text.
 std::string_view last_word(std::string_view text) noexcept {
   std::size_t begin = text.size();
   while (begin > 0 && is_letter(text[begin - 1])) --begin;
   return text.substr(begin);
 }
 
-/// Where the formula begins that ends a text: behind the last word in it that is no mathematics.
+/// Returns the start of the formula that ends a text: after the last word that is not mathematics.
 std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   std::size_t first = 0;
   for (Words words{text}; words.next();) {
@@ -44,11 +44,11 @@ std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   return first;
 }
 
-/// Whether a clause ends between two texts.
+/// Returns whether a clause ends at `c`, between two texts.
 bool ends_between(std::string_view before, char c, std::string_view behind, const Vocabulary& vocabulary) {
   const bool apart = behind.empty() || is_space(behind[0]);
   if (c == '\n') return true;
-  if (c == '.')  // not that of "Mr.", "..." and "A. 42"
+  if (c == '.')  // except in "Mr.", "..." and "A. 42"
     return apart && !before.ends_with('.') && !vocabulary.is(W::shortened, in_lower_case(last_word(before))) &&
            (before.size() != 1 || !is_choice(before[0]) || behind.size() < 2 || is_letter(behind[1]));
   if (c == '!') return apart && behind.size() > 1 && is_capital(behind[1]);
@@ -56,7 +56,7 @@ bool ends_between(std::string_view before, char c, std::string_view behind, cons
     return !behind.empty() && is_capital(behind[0]) && vocabulary.is(W::concluding, in_lower_case(letters_of(behind)));
   if (c != '<' || !behind.starts_with('/')) return false;
   const std::string_view after = trimmed(behind.substr(std::min(behind.find('>') + 1, behind.size())));
-  return after.empty() || !is_letter(after[0]);  // not that of "<b>x</b> of"
+  return after.empty() || !is_letter(after[0]);  // except in "<b>x</b> of"
 }
 
 }  // namespace

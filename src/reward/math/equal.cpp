@@ -1,4 +1,4 @@
-// Which rule serves which pair of forms; texts, values, lists, tuples, matrices and sets.
+// Selects the comparison rule for each pair of forms; compares texts, values, lists, tuples, matrices and sets.
 #include "reward/math/equal.h"
 
 #include <algorithm>
@@ -10,18 +10,18 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter where variables are not just positive
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter if variables are not only positive
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
 
-/// Takes a mark for a unit.
+/// Converts a percent or degree sign to a unit.
 void unmark(Answer& x) noexcept {
   x.notes.unit.dimensions = Measure::number_of(x.at().is(Kind::percent) ? '%' : 'a');
   x.node = &x.at()[0];
 }
 
-/// Words behind a number that say something: left out on one side they are no unit.
+/// Returns the words after a number that belong to the statement; if one side omits them, they are no unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -29,7 +29,8 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// |x| and √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
+/// Returns whether a formula has |x| or √((x − 2)²), which is |x − 2|. Even with positive variables such a difference
+/// can have either sign.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -38,15 +39,15 @@ bool has_bars(const Node& at) {
   });
 }
 
-/// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
+/// Returns whether the sign depends on the parity of a variable: (−1)ⁿ.
 bool alternates(const Node& x) noexcept {
   return any_node(x, [](const Node& at) {
     return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
   });
 }
 
-/// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
-/// that it may be rounded or cut off.
+/// Returns whether one side is a decimal of six or more places within one unit of its last place of the other side,
+/// which is none. The decimal may be rounded or truncated.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -61,14 +62,14 @@ bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
 }
 
-/// The letters of a text, a symbol or a product of letters in a row: Bob, HTH; empty for anything else.
+/// Returns the letters of a text, a symbol or a product of adjacent letters: Bob, HTH; empty for anything else.
 std::string_view shown_letters(const Answer& x) noexcept {
   const Node& at = x.at();
   if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-/// Whether all members are inequalities or letters: "and" and "or" between them differ.
+/// Returns whether all members are inequalities or letters, for which "and" and "or" differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
            const auto ordered = [](const Node& side) { return is_order(side.joint); };
@@ -77,7 +78,7 @@ bool is_joint(const Answer& x) {
          });
 }
 
-/// The letters of choices: of "A, C" and of "AC", in order.
+/// Returns the sorted letters of multiple-choice answers: of "A, C" and of "AC".
 std::string choices_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
@@ -112,7 +113,8 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Whether notes agree where both sides have them; words that say something of a formula must stand beside both.
+/// Compares notes: they must agree if both sides have them. Words that belong to the statement of a formula must be on
+/// both sides.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -140,14 +142,15 @@ bool Equality::same_form(const Answer& g, const Answer& a) {
 
 bool Equality::same_values(const Answer& g, const Answer& a) {
   if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
-  if ((g.notes.unit.is('p') || a.notes.unit.is('p')) && g.at().kind != a.at().kind) return false;  // 7:30 p.m., 7/30
+  if ((g.notes.unit.is('p') || a.notes.unit.is('p')) && g.at().kind != a.at().kind)
+    return false;  // 7:30 p.m. is not 7/30
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
   if (modulus && other && !same_value({.node = modulus}, {.node = other})) return false;  // 3 mod 7, 3 mod 5
   const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));   // 6 m/s
   return same_units(g, unit ? a.parts[0] : a);
 }
 
-/// Of money, too: $5 per hour.
+/// Returns the unit of a value, including the currency: $5 per hour.
 Measure Equality::unit_of(const Answer& x) const {
   const std::string_view currency = x.tree->tokens.currency, words = x.notes.words;
   const bool rate = words.starts_with('/') || words.starts_with("per ");
@@ -159,11 +162,11 @@ bool Equality::same_units(Answer g, Answer a) {
   g.notes.unit = unit_of(g);
   a.notes.unit = unit_of(a);
   const bool known[] = {g.notes.unit.is_known(), a.notes.unit.is_known()};
-  Answer& other = known[0] ? a : g;  // a percentage or an angle is of another kind than what has a unit
+  Answer& other = known[0] ? a : g;  // a percentage or angle compared with a value that has a unit
   if (known[0] != known[1] && is_marked(other)) unmark(other);
   const auto by = scales(g.notes.unit, a.notes.unit);
   if (!by) return false;
-  if ((*by)[0] != (*by)[1]) {  // 5 million is 5,000,000, of whatever
+  if ((*by)[0] != (*by)[1]) {  // 5 million is 5,000,000 with any unit
     const auto u = value(g).real(), v = value(a).real();
     return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
   }
@@ -203,7 +206,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     const bool brackets = x.size() != 2 || (gold.open == answer.open && gold.close == answer.close);  // of intervals
     return (gold.kind != answer.kind || (gold.columns == answer.columns && brackets)) && in_order(x, y);
   }
-  if (tuples[0] || tuples[1]) {  // x = 3, y = 4 is (3, 4); of y = 4, x = 3 nothing is known
+  if (tuples[0] || tuples[1]) {  // x = 3, y = 4 is (3, 4); y = 4, x = 3 is not compared
     const Answer &tuple = tuples[0] ? g : a, &list = tuples[0] ? a : g;
     const auto name_of = [](const Answer& part) {
       return part.form == Form::relation ? form_of(part.parts[0].at()) : std::string();
@@ -211,7 +214,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
-  // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
+  // 1, 1, 2 is not 1, 2. Solutions in brackets are often repeated, so they compare as sets.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
@@ -219,7 +222,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// The same for members that are equal numbers or points of such; 0 of any other.
+/// Returns equal images for members that are equal numbers or points; 0 for any other member.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -228,15 +231,15 @@ std::uint64_t Equality::image(const Answer& of) {
   return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-/// Every member of each is one of the other; `counted`: as often. They are sorted by their images, so that their order
-/// costs little.
+/// Returns whether the members of both sides match as sets; `counted`: with multiplicity. Members are sorted by image,
+/// so a different order adds little cost.
 bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
   struct Member {
     const Answer* answer;
     std::uint64_t image;
-    std::string label;  ///< what it counts: "apple" of 3 apples
+    std::string label;  ///< the counted thing: "apple" for 3 apples
   };
   const auto members = [&](Parts of) {
     std::vector<Member> all;
@@ -254,7 +257,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    // 3 apples are not 3 pears where the other side has apples, too.
+    // 3 apples are not 3 pears if the other side also has apples.
     const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
                        (std::ranges::count(answer, one.label, &Member::label) > 0 ||
                         std::ranges::count(gold, other.label, &Member::label) > 0);
@@ -274,7 +277,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
          all_match(answer, gold, [&](std::size_t j, std::size_t i) { return found[j] || match(i, j); });
 }
 
-/// Unions and differences part by part: for what is no set of real constants.
+/// Compares unions and differences part by part, if they are not sets of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
   const auto& operands = g.at().parts;

@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// A number as written: see TokenType::number; an exponent has at most four digits.
+/// Evaluates a number token (see TokenType::number); its exponent has at most four digits.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
@@ -26,7 +26,7 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.digits(text.substr(0, e), exponent);
 }
 
-constexpr std::int64_t kFunctionSteps = 20;  // beside a node
+constexpr std::int64_t kFunctionSteps = 20;  // the cost in addition to a node's
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Value Evaluator::value(const Node& at) {
   return one ? factorial(n) : binomial(n, value(at[1]));
 }
 
-/// 3:4 is 3/4, and 1:2:3 is 2:4:6; 12:30 is a time of day.
+/// Evaluates a ratio: 3:4 is 3/4, 1:2:3 equals 2:4:6, and 12:30 is a time of day.
 Value Evaluator::ratio(const Node& at) {
   const auto hour = integer_of(at[0]), minute = integer_of(at[1]);
   const bool time = hour && minute && at[1].text.size() == 2 && *hour <= 24 && *minute < 60;
@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// What is compared part by part: its parts in order, with what stands before each.
+/// Returns a value that compares part by part: the parts in order, with the sign before each.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -109,7 +109,7 @@ Value Evaluator::raised(const Value& base, const Value& exponent) {
   return budget_.spend(n != 0 ? std::bit_width(n) : kFunctionSteps) ? power(base, exponent) : Value::nothing();
 }
 
-/// 204_5, and x_1.
+/// Evaluates a number in a base, 204_5, or an indexed name, x_1.
 Value Evaluator::subscript(const Node& at) {
   const auto radix = integer_of(at[1]);
   if (!at[0].is(Kind::number) || !radix) return as_written(at);
@@ -146,7 +146,7 @@ Value Evaluator::call(const Node& at) {
   return law == Law::big ? opaque(at.text, std::array{*result, *exponent}) : power(*result, *exponent);
 }
 
-/// Of a function that has a law for these arguments.
+/// Evaluates a function that has a law for these arguments; returns nothing for others.
 std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) {
   if (arguments.size() == 1 && !index) return function(law, arguments[0]);
   if (arguments.size() == 1 && law == Law::ln) return divide(*function(law, arguments[0]), *function(law, *index));
@@ -158,14 +158,15 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   if (ordered) return law == Law::max ? arguments.back() : arguments.front();
   Value result = arguments[0];
   for (const Value& next : std::span(arguments).subspan(1)) {
-    if (!result.is_integer()) return std::nullopt;  // beyond 64 bits
+    if (!result.is_integer()) return std::nullopt;  // more than 64 bits
     const Value common = integer(std::gcd(result.exact->numerator, next.exact->numerator));
     result = law == Law::divisor ? common : divide(absolute(multiply(result, next)), common);
   }
   return result;
 }
 
-/// The sum of its entries, each times a symbol of its place among matrices of its shape: so that 2A is what it is.
+/// Returns the sum of the entries, each times a symbol for its position and the matrix shape. Sums and multiples such
+/// as 2A then compare correctly.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);
@@ -174,7 +175,7 @@ Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entr
   return all;
 }
 
-/// Of two matrices; of more than that nothing is known.
+/// Multiplies two matrices; longer products compare as written.
 Value Evaluator::matrix_product(const Node& at) {
   const Node &left = at[0], &right = at[1];
   const std::size_t inner = left.columns, columns = right.columns;

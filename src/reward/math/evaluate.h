@@ -1,10 +1,10 @@
-// Owns what a tree is worth: its image in a finite field, a number of 34 digits, and its exact form where that is a
-// short fraction. Knows nothing of how answers are compared.
+// Owns the value of a tree: its image in a finite field, a number of 34 digits, and its exact form if that is a short
+// fraction.
 //
-// Trees are computed in several lanes: each is a field and an assignment of the variables to pseudo-random elements of
-// it and, apart from that, to pseudo-random positive numbers. Two values are equal when they are in every lane: exact
-// forms decide alone, images of rational functions decide with the numbers' consent, and everything else agrees in its
-// numbers to 25 digits. A function without a law here is a polynomial with pseudo-random coefficients.
+// Trees are evaluated in several lanes. A lane is a field with two assignments of the variables: pseudo-random elements
+// of the field, and pseudo-random positive numbers. Two values are equal if they are equal in every lane. Exact forms
+// decide alone. Images of rational functions decide if the numbers agree; all other values must agree to 25 digits. A
+// function without a law here becomes a polynomial with pseudo-random coefficients.
 #pragma once
 
 #include <complex>
@@ -23,7 +23,7 @@ using base::Rational;
 using Real = __float128;
 using Complex = std::complex<Real>;
 
-/// The integers modulo a prime p ≡ 1 mod 4 below 2^62, where −1 has a root. Elements are 0 to p − 1.
+/// Computes with the integers modulo a prime p ≡ 1 mod 4 below 2^62, in which −1 has a root. Elements are 0 to p − 1.
 struct Field {
   std::uint64_t p;
   std::uint64_t i;  ///< i·i = −1
@@ -45,50 +45,52 @@ struct Field {
   }
 };
 
-/// Two different numbers agree in both only where both primes divide the numerator of their difference. Two different
-/// functions of degree d agree in one at a random place with a probability of at most d / 2^61.
+/// The fields of the lanes. Two different numbers agree in both only if both primes divide the numerator of their
+/// difference. Two different functions of degree d agree at a random point of one field with probability at most d /
+/// 2^61.
 inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u},
                                      {4611686018427387761u, 3481184452870754207u}};
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< of what is made by + − · / and whole powers alone
+  std::optional<std::uint64_t> image = {};  ///< only for values made by + − · / and integer powers
   Complex z = {};
-  std::int8_t infinite = 0;  ///< ±1: ±∞; nothing else counts then
-  bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: equal to nothing
-  bool constant = true;      ///< whether it has no variable and no function without a law
+  std::int8_t infinite = 0;  ///< ±1: ±∞, and the other members are ignored
+  bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
+  bool constant = true;      ///< false if it has a variable or a function without a law
 
   static Value nothing() noexcept { return {.undefined = true}; }
   bool is_number() const noexcept { return !undefined && infinite == 0; }
   bool is_integer() const noexcept { return exact && exact->is_integer(); }
   bool is_zero() const noexcept;
-  /// The real number that it is: of constants.
+  /// Returns the real number; nothing unless the value is a real constant.
   std::optional<long double> real() const noexcept;
 };
-/// Decides equality of two values of the same lane.
+/// Compares two values of the same lane.
 bool equal(const Value& a, const Value& b) noexcept;
 
-inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n is known by its size alone
+inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! of a larger n is approximate
 
-/// What variables are, beside positive numbers.
+/// Selects the values of variables other than positive reals.
 struct Variables {
-  bool whole = false;  ///< whole: where a sign depends on whether they are even
-  bool signs = false;  ///< of both signs: where absolute values are taken
+  bool whole = false;  ///< integers, for signs that depend on parity
+  bool signs = false;  ///< of both signs, for absolute values
 };
 
-/// Computes values in one lane. Work per operation is bounded.
+/// Computes values in one lane. The work of each operation is bounded.
 class Algebra {
  public:
   explicit Algebra(std::size_t lane = 0, Variables variables = {}) noexcept : lane_(lane), variables_(variables) {}
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// ASCII digits below `base`, 2 to 10, with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
+  /// Returns the value of ASCII digits below `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| ≤
+  /// 10⁴.
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
-  /// The constants of TokenType::constant.
+  /// Returns a constant of TokenType::constant.
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
-  /// f(arguments) for an f about which nothing is known.
+  /// Returns f(arguments) for an unknown function f.
   Value opaque(std::string_view name, std::span<const Value> arguments = {}) const noexcept;
   Value opaque(char name, std::span<const Value> arguments = {}) const noexcept {
     return opaque({&name, 1}, arguments);
@@ -99,7 +101,7 @@ class Algebra {
   Value subtract(const Value& a, const Value& b) const noexcept { return add(a, negate(b)); }
   Value multiply(const Value& a, const Value& b) const noexcept;
   Value divide(const Value& a, const Value& b) const noexcept { return multiply(a, integer_power(b, -1)); }
-  /// Principal values, but real roots of negative numbers where the root is odd.
+  /// Returns the principal value, except that odd roots of negative numbers are real.
   Value power(const Value& base, const Value& exponent) const noexcept;
 
   Value factorial(const Value& n) const noexcept;
@@ -109,7 +111,8 @@ class Algebra {
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
-  /// Of the functions of one argument with a law that no other member is; nothing of others.
+  /// Returns the value of a one-argument function with a law that no other member implements; nothing for other
+  /// functions.
   std::optional<Value> function(Law law, const Value& a) const noexcept;
 
  private:
@@ -121,26 +124,26 @@ class Algebra {
   Variables variables_;
 };
 
-/// Counts the work of a verdict; what is asked for after it is spent is undefined.
+/// Limits the work of a verdict. Values computed after the budget is spent are undefined.
 class Budget {
  public:
   bool spend(std::int64_t steps = 1) noexcept { return (left_ -= steps) >= 0; }
   bool spent() const noexcept { return left_ < 0; }
 
  private:
-  std::int64_t left_ = 4000;  ///< nodes evaluated or compared: up to 1 µs each, our choice
+  std::int64_t left_ = 4000;  ///< nodes to evaluate or compare, up to 1 µs each; our choice
 };
 
-/// Values of a tree's nodes. Every node has one: what is no number (a set within a function, a relation under a sum)
-/// is an opaque value of its parts.
+/// Evaluates the nodes of a tree. A node that is no number (a set in a function, a relation in a sum) becomes an opaque
+/// value of its parts.
 class Evaluator : public Algebra {
  public:
-  /// `upper`: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
+  /// `upper` selects the upper signs: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
   Evaluator(const Algebra& algebra, Budget& budget, bool upper = true) noexcept
       : Algebra(algebra), budget_(budget), upper_(upper) {}
 
   Value value(const Node& at);
-  /// From now on `variable` is worth `value`, which must outlive it.
+  /// Sets the value of `variable`; `value` must outlive the evaluator.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:

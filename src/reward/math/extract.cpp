@@ -28,7 +28,8 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 }
 std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
-/// "f(x) = ax + b, where b is any integer" without its condition; one that is an equation is part of the answer.
+/// Removes the condition of "f(x) = ax + b, where b is any integer". A condition that is an equation stays: it is part
+/// of the answer.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
@@ -42,12 +43,12 @@ std::string without_condition(std::string_view text) {
 class Extraction {
  public:
   using Candidates = std::vector<std::string>;
-  using Found = std::optional<Candidates>;  ///< nothing: there is no such mark
+  using Found = std::optional<Candidates>;  ///< nothing: the mark does not occur
 
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  /// By the profile, or by the first of all that finds one.
+  /// Extracts by the profile; with `automatic`, by the first profile that finds something.
   Candidates run() {
     constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
                                                                   {P::gsm8k, &Extraction::after_mark},
@@ -78,8 +79,8 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// What a clause says: all of it, or by the rule of the last number where it is a sentence. "18!" at its end may be
-  /// 18 as well, where its line speaks of no factorials.
+  /// Returns the answers in a clause: its value, and the last number if the clause is a sentence. "18!" at the end may
+  /// also mean 18, unless its line mentions factorials.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -99,14 +100,14 @@ class Extraction {
 
   // ---- boxes
 
-  /// The last box of a text; nothing where none is closed.
+  /// Returns the last box of a text; nothing if none is closed.
   static std::optional<Box> last_closed(std::string_view text) {
     return last_box(text, {"\\boxed", "\\boxed ", "\\boxed  ", "\\fbox", "\\framebox"});
   }
 
   Found boxed() {
     const auto last = last_closed(text_);
-    if (!last) {  // a box that is begun and never closed says what stands on its line
+    if (!last) {  // for an unclosed box, the rest of its line counts
       const std::size_t at = find_last(text_, kBox);
       if (at == std::string_view::npos) return std::nullopt;
       std::string_view rest = text_.substr(at + kBox.size());
@@ -128,7 +129,7 @@ class Extraction {
     return one(answer);
   }
 
-  /// Returns a box's content without "Answer:" in front of it, wherever its \text{ is closed.
+  /// Returns a box's content without a leading "Answer:", regardless of where its \text{ is closed.
   std::string_view without_label(std::string_view content) const noexcept {
     std::string_view rest = content;
     vocabulary_.take(W::silent, rest);  // \text
@@ -141,7 +142,8 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", and the name of the second.
+  /// Returns whether the text between two boxes only joins them: a comma, semicolon, "and" or "or", and the name of the
+  /// second.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -158,24 +160,24 @@ class Extraction {
     const std::size_t at = find_last(text_, kMark);
     if (at == std::string_view::npos) return std::nullopt;
     const std::string_view rest = trimmed(text_.substr(at + kMark.size())), line = line_of(rest);
-    // "#### Step 4: the sum" above a text is no mark.
+    // "#### Step 4: the sum" with text below it is a heading.
     if (letters_of(line).size() > 1 && line.size() < rest.size()) return std::nullopt;
     return said(sentence(line, vocabulary_));
   }
 
-  /// Takes what joins a noun to the answer: a verb, a sign, or both. False when neither stands there.
+  /// Consumes the words between a noun and the answer: a verb, a sign, or both. Returns false if there is neither.
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
     std::string_view question = rest.substr(0, kMaxQuestion_bytes);
-    const std::size_t verb = question.find(" is ");  // the answer to the question is
+    const std::size_t verb = question.find(" is ");  // "the answer to the question is"
     if (verb < question.find_first_of(kStops) && vocabulary_.take(W::about, question)) rest.remove_prefix(verb + 1);
     bool joint = false;
     for (; vocabulary_.take(W::says, rest); joint = true) skip(rest, kEmphasis);
-    return joint || vocabulary_.take(W::dash, rest);  // "is - 42" says −42
+    return joint || vocabulary_.take(W::dash, rest);  // "is - 42" is −42
   }
 
-  /// The items of a list that stands in lines below a joint, as one list; empty where there is none.
+  /// Returns the items of a list in the following lines, joined as one list; empty if there is none.
   std::string listed(std::string_view rest) {
     std::string all;
     skip(rest, " *_:\r");
@@ -189,7 +191,7 @@ class Extraction {
     return all;
   }
 
-  /// "I doubt that the answer is": denied before the mark.
+  /// Returns whether the text before the mark denies it: "I doubt that the answer is".
   bool is_doubted(std::string_view before) const {
     before.remove_prefix(before.size() - std::min(before.size(), kMaxQuestion_bytes));
     bool denied = false;
@@ -200,7 +202,7 @@ class Extraction {
     return false;
   }
 
-  /// What follows the last "answer is", "answer:", "Ans:" or "correct option is".
+  /// Extracts the text after the last "answer is", "answer:", "Ans:" or "correct option is".
   Found after_nouns() {
     std::string initials;
     vocabulary_.for_each(W::noun, [&](std::string_view noun) { initials += noun.front(); });
@@ -227,7 +229,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// The last number, or the last formula between delimiters where no number stands behind it.
+  /// Extracts the last number, or the last delimited formula if no number follows it.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
@@ -255,7 +257,7 @@ class Extraction {
 
 namespace {
 
-/// Returns the text before the first token of a chat: a turn that follows is no part of the response.
+/// Returns the text before the first chat token that begins another turn.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {
@@ -271,8 +273,8 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
-    response = trimmed(response.substr(0, at));  // control tokens that a decoder left behind the text
-  // What a model thinks is no answer; what it never stopped thinking is all there is.
+    response = trimmed(response.substr(0, at));  // removes control tokens after the text
+  // Text before </think> is reasoning. If nothing follows it, the reasoning is all there is.
   constexpr std::string_view kThought = "</think>";
   if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
     const std::string_view said = trimmed(response.substr(end + kThought.size()));

@@ -12,7 +12,7 @@ using base::is_letter;
 using base::is_space;
 using T = TokenType;
 
-constexpr std::string_view kSpaced = ":-+=<>,";  // in braces of their own
+constexpr std::string_view kSpaced = ":-+=<>,";  // in braces, for spacing
 
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
@@ -37,7 +37,7 @@ class Lexer {
         read_break();
       } else if (is_word_byte(c)) {
         read_letters();
-      } else if (c == '$') {  // mathematics, or money where it stands alone before a number
+      } else if (c == '$') {  // a formula, or money if it is the only $ and a number follows
         ++at_;
         if (is_digit(peek()) && std::ranges::count(text_, '$') == 1) note_currency("dollar");
       } else if (c == '{' && peek(2) == '}' && has(kSpaced, peek(1))) {  // 1{:}2, {-}7
@@ -64,7 +64,7 @@ class Lexer {
   }
 
   void read_sign() {
-    for (std::size_t size = 3; size > 0; --size) {  // the longest
+    for (std::size_t size = 3; size > 0; --size) {  // the longest sign first
       const std::string_view sign = rest().substr(0, size);
       const Meaning* meaning = words_.find(WordClass::sign, sign);
       if (meaning == nullptr) continue;
@@ -74,12 +74,12 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// Signs of money are no tokens: they say what all the numbers of the answer are.
+  /// Records a currency. Currency signs are no tokens: they are the unit of all numbers in the answer.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  /// Its digits take the place of its spelling, which is as long or longer.
+  /// Pushes a number. Its digits overwrite its spelling, which is at least as long.
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());
@@ -108,7 +108,7 @@ class Lexer {
     }
     if (word.size() == 1 && !(in_text() && word[0] >= 'a' && !has("ei", word[0]))) return push_letter(word);
     const Meaning* meaning = words_.word(word);
-    // Within text a function's name is one before its brackets alone: \text{lcm}(3,4), and a symbol's is a word.
+    // In \text{}, a function's name counts only before brackets, \text{lcm}(3,4), and a symbol's name is a word.
     const bool called = peek(at_ + 1 == text_end_ ? 1 : 0) == '(';
     const bool name = meaning != nullptr && (meaning->type == T::symbol || (meaning->type == T::function && !called));
     const bool prose = last() == T::word;
@@ -145,7 +145,7 @@ class Lexer {
     newline_ = newline_ || meaning.code == 'n';
   }
 
-  /// A line break: the end of a row, or a comma outside of environments. \\frac is \frac.
+  /// Reads a line break: the end of a row, or a comma outside of environments. \\frac is \frac.
   void read_break() {
     ++at_;
     if (depth_ == 0 && words_.command(letters_of(rest().substr(1))) != nullptr) return;
@@ -153,12 +153,12 @@ class Lexer {
     push(depth_ > 0 ? T::newline : T::separator, ',');
     if (depth_ > 0) skip_option();
   }
-  /// [2pt], [t].
+  /// Skips an option such as [2pt] or [t].
   void skip_option() noexcept {
     if (peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
   }
 
-  /// What the braces that follow hold; at_ is behind them then.
+  /// Returns the content of the following braces and moves at_ behind them.
   std::optional<std::string_view> argument() noexcept {
     while (is_space(peek())) ++at_;
     int open = 0;
@@ -198,7 +198,7 @@ class Lexer {
       return meaning != nullptr ? push_meaning(*meaning, *content)
                                 : push(wrapper == 'o' ? T::function : T::word, wrapper == 'o' ? '\0' : 'r', *content);
     }
-    at_ -= content->size() + 1;  // to be read
+    at_ -= content->size() + 1;  // the content is read next
     const std::size_t end = at_ + content->size();
     if (wrapper == 'r') upright_end_ = end;
     else if (!has(*content, '=')) text_end_ = end + 1;  // \text{y = 2x + 3} is a formula
@@ -209,9 +209,9 @@ class Lexer {
   std::string_view text_;
   Comma comma_;
   const Vocabulary& words_;
-  std::size_t at_ = 0, upright_end_ = 0, text_end_ = 0;  ///< the last \mathrm{…} ends, behind \text{…}
+  std::size_t at_ = 0, upright_end_ = 0, text_end_ = 0;  ///< ends of the last \mathrm{…} and \text{…}
   bool space_ = false, newline_ = false;
-  int depth_ = 0;  ///< environments open
+  int depth_ = 0;  ///< open environments
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Owns the tokens of an answer: LaTeX and plain text as one sequence, and how characters and numbers are spelled in
-// them. Knows nothing of grammar.
+// Owns the tokens of an answer: LaTeX and plain text as one sequence, and the spelling of characters and numbers.
 #pragma once
 
 #include <optional>
@@ -11,7 +10,7 @@
 
 namespace qrl::reward::math {
 
-inline constexpr std::size_t kMaxAnswer_bytes = 4096;  ///< longer answers and golds are not read
+inline constexpr std::size_t kMaxAnswer_bytes = 4096;  ///< longer answers and golds are not parsed
 inline constexpr std::size_t kMaxTokens = 2048;
 
 struct Token {
@@ -19,42 +18,41 @@ struct Token {
   char code = 0;
   bool space = false;      ///< white space before it
   bool newline = false;    ///< a line break or \quad in that white space
-  bool thousands = false;  ///< a number with commas between thousands
+  bool thousands = false;  ///< a number with thousands commas
   std::string_view text;
 };
 
-/// What a comma between digits is.
+/// Selects the meaning of a comma between digits.
 enum class Comma : unsigned char {
-  thousands,  ///< "1,234" is a number; others separate
-  separator,  ///< it separates, always
+  thousands,  ///< "1,234" is a number; other commas separate
+  separator,  ///< always separates
   decimal,    ///< "2,74" is 2.74
 };
 
 struct Tokens {
-  std::vector<char> source;   ///< what the tokens' texts are views of; its bytes stay where they are when it is moved
-  std::vector<Token> tokens;  ///< ends with one of type end
-  bool ambiguous_comma = false;  ///< reading commas otherwise would give other tokens
-  std::string_view currency;     ///< the unit of its signs of money, "several" where they differ; empty: there is none
-  std::string fault;             ///< why it could not be read, such as a command that is not known; empty if it was
+  std::vector<char> source;      ///< backing bytes of the tokens' texts; they keep their address in a move
+  std::vector<Token> tokens;     ///< ends with one of type end
+  bool ambiguous_comma = false;  ///< another meaning of commas would give other tokens
+  std::string_view currency;     ///< unit of its currency signs; "several" if they differ, empty if there are none
+  std::string fault;             ///< the error, e.g. an unknown command; empty on success
 };
 
 Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 // ---- spelling.cpp
 
-/// What a character means by its form is written out in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as
-/// 4, √ as \sqrt, ≤ as \le. Others are what NFKC (Unicode) makes of them; letters beyond ASCII stay. Bytes that are no
-/// UTF-8 stay as they are.
+/// Writes compatibility characters in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤ as
+/// \le. Other characters are normalized by NFKC (Unicode). Non-ASCII letters and invalid UTF-8 stay.
 std::string normalized(std::string_view text);
 
 struct WrittenNumber {
-  std::string digits;   ///< with at most one '.', repeating ones in (), an exponent after 'e'; of words perhaps "2/3"
-  std::size_t end = 0;  ///< behind it in the text
+  std::string digits;   ///< at most one '.', repeating digits in (), an exponent after 'e'; number words may give "2/3"
+  std::size_t end = 0;  ///< the position after it in the text
   bool ambiguous_comma = false, thousands = false;
 };
-/// The number whose first digit or point is text[begin].
+/// Reads the number whose first digit or point is text[begin].
 WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);
-/// The number that begins there in words: "twenty-five", "two thirds", "two and a half".
+/// Reads a number in words at text[begin]: "twenty-five", "two thirds", "two and a half".
 std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

@@ -1,4 +1,4 @@
-// Trees to answers: the table of rules, and what form each kind of node has.
+// Converts trees to answers: the rules, and the form of each kind of node.
 #include <algorithm>
 #include <cmath>
 
@@ -6,7 +6,7 @@
 
 namespace qrl::reward::math {
 
-/// The number of subsets (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10} and {}_{10}C_3.
+/// Rewrites the number of combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10} and {}_{10}C_3.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
@@ -36,7 +36,7 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
-/// x², x ∈ ℝ and 2kπ, k ∈ ℤ: what stands before the domain that its letter has anyway.
+/// Removes a domain that the letter implies: x², x ∈ ℝ and 2kπ, k ∈ ℤ.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
   const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
@@ -48,7 +48,7 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// "m/s^2" of 6 m/s^2: what stands behind a number, apart from it, where all of it may be units.
+/// Returns the text after a number that may be a unit, if white space separates it: "m/s^2" of 6 m/s^2.
 std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
   const auto is_other = [](const Node& part) {
@@ -72,7 +72,7 @@ const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
   return &at[0];
 }
 
-/// Capitals next to each other: a word or points, and a product besides.
+/// Records adjacent capitals as a word or points; the node stays a product.
 const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   const bool angle = at[0].text.ends_with("angle");
   const auto letters = at.rest(angle ? 1 : 0);
@@ -82,7 +82,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   return nullptr;
 }
 
-/// x ∈ {1, 2} and x ∈ (0, 1): the set, of that variable.
+/// Rewrites x ∈ {1, 2} and x ∈ (0, 1) to the set, named by the variable.
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
@@ -109,7 +109,7 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
     const Node* next = rules[k].kind == at->kind ? rules[k].rewrites(to, *at, notes) : nullptr;
     if (next == nullptr) continue;
     at = next;
-    k = std::size_t(-1);  // all rules again, of what it is now
+    k = std::size_t(-1);  // restart with all rules on the new node
   }
   Answer answer{form_of_node(*at), &to.tree, at, sign};
   answer.notes = std::move(notes);
@@ -141,7 +141,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
   Lowering to{tree, vocabulary};
   Answer answer = answer_of(to, rules, &*tree.root, 0);
   const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value)  // the other reading is a part
+  if (!letters.empty() && answer.form == Form::value)  // the reading as a unit becomes a part
     answer.parts.push_back(
         answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
   return answer;
@@ -151,7 +151,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
 
 namespace {
 
-/// The exponent that a unit's name stands before, 2 or ^3 or ^{-1}; 1 where there is none.
+/// Returns the exponent at the start of the text after a unit's name: 2, ^3 or ^{-1}; 1 if there is none.
 int exponent_of(std::string_view behind) noexcept {
   behind.remove_prefix(std::min(behind.find_first_not_of(" }$^{"), behind.size()));
   const bool negative = behind.starts_with('-');
@@ -162,7 +162,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// Not known when any word is not, or when all there is is "units".
+/// The measure is unknown if any word is unknown, or if the only word is "units".
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

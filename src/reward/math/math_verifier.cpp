@@ -19,19 +19,19 @@ using base::trimmed;
 
 // ---- choices
 
-/// Without white space, LaTeX's spaces and its commands around text at the front.
+/// Removes white space, LaTeX's spaces and text commands at the start.
 std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
-  constexpr int kMost = 50;  // nobody writes as many before a label
+  constexpr int kMost = 50;  // no label has more before it
   for (int k = 0; k < kMost && vocabulary.take(WordClass::silent, text);) ++k;
   return text;
 }
 
 struct Label {
   char letter = 0;
-  std::string_view rest;  ///< behind it; empty: it stands alone
+  std::string_view rest;  ///< after it; empty: a label only
 };
 
-/// "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
+/// Parses a choice label: "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
 Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view text = without_layout(whole, vocabulary);
   const bool braced = whole.substr(0, whole.size() - text.size()).find('{') != std::string_view::npos;
@@ -47,7 +47,7 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view rest = without_layout(read.rest, vocabulary);
   const bool apart = rest.size() < read.rest.size() || rest.starts_with('\\');
   if (rest.empty() || rest == ".") return {read.letter, {}};
-  // "(A)x" and "A.5" are mathematics: a label has a space behind it, or its brace.
+  // "(A)x" and "A.5" are mathematics: a space or a closing brace must follow a label.
   if (!marked || !apart) return {};
   if (braced && trimmed(read.rest).starts_with('}')) read.rest = trimmed(read.rest).substr(1);
   else if (braced && read.rest.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
@@ -58,7 +58,7 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
 
 // ---- texts
 
-/// What a text says, without an article in front: "an ellipse" is an ellipse. "A" alone is a choice.
+/// Returns the comparison key of a text without a leading article: "an ellipse" is "ellipse". A lone "A" is a choice.
 std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   std::string_view noun = without_layout(text, vocabulary);
   const bool article =
@@ -66,8 +66,8 @@ std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   return text_key(article ? noun : text, vocabulary);
 }
 
-/// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows. Not where
-/// it ends with its opposite: "Yes, but no".
+/// Returns whether the gold answer is yes, no, true or false and the answer begins with it; a reason may follow. The
+/// answer must not end with the opposite: "Yes, but no".
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
@@ -88,7 +88,8 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// 2,74 is 2.74 where it stands alone and the other side is a decimal; 1,250 is a thousand.
+/// Returns whether the comma may be decimal: 2,74 is 2.74 if the text has no brackets and the other side has a decimal
+/// point; 1,250 is a thousand.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
   std::size_t places = 0;
@@ -105,12 +106,12 @@ Reading::Reading(std::string_view whole, const Vocabulary& words) : vocabulary(w
   label = read.letter;
   is_choice = label != 0 && read.rest.empty();
   if (!read.rest.empty()) text = std::string(trimmed(read.rest));
-  reads.reserve(3);  // answers point to their trees
+  reads.reserve(3);  // reserved because answers point to the trees
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
     if (comma == Comma::separator && !reads[0].tree.root) reads.clear();  // the pair (1,234)
     Tree& tree = reads.emplace_back(Read{comma, parse(text, comma, vocabulary), std::nullopt}).tree;
     if (tree.root) reads.back().answer = lower(tree, vocabulary, default_rules());
-    const bool several = text.find(',') != text.rfind(',');  // no decimal comma then
+    const bool several = text.find(',') != text.rfind(',');  // then the comma is not decimal
     if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;
   }
 }
@@ -119,7 +120,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
   Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
   if (answer.text.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.text.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
-  // Choices with labels in front of them: what both name must agree, labels and values alike.
+  // If both are labeled choices, label and value must both agree.
   const bool labelled = gold.label != 0 && answer.label != 0;
   if (labelled && gold.label != answer.label) return wrong;
   if (labelled && (gold.is_choice || answer.is_choice)) return correct;
@@ -133,7 +134,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
       read = true;
       Equality equality(gold.vocabulary);
       const bool same = equality.run(*g.answer, *a.answer);
-      // Another reading would cost as much again.
+      // A further reading would take the same work again.
       if (equality.out_of_budget()) return {Outcome::no_answer, "out of budget", true};
       if (same) return correct;
     }
@@ -150,7 +151,7 @@ std::string fault_of(const Reading& gold) {
     return answer->form == Form::text || equality.run(*answer, *answer) ? "" : "no value, such as a division by zero";
   }
   if (text.find_first_not_of(" \t\r\n$.") == std::string_view::npos) return "empty";
-  // Words that are no formula are an answer as a text, and so is "Figure 3"; half a formula is not.
+  // Words without a formula are a text answer, and so is "Figure 3"; half a formula is not.
   const std::string key = text_key(text, gold.vocabulary);
   const std::string_view plain = without_layout(text, gold.vocabulary);
   const bool formula = key.find_first_of("0123456789") != std::string::npos &&
@@ -195,7 +196,8 @@ void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::
 
 bool MathVerifier::same_answer(std::string_view one, std::string_view other) const noexcept try {
   if (one == other) return true;
-  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // a character that did not fit is cut, too
+  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // minus the longest character, which may have
+                                                                        // been cut
   if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
   const Reading x(one), y(other);
   return compare(x, y).outcome == Outcome::correct && compare(y, x).outcome == Outcome::correct;

@@ -1,4 +1,4 @@
-// Operators behind an operand, and units.
+// Parses operators after an operand, and units.
 #include "reward/math/parser.h"
 
 namespace qrl::reward::math {
@@ -14,7 +14,7 @@ Node Parser::expression(int least) {
   return left;
 }
 
-/// What joins the operand to the left with what follows, where that is no operator of one sign.
+/// Returns what joins the operand on the left to the next token, if it is no single-token operator.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
@@ -58,7 +58,7 @@ Node Parser::continue_with(const Operator& op, Node left) {
   return all;
 }
 
-/// An operation of all operands that operators of its row join.
+/// Parses an n-ary operation: all operands joined by operators of the same row.
 Node Parser::several(const Operator& op, Node left) {
   std::vector<Node> parts;
   parts.push_back(std::move(left));
@@ -74,7 +74,7 @@ Node Parser::several(const Operator& op, Node left) {
   return Node{op.kind, std::move(parts)};
 }
 
-/// Takes one of the signs where it is all of a script, perhaps in braces; 0: none.
+/// Consumes one of the signs if it is the whole script, optionally in braces. Returns 0 if there is none.
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);
@@ -87,7 +87,7 @@ Node Parser::power(Node base) {
   ++at_;
   const char lone = take_lone(is_number_set(base) || is(T::open, '{') ? "d*+-" : "d*");
   if (lone == 'd') return degree(std::move(base));  // 90^\circ
-  if (lone != 0)                                    // a dual, a limit from one side, ℝ⁺
+  if (lone != 0)                                    // a dual, a one-sided limit, ℝ⁺
     return Node{Kind::subscript, std::move(base), relation_to_zero(lone == '*' ? 'n' : lone == '+' ? '>' : '<')};
   Node raised{Kind::power, std::move(base), expression(59)};
   return raised[1].is(Kind::sum) && integer_of(unsigned_of(raised[1])) == 1 ? called(std::move(raised)) : raised;
@@ -95,7 +95,7 @@ Node Parser::power(Node base) {
 
 // ---- units
 
-/// 30^\circ C is a temperature.
+/// Parses a degree sign; 30^\circ C is a temperature.
 Node Parser::degree(Node of) {
   const Meaning* unit = words_.find(WordClass::temperature, now().text);
   if (unit == nullptr) return Node{Kind::degree, std::move(of)};
@@ -115,7 +115,7 @@ bool Parser::begins_unit() const noexcept {
 }
 
 Node Parser::unit_behind(Node number) {
-  // Plain words behind variables are prose; \text{…} is a unit there, too.
+  // Plain words after variables are prose; \text{…} after them is also a unit.
   if (is(T::word, 0) && has_symbols(number)) fail(Fault::kUnfitWords);
   const std::size_t first = at_;
   int brackets = 0;

@@ -1,4 +1,4 @@
-// Owns the state of a parse: a Pratt parser, whose operators and their binding powers are a table (tables.cpp).
+// Owns the state of a parse: a Pratt parser whose operators and binding powers are a table (tables.cpp).
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,21 @@
 
 namespace qrl::reward::math {
 
-/// What joins an operand to the one before it where more than one sign decides.
+/// Names the ways to join an operand to the previous one that need more than a single sign.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
-/// An operator behind an operand.
+/// Describes an operator that follows an operand.
 struct Operator {
   Joint joint;
   TokenType type;
-  std::string_view codes;  ///< empty: any; of a joint its own
-  int left, right;         ///< binding powers: it takes an operand when `left` is at least what the context asks for
+  std::string_view codes;  ///< empty: any; for a joint, the code of the result
+  int left, right;         ///< binding powers: it applies if `left` is at least the minimum of the context
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
 };
 std::span<const Operator> operators() noexcept;
 
-/// Its members throw Unreadable where the text is not in the grammar.
+/// Parses tokens. Members throw Unreadable if the text is not in the grammar.
 class Parser {
  public:
   Parser(std::vector<Token>& tokens, const Vocabulary& vocabulary) : tokens_(tokens), words_(vocabulary) {}
@@ -51,7 +51,7 @@ class Parser {
     const Token& token = next();
     return Node(kind, token.text, token.code);
   }
-  /// The text from a token to the one before the next.
+  /// Returns the text from a token to the previous token.
   std::string_view span_of(std::size_t first) const noexcept {
     const char* const begin = tokens_[first].text.data();
     return {begin, static_cast<std::size_t>(before().text.data() + before().text.size() - begin)};
@@ -61,7 +61,7 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// The bar or colon between the element of a set and its condition.
+  /// Returns whether the bar or colon between a set's element and its condition is next.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;
@@ -86,7 +86,7 @@ class Parser {
   // ---- primaries.cpp: operands
   Node prefix();
   Node signed_operand();
-  /// What is left of a relation whose other side is an empty name.
+  /// Returns a relation whose left side is an empty name.
   static Node relation_to(Node bound, char code) {
     return Node{Kind::relation, Node(Kind::words), std::move(bound).behind(code)};
   }
@@ -110,7 +110,7 @@ class Parser {
   const Vocabulary& words_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  char inner_ = 0;  ///< | within bars, S in a set before the bar or colon that ends its element, else 0
+  char inner_ = 0;  ///< '|' within bars, 'S' in the element of a set before its bar or colon, else 0
 };
 
 }  // namespace qrl::reward::math

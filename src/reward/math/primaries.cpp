@@ -1,4 +1,4 @@
-// Operands: numbers, names and functions.
+// Parses operands: numbers, names and functions.
 #include <string>
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace {
 
 using T = TokenType;
 
-/// Whether both are integers and the first is below the other.
+/// Returns whether both are integers and the first is less than the second.
 bool are_below(std::string_view one, std::string_view other) noexcept {
   const auto above = integer_of(Node(Kind::number, one)), under = integer_of(Node(Kind::number, other));
   return above && under && *above < *under;
@@ -38,7 +38,7 @@ Node Parser::prefix() {
       degree = list();
       if (!take(T::close, ']')) fail(Fault::kOpenBracket);
     }
-    // \sqrt12 is √12, whatever LaTeX shows
+    // \sqrt12 is √12, although LaTeX prints √1 2
     Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
     return degree ? Node{Kind::root, std::move(radicand), std::move(*degree)} : Node{Kind::root, std::move(radicand)};
   }
@@ -65,7 +65,7 @@ Node Parser::signed_operand() {
   ++at_;
   Node operand = expression(59);
   if (code == '+') return operand;
-  // −5 % is (−5) %, so that it differs from −5 by its mark alone
+  // −5 % is (−5) %, so that it differs from −5 only by its mark.
   if (!operand.is(Kind::percent, Kind::degree, Kind::quantity)) return Node{Kind::sum, std::move(operand).behind(code)};
   operand.parts[0] = Node{Kind::sum, std::move(operand.parts[0]).behind(code)};
   return Node{operand.kind, std::move(operand.parts)};
@@ -86,7 +86,7 @@ Node Parser::words() {
   return Node(Kind::words, all);
 }
 
-/// The argument of \frac, \sqrt, _: a group or one operand; of digits without braces one.
+/// Parses the argument of \frac, \sqrt or _: a group, or one operand; without braces, a single digit.
 Node Parser::argument() {
   if (take_lone("+") != 0) return relation_to_zero('>');  // \mathbb{R}_+
   if (is(T::open, '{')) return bracketed('{');
@@ -98,8 +98,8 @@ Node Parser::argument() {
   return digit;
 }
 
-/// A number, alone or as the whole part of a mixed one: 11 5/6, 1\frac{4}{5}; with a fraction that is not proper it
-/// makes no sense as either. "5 (five)" is one number.
+/// Parses a number, or a mixed number: 11 5/6, 1\frac{4}{5}. A mixed number with an improper fraction is an error. "5
+/// (five)" is one number.
 Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
@@ -126,8 +126,8 @@ Node Parser::number() {
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
-/// A call where "(" behind a name calls it rather than multiplies: f(…), f'(…) and f^{-1}(…) always, P(A) and Y(t) for
-/// one symbol or number.
+/// Parses a call if "(" after a name is a call, not a product. f(…), f'(…) and f^{-1}(…) are always calls; P(A) and
+/// Y(t) are if the bracket has one symbol or number.
 Node Parser::called(Node function) {
   const Node& name = function.is(Kind::symbol) ? function : function[0];
   if (!is(T::open, '(') || !name.is(Kind::symbol)) return function;
@@ -138,7 +138,8 @@ Node Parser::called(Node function) {
   return calls ? Node{Kind::call, std::move(function), bracketed('(')} : function;
 }
 
-/// sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Parts: arguments; `_` index; `^` exponent of the function.
+/// Parses a function: sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Its parts are the arguments, `_` the index,
+/// and `^` the exponent of the function.
 Node Parser::function(const Token& token) {
   std::vector<Node> scripts, parts;
   while (is_op('_') || is_op('^')) {
@@ -157,7 +158,7 @@ Node Parser::function(const Token& token) {
   return call;
 }
 
-/// What stands behind a function without brackets: factors up to the next function, sum or bracket.
+/// Parses the argument of a function without brackets: factors up to the next function, sum or bracket.
 Node Parser::plain_argument() {
   if (is_op('-')) return signed_operand();
   std::vector<Node> factors;

@@ -1,4 +1,4 @@
-// Sets of real numbers: unions of intervals and points, and which one a tree describes.
+// Implements sets of real numbers: unions of intervals and points, and their construction from trees.
 #include <algorithm>
 
 #include "reward/math/equal.h"
@@ -7,25 +7,25 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// A number at which a set changes.
+/// Holds a number at which membership changes.
 struct Cut {
   Value value;
   long double real;
-  bool at, above;  ///< whether the set has it, and what lies between it and the next
+  bool at, above;  ///< membership of the number, and of the interval up to the next cut
   friend bool operator==(const Cut& x, const Cut& y) noexcept {
     return x.at == y.at && x.above == y.above && equal(x.value, y.value);
   }
 };
 
 struct RealSet {
-  bool below = false;     ///< whether it has what lies below all cuts
+  bool below = false;     ///< membership of the numbers below all cuts
   std::vector<Cut> cuts;  ///< ascending
   bool is_empty() const noexcept { return !below && cuts.empty(); }
   bool operator==(const RealSet&) const = default;
 };
 using Set = std::optional<RealSet>;
 
-/// The numbers that are in a union (U), an intersection (N) or a difference of two sets; nothing where one is nothing.
+/// Returns the union (U), intersection (N) or difference of two sets; nothing if one of them is nothing.
 Set combined(const Set& a, char code, const Set& b) {
   if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
@@ -46,7 +46,7 @@ Set combined(const Set& a, char code, const Set& b) {
   return out;
 }
 
-/// The numbers that stand in a relation to a bound.
+/// Returns the numbers that have a relation to a bound.
 Set half_line(const Value& bound, char code) {
   const auto is_below = [](char sign) { return sign == '<' || sign == 'l' || sign == 'n'; };
   const bool below = is_below(code), above = is_below(reversed(code)), at = has("lg=", code);
@@ -57,12 +57,12 @@ Set half_line(const Value& bound, char code) {
 
 bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text, 'R'); }
 
-/// Reads the set that a tree describes: intervals, finite sets, unions and differences of sets, inequalities and
-/// memberships of one variable that stands alone (a < x ≤ b, |x| < a, x ≠ a), ℝ. Nothing for anything else.
+/// Reads the set that a tree describes: intervals, finite sets, unions and differences, ℝ. It also reads inequalities
+/// and memberships of one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Returns nothing for any other tree.
 struct Reader {
   Evaluator evaluator;
 
-  /// Depth: kMaxTreeDepth.
+  /// Reads a set; recursion depth is at most kMaxTreeDepth.
   Set read(const Node& at) {
     if (at.is(Kind::tuple)) return interval(at);
     if (at.is(Kind::set))
@@ -76,10 +76,11 @@ struct Reader {
     return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
 
-  /// The sets that `read` gives of parts, joined; nothing where one has none. `code` 0: by the signs before the parts.
+  /// Combines the sets that `read` returns for the parts; nothing if one has none. With `code` 0, the sign before each
+  /// part selects the operation.
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
-    constexpr std::size_t kMaxParts = 64;  // each goes over all before it
+    constexpr std::size_t kMaxParts = 64;  // each is combined with all before it
     Set all = RealSet{code == 'N', {}};
     if (parts.size() > kMaxParts) return std::nullopt;
     for (const Node& part : parts)
@@ -95,14 +96,15 @@ struct Reader {
     return set && set->is_empty() ? std::nullopt : set;
   }
 
-  /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
+  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for other domains.
   Set described(const Node& at) {
     const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
     const Set set = has_symbol(at[1], variable.text) ? read(at[1]) : std::nullopt;
     return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
-  /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is, as with "or" between them or intervals.
+  /// Combines conditions: x > 1, x < 2 is an intersection. x < 1, x > 2 has an empty one, so it is a union, like
+  /// conditions joined by "or" and intervals.
   Set conditions(const Node& at) {
     const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
     const auto member = [&](const Node& each) {
@@ -113,7 +115,7 @@ struct Reader {
     return both && (either || both->is_empty()) ? joined(at.parts, 'U', member) : both;
   }
 
-  /// Unions, intersections, differences, and ℝ − {0}.
+  /// Reads unions, intersections, differences, and ℝ − {0}.
   Set operation(const Node& at) {
     return joined(at.parts, 0, [&](const Node& part) {
       const bool minus = part.joint == '-' && part.is(Kind::set, Kind::tuple);
@@ -122,7 +124,7 @@ struct Reader {
   }
 
   Set relation(const Node& at) {
-    if (at.parts.size() == 2 && at[1].joint == 'e')  // of 2x nothing follows for x here
+    if (at.parts.size() == 2 && at[1].joint == 'e')  // 2x in a set says nothing about x
       return !at[0].is(Kind::product) && is_name(at[0]) ? read(at[1]) : std::nullopt;
     Set set = RealSet{true, {}};
     for (std::size_t k = 1; k < at.parts.size(); ++k) {

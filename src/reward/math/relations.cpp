@@ -1,4 +1,4 @@
-// Equations, inequalities and chains of them.
+// Compares equations, inequalities and chains of them.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +16,8 @@ bool all_equalities(const Answer& x) noexcept {
   return std::ranges::all_of(x.at().rest(), [](const Node& side) { return is_equality(side.joint); });
 }
 
-/// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
-/// (100a + b), which is the side of an equation rather than what is asked for.
+/// Returns whether a formula looks like a side of an equation, not like a requested quantity. It does if it is a
+/// multiple of names or a linear form: 2xy, m − n, m + 2n. Sums of names, also with powers of ten (100a + b), do not.
 bool is_equation_side(const Node& at) noexcept {
   const auto is_linear = [](const Node& signed_term) {
     const Node& term = unsigned_of(signed_term);
@@ -33,8 +33,8 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
-/// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y², A^{-1};
-/// an equation in one variable is to be solved.
+/// Returns whether an expression that an answer equates to a constant or matrix may be its name: f(1) + f(2), x² + y²,
+/// A^{-1}. An equation in one variable is no name: it must be solved.
 bool names(const Node& left, const Answer& gold) {
   const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
   if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
@@ -55,15 +55,15 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
     return gold ? same(said, other) : same(other, said);
   };
-  // Which of all numbers is meant by n ≡ 42 (mod 100)? And n ≡ 42 names no congruence, but f(x) ≡ 42 is an identity.
+  // n ≡ 42 (mod 100) does not select one number, and n ≡ 42 names no congruence. f(x) ≡ 42 is an identity.
   const bool says_one =
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // What stands before an ≈ is the answer, what follows it illustrates; x ≈ 3.14 says no more.
+  // The side before an ≈ is the answer, and the side after it an illustration. x ≈ 3.14 has only the latter.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
-  if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is not finished
+  if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
   if (has_symbols(left)) {
     const bool named = is_name(left) || (!gold && depth_ == 1 && names(left, other));
     return named && compare(parts[std::max<std::size_t>(last, 1)]);
@@ -72,11 +72,11 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const auto is_plain = [](const Node& side) {
     return !has_symbols(side) || side.is(Kind::symbol, Kind::subscript, Kind::call);
   };
-  return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42, 42 = 42x is not
+  return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses. What
-/// follows an ≈ may be rounded to an integer as well, and what follows x = 1/3 ≈ illustrates.
+/// Returns whether all constants in a chain of equalities agree, so that a chain cannot give two guesses. A value after
+/// ≈ may be rounded to an integer; after x = 1/3 ≈ it is an illustration and is ignored.
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -93,8 +93,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Equal, or one of them a decimal that the other gives when rounded: 5/6 = 0.833, 9π = 28.26. Different units do not
-/// agree; a number without one is held against the other's number alone: 17 m = 17. `about`: by ≈.
+/// Returns whether two constants are equal, or one is a rounded decimal of the other: 5/6 = 0.833, 9π = 28.26.
+/// Different units disagree; without a unit on one side, only the numbers count: 17 m = 17. `about`: joined by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -108,10 +108,10 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
-  // rounded factors.
+  // A decimal may be the other number rounded to its last place, or truncated if the other has infinitely many places.
+  // For a root or π, it may come from rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
-    constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
+    constexpr std::size_t kMostPlaces = 18;  // longest terminating decimal
     const std::size_t places = places_of(decimal.at());
     if (places == 0) return;
     const bool rounded = of_other.exact && (!cut || ends_within(of_other.exact->denominator, kMostPlaces));
@@ -134,7 +134,7 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   if (std::ranges::equal(g.at().parts, a.at().parts, alike) && in_order(g.parts, a.parts)) return true;
   if (is_congruence(g)) return false;
   const std::size_t n = g.parts.size();
-  bool turned = n == a.parts.size();  // a < b < c is c > b > a
+  bool turned = n == a.parts.size();  // a < b < c equals c > b > a
   for (std::size_t k = 0; turned && k < n; ++k)
     turned = (k == 0 || g.code(k) == reversed(a.code(n - k))) && same(g.parts[k], a.parts[n - 1 - k]);
   if (turned) return true;
@@ -145,7 +145,7 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   const int factor = proportion(g, a);
   if (!all_equalities(g) || !all_equalities(a))
     return factor != 0 && (factor > 0 ? g.code(1) : reversed(g.code(1))) == a.code(1);
-  // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
+  // y = 2x and f(x) = 2x differ only in the name. x = 5 and y = 5 are different lines.
   const auto is_graph = [](const Node& side) {
     return side.text == "y" || (side.is(Kind::call) && has_symbols(side.parts.back()));
   };
@@ -154,10 +154,11 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// y = f(x) and x = g(y), each the other's inverse; or an equation a(x) y + b = 0, b ≠ 0, that holds there: y = 6/x and
-/// xy = 6, but not y = x/x and xy = x, where a solution has a = 0.
+/// Returns whether `solution` is `equation` solved for a variable. They are y = f(x) and x = g(y), inverse to each
+/// other, or the equation is a(x) y + b = 0, b ≠ 0, and holds there. y = 6/x solves xy = 6, but y = x/x does not solve
+/// xy = x, which is also true for x = 0.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
-  // The variable that a side of an equation is where the other side is a formula without it; empty: there is none.
+  // Returns the variable on a side of an equation if the other side is a formula without it; else empty.
   const auto solved_for = [this](const Answer& of, std::size_t side) {
     const Node &name = of.at()[side], &by = of.at()[1 - side];
     const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(of.parts[1 - side]).image;
@@ -196,7 +197,8 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
+/// Returns the sign of the constant factor between the differences (left minus right) of both equations; 0 if there is
+/// none.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors
@@ -211,7 +213,7 @@ int Equality::proportion(const Answer& g, const Answer& a) {
     return algebra.divide(difference(a), difference(g));
   };
   const Value first = ratio(0);
-  if (first.is_zero() || !equal(first, ratio(2)) || budget_.spent()) return 0;  // two lanes of one field
+  if (first.is_zero() || !equal(first, ratio(2)) || budget_.spent()) return 0;  // the lanes 0 and 2 have the same field
   return first.z.real() < 0 ? -1 : 1;
 }
 

@@ -1,4 +1,4 @@
-// Characters of Unicode in ASCII, and numbers in digits and in English words.
+// Converts Unicode characters to ASCII, and reads numbers in digits and in English words.
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 #include <unicode/utf8.h>
@@ -13,7 +13,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// How characters of a kind of compatibility decomposition are written.
+/// Describes how characters with a compatibility decomposition are written.
 struct Spelling {
   UDecompositionType type;
   std::string_view before, behind;
@@ -21,7 +21,7 @@ struct Spelling {
 constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
-/// Calls `take` with each character and its bytes; with a negative one where they are no UTF-8.
+/// Calls `take` with each character and its bytes; the character is negative for invalid UTF-8.
 template <class Take>
 void for_each_character(std::string_view text, const Take& take) {
   const auto size = static_cast<std::int32_t>(text.size());
@@ -32,7 +32,7 @@ void for_each_character(std::string_view text, const Take& take) {
   }
 }
 
-/// What a character or its bytes stand for; themselves where the table has none.
+/// Returns the replacement of a character's bytes; the bytes themselves if the table has none.
 std::string_view written(std::string_view bytes) {
   static const auto table = [] {
     std::unordered_map<std::string_view, std::string_view> all;
@@ -44,7 +44,7 @@ std::string_view written(std::string_view bytes) {
   return found == table.end() ? bytes : found->second;
 }
 
-/// What a character shows: a number of a Roman or circled digit, else what NFKC makes of it.
+/// Returns the text of a character: the number of a Roman or circled digit, else its NFKC form.
 std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
   const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
@@ -62,7 +62,7 @@ std::string shown(UChar32 c, int type) {
 std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  const Spelling* last = nullptr;  // of the character before: 10⁻⁵ has one exponent
+  const Spelling* last = nullptr;  // of the previous character, so that 10⁻⁵ has one exponent
   for_each_character(text, [&](UChar32 c, std::string_view bytes) {
     const std::string_view ascii = c < 0x80 ? bytes : written(bytes);
     const Spelling* form = std::end(kForms);
@@ -94,7 +94,7 @@ void move_digits(std::string_view& from, std::string& to) {
   from.remove_prefix(size);
 }
 
-/// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
+/// Moves repeating digits into parentheses: 0.1\overline{6} becomes "0.1(6)".
 void move_period(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   constexpr std::size_t kMaxPeriod = 15;
   const bool whole = digits.find('.') == std::string::npos;
@@ -106,7 +106,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// Dots behind a decimal: 0.1666... is "0.1(6)" where its digits show their period; others say nothing.
+/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period; other dots are ignored.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -120,11 +120,11 @@ void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vo
   }
 }
 
-/// Reads number words, each behind at most one space or hyphen.
+/// Reads number words, each after at most one space or hyphen.
 struct NumberWords {
   std::string_view text;
   const Vocabulary& vocabulary;
-  std::size_t at = 0, end = 0;  ///< behind the words taken, and behind the next one
+  std::size_t at = 0, end = 0;  ///< the ends of the consumed words and of the next word
   Meaning next = {};
 
   void look(std::size_t from) {
@@ -140,7 +140,7 @@ struct NumberWords {
     if (taken) look(end);
     return taken;
   }
-  /// −1: no number stands there.
+  /// Returns a whole number; −1 if there is none.
   std::int64_t whole() {
     constexpr std::int64_t kHundred = 100, kAny = 1'000'000'000'000;
     std::int64_t total = 0, part = -1, room = kAny;
@@ -161,7 +161,7 @@ struct NumberWords {
       }
     }
   }
-  /// The denominator of so many parts: 3 of two thirds; 0 where there is none.
+  /// Returns the denominator of a fraction with numerator `above`: 3 for two thirds; 0 if there is none.
   std::int64_t parts(std::int64_t above) {
     constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
     const auto below = static_cast<std::int64_t>(next.value);
@@ -195,7 +195,7 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma,
   }
   move_dots(rest, digits, vocabulary);
   move_period(rest, digits, vocabulary);
-  // 1e6, 1.5E-3. Euler's number stands apart, 3e - 5, or in a formula that has powers of it: e^2-2e-1.
+  // 1e6, 1.5E-3. Euler's number is separate, 3e - 5, or in a formula with its powers: e^2-2e-1.
   const bool sign = rest.size() > 1 && has("+-", rest[1]);
   std::string_view exponent = rest.substr(std::min<std::size_t>(sign ? 2 : 1, rest.size()));
   if (base::begins_with(rest, "e") && num_digits(exponent) > 0 &&

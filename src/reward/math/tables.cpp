@@ -1,4 +1,4 @@
-// The rows of the vocabulary. A line a row: what its names mean, then the names.
+// Holds the vocabulary, one row per line: the meaning of its names, then the names.
 #include "reward/math/answer.h"
 #include "reward/math/parser.h"
 #include "reward/math/vocabulary.h"
@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
                             "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
                             "overleftrightarrow displaylines bold framebox tt bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize left "
                             "right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm @n quad qquad"},
-    // of a wrapper: t text, r upright, n a name of its own, o a function's name, d nothing or before what it wraps
+    // Codes of wrappers: t text, r upright, n a name, o a function's name, d ignored, or applied to the following text.
     {W::command, T::wrapper, "@t text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup @r mathrm rm mathtt @n mathbb "
                              "mathcal mathfrak mathscr Bbb @o operatorname @d textcolor colorbox phantom label tag hspace vspace color hphantom "
                              "vphantom"},
@@ -69,7 +69,9 @@ constexpr Row kRows[] = {
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {W::command, T::function, "sign tr rank hat bar dot span char"},
 
-    // Dimensions: l length, m mass, t time, v volume, a angle, x a number, k f n temperature (compared as written), c e y r money, / and ^ of "per" and "square", ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
+    // Dimensions: l length, m mass, t time, v volume, a angle, x a number, k f n temperature (compared as written), c e
+    // y r money, / "per", ^ "square", ? a unit without a factor. Factors convert to meter, gram, second, liter and
+    // degree. £ means a pound, which also measures mass.
     unit('l', 1e-3L, "mm millimeter millimetre"), unit('l', 1e-2L, "cm centimeter centimetre"), unit('l', 0.1L, "dm"), unit('l', 1, "m meter metre"),
     unit('l', 1000, "km kilometer kilometre"), unit('l', 0.0254L, "inch inche in"), unit('l', 0.3048L, "ft foot feet"), unit('l', 0.9144L, "yd yard"),
     unit('l', 1609.344L, "mi mile"), unit('m', 1e-3L, "mg"), unit('m', 1, "g gram"), unit('m', 1000, "kg kilogram"),
@@ -162,19 +164,19 @@ constexpr std::pair<std::string_view, std::string_view> kCharacters[] = {
     {"€", "\\euro "}, {"£", "\\pounds "}, {"¥￥", "\\yen "}, {"₹", "\\rupee "}, {"¢", "\\text{ cents}"}, {"‖", "\\Vert "}, {"！", " "},
     {"\u200b\ufeff\u200e\u2060", "\\!"}, {"\u00a0\u202f\u2009", "\\,"}};
 
-// In order: binding powers to the left and to the right.
+// The table is in order of priority, with the left and right binding powers.
 constexpr Operator kOperators[] = {
     {Joint::none, T::separator, ";", 1, 2, Kind::list},
     {Joint::none, T::separator, ",&|", 3, 4, Kind::list},
     {Joint::none, T::relation, "", 10, 11, Kind::relation},
     {Joint::none, T::op, "UND", 20, 21, Kind::set_operation},
     {Joint::none, T::op, ":", 30, 31, Kind::ratio},
-    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // a \over b, n + 1 \choose k: of all before it
+    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // a \over b, n + 1 \choose k apply to everything before them
     {Joint::none, T::op, "+-PM", 40, 41, Kind::sum},
     {Joint::none, T::op, "*/mwvxOr", 50, 51, Kind::product},
     {Joint::none, T::op, "^", 60, 59, Kind::power},
     {Joint::none, T::op, "!%d'_", 70, 71, Kind::factorial},
-    {Joint::verb, T::word, "=", 10, 11, Kind::relation},  // "The sum is" 5
+    {Joint::verb, T::word, "=", 10, 11, Kind::relation},  // "The sum is 5"
     {Joint::divides, T::bar, "F", 10, 11, Kind::relation},
     {Joint::modulo, T::op, "m", 15, 51, Kind::product},
     {Joint::unit, T::word, "", 25, 26, Kind::quantity},

@@ -47,8 +47,8 @@ std::size_t places_of(const Node& at) noexcept {
 bool is_name(const Node& at) noexcept {
   if (at.is(Kind::symbol, Kind::words, Kind::call, Kind::prime, Kind::subscript)) return true;
   if (at.is(Kind::absolute) && at[0].is(Kind::symbol))
-    return kUnknowns.find(at[0].text) == std::string_view::npos;  // |x| = 4 is to be solved
-  const bool product = at.is(Kind::product);                      // 2x is none
+    return kUnknowns.find(at[0].text) == std::string_view::npos;  // |x| = 4 must be solved
+  const bool product = at.is(Kind::product);                      // 2x is no name
   return (product || at.is(Kind::absolute, Kind::ratio, Kind::tuple, Kind::list, Kind::set_operation)) &&
          std::ranges::all_of(at.parts, [&](const Node& part) { return has_symbols(part) ? is_name(part) : !product; });
 }
@@ -87,12 +87,12 @@ std::string text_key(std::string_view text, const Vocabulary& vocabulary) {
       const Meaning* meaning = vocabulary.command(name);
       const bool layout =
           meaning != nullptr && (meaning->type == TokenType::wrapper || meaning->type == TokenType::layout);
-      if (!layout) key += name;  // the root of "odd" is not "odd"
+      if (!layout) key += name;  // keeps the root of "odd" apart from "odd"
       k += name.size();
       continue;
     }
     const bool before_digit = k + 1 < text.size() && base::is_digit(text[k + 1]);
-    // 3.5 is not 35, -3 not 3.
+    // 3.5 differs from 35, and -3 from 3.
     if (has("+/^=<>|", c) || (c == '-' && k == 0) || (has(".-:", c) && before_digit)) key += c;
     else if (base::is_letter(c) || base::is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += base::lower(c);
   }

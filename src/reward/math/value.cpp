@@ -4,7 +4,7 @@
 
 #include "reward/math/evaluate.h"
 
-// The C library's functions of 128-bit numbers, which its headers show to GCC alone.
+// 128-bit functions of the C library, which its headers declare for GCC only.
 extern "C" {
 using OfReal = __float128(__float128) noexcept;
 using OfReals = __float128(__float128, __float128) noexcept;
@@ -16,7 +16,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-std::uint64_t mix(std::uint64_t x) noexcept {  // the finaliser of splitmix64
+std::uint64_t mix(std::uint64_t x) noexcept {  // the finalizer of SplitMix64
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
@@ -29,12 +29,13 @@ std::uint64_t hash(std::string_view text, std::uint64_t seed) noexcept {
   return h;
 }
 
-/// 1 to 2.
+/// Returns a number from 1 to 2.
 Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key) * 0x1p-64L; }
 
 // ---- numbers
 
-constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // what errors are below, and what they leave of a part that is 0
+constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // the relative error bound, and the absolute size below which a part
+                                                   // is 0
 
 Real size_of(Complex z) noexcept { return std::max(z.real(), -z.real()) + std::max(z.imag(), -z.imag()); }
 bool is_finite(Complex z) noexcept { return size_of(z) - size_of(z) == 0; }
@@ -58,7 +59,7 @@ Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + exp(log(Real
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
-/// A function with a law: above(z) / below(z).
+/// Describes a function with a law: above(z) / below(z).
 struct Function {
   Law law;
   Complex (*above)(Complex) noexcept;
@@ -70,7 +71,7 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
-/// Of two numbers: their image and exact form, where both have one, by these operations.
+/// Combines two numbers: applies the operations to the images and exact forms if both have one.
 template <class OfImages, class OfExact>
 Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfImages of_images, OfExact of_exact) {
   Value value{.z = z, .constant = a.constant && b.constant};
@@ -79,7 +80,7 @@ Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfIm
   return value;
 }
 
-constexpr std::int64_t kSome = 1'000'000'000'000'000;  // of digits or factors that are taken at once
+constexpr std::int64_t kSome = 1'000'000'000'000'000;  // limit of the digits or factors combined at once
 
 }  // namespace
 
@@ -104,7 +105,7 @@ bool equal(const Value& a, const Value& b) noexcept {
   return size_of(a.z - b.z) <= kSame * std::max(size_of(a.z), size_of(b.z));
 }
 
-/// Of a whole number the number itself.
+/// Returns a value; a whole number gets its exact form.
 Value Algebra::number(Complex z, bool constant) const noexcept {
   if (!is_finite(z)) return Value::nothing();
   const Real whole = floorf128(z.real() + Real(0.5));
@@ -122,7 +123,7 @@ Value Algebra::rational(Rational q) const noexcept {
 
 Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
   Value value = integer(0);
-  std::int64_t some = 0, scale = 1;  // digits that are not in the value yet, and what they move it by
+  std::int64_t some = 0, scale = 1;  // digits not yet in the value, and their power of the base
   std::size_t places = 0;
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
@@ -176,7 +177,7 @@ Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
   Value value = joined(field(), a, b, a.z + b.z, &Field::add, base::sum);
-  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or no digit of it is known
+  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or none of its digits is reliable
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
   return value;
 }
@@ -204,7 +205,7 @@ Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
   for (std::uint64_t rest = times; rest != 0; rest >>= 1, square *= square)
     if ((rest & 1) != 0) value.z *= square;
   if (n < 0) value.z = value.z.imag() == 0 ? 1 / value.z.real() : Real(1) / value.z;
-  if (value.z == Complex(0)) value.z = NAN;  // smaller than numbers are
+  if (value.z == Complex(0)) value.z = NAN;  // underflow
   if (base.image) value.image = field().power(n < 0 ? field().inverse(*base.image) : *base.image, times);
   if (base.exact) value.exact = base::power(*base.exact, n);
   return value;
@@ -231,7 +232,7 @@ Value Algebra::factorial(const Value& n) const noexcept {
     return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque('!', {&n, 1});
   }
   Value value = integer(1);
-  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // the product of a few is one factor
+  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // several factors are combined into one
     product *= k;
     if (product >= kSome || k == n.exact->numerator) value = multiply(value, integer(std::exchange(product, 1)));
   }
