@@ -1,4 +1,4 @@
-// Owns the weight formats as specifications. Knows nothing of layers, packing or speed.
+// Owns the weight formats as specifications.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,32 @@
 
 namespace qrl::quant {
 
-/// How a linear layer's weights, and the activations that meet them, are stored and multiplied.
+/// Names how the weights and input activations of a linear layer are stored and multiplied.
 ///
-/// f32           weights and activations fp32; products accumulated in fp32 in order of the input index.
-/// bf16          both rounded to bf16 (nearest even); exact products, fp32 accumulation.
-/// int8          W8A8 (QuRL). Weights symmetric per output channel; activations per token, made anew each time. Exact
-///               s8·s8 sums in int32, then y = sum · (scale_row · scale_channel), products in fp32.
-/// fp8_*         W8A8 in e4m3 (FP8-RL, FlashRL). Weight scales: fp8_tensor one a tensor (vLLM's and FlashRL's default;
-///               the coarsest), fp8_channel one an output channel, fp8_block128 one a block of 128 outputs × 128 inputs
-///               (DeepSeek-V3; a tensor's own blocks, the last ones ragged). Activation scales: one a token, with
-///               block128 one a token and 128 inputs. Never one a batch: a row's bits must not depend on the others
-///               (our choice; fp8_tensor elsewhere often means that). Exact products (two significands of four bits),
-///               fp32 sums, scaled after each block.
-/// int4          W4A16 (QaRL): weights symmetric per output channel and group of 128 inputs (our choice of group; the
-///               last one ragged), scales rounded to bf16; activations bf16. Exact products (bf16 has eight bits of
-///               significand), fp32 sums, scaled after each group.
-/// int4_int8, int4_fp8   W4A8 (QaRL): int4's weights; activations as int8's or fp8_channel's.
+/// f32           Weights and activations are fp32. Products are accumulated in fp32 in order of the input index.
+/// bf16          Both are rounded to bf16 (nearest even). Products are exact and accumulated in fp32.
+/// int8          W8A8 (QuRL). Weights: symmetric, one scale per output channel. Activations: one dynamic scale per
+///               token. The s8·s8 sums are exact in int32. Then y = sum · (scale_row · scale_channel), with products in
+///               fp32.
+/// fp8_*         W8A8 in e4m3 (FP8-RL, FlashRL). Weight scales: fp8_tensor has one per tensor, the default of vLLM and
+///               FlashRL and the coarsest. fp8_channel has one per output channel. fp8_block128 has one per block of
+///               128 outputs × 128 inputs (DeepSeek-V3); blocks begin anew with each tensor, and the last ones are
+///               ragged. Activation scales: one per token, with block128 one per token and 128 inputs. A scale is never
+///               shared by a batch, as fp8_tensor often does elsewhere: the bits of a row must not depend on other
+///               rows. Products are exact (two significands of four bits). Sums are fp32 and scaled after each block.
+/// int4          W4A16 (QaRL). Weights: symmetric, one scale per output channel and group of 128 inputs, rounded to
+///               bf16. The group size is our choice; the last group is ragged. Activations: bf16. Products are exact
+///               (bf16 has eight bits of significand). Sums are fp32 and scaled after each group.
+/// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 or fp8_channel.
 ///
-/// Quantized values: int8 −127…127, int4 −7…7, round-half-even(w/scale) with scale = amax/127 or amax/7; the lowest
-/// value is never written, because it has no positive partner (not asymmetric: zero points cost a correction per row
-/// and gain nothing on weights centred on 0). e4m3: scale = amax/448, nearest even. Division is by the scale as stored;
-/// what rounds beyond the range is clamped to it. Zero amax (or a scale that underflows to zero): scale 0, quantized
-/// values 0. A NaN or infinity in the weights is an error at publish; in an activation row it makes the scale NaN, so
-/// that it shows in the output instead of vanishing.
+/// Quantized integers are round-half-even(w / scale), int8 in −127…127 and int4 in −7…7, with scale = amax/127 or
+/// amax/7. The lowest value is never written, because it has no positive partner. Zero points are not used: they cost a
+/// correction per row and gain nothing for weights centered on 0. e4m3 has scale = amax/448 and rounds to nearest even.
+/// Values are divided by the scale as stored; results beyond the range are clamped. A zero amax, or a scale that
+/// underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity in the weights is an error at publish.
+/// In an activation row it makes the scale NaN, so that the output shows it.
 ///
-/// Quantized by round_weights (format.cpp, the reference), RowQuantizer (ops/packed_linear.cpp, on the CPU) and
+/// Implemented by round_weights (format.cpp, the reference), RowQuantizer (ops/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.
 enum class Format : std::uint8_t {
   f32,
@@ -48,20 +49,19 @@ enum class Format : std::uint8_t {
 };
 inline constexpr int kNumFormats = 9;
 
-/// What one number is stored as.
+/// How one number is stored.
 enum class Element : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 
 /// Which weights share a scale.
 enum class ScaleScope : std::uint8_t { none, tensor, channel, group128, block128 };
 
-/// A format in numbers.
 struct FormatSpec {
   std::string_view name;
   Element weights, activations;
   int weight_bits;
   ScaleScope scope;
-  std::int64_t scale_inputs;             ///< inputs of one output under one weight scale; 0: all of them
-  std::int64_t activation_scale_inputs;  ///< inputs of one token under one scale; 0: all of them
+  std::int64_t scale_inputs;             ///< inputs of one output that share a weight scale; 0: all
+  std::int64_t activation_scale_inputs;  ///< inputs of one token that share a scale; 0: all
   bool has_weight_scales() const { return scope != ScaleScope::none; }
   bool has_activation_scales() const { return activations == Element::int8 || activations == Element::fp8_e4m3; }
 };
@@ -72,27 +72,27 @@ inline std::string_view name(Format format) { return spec(format).name; }
 /// Largest magnitude of a quantized value: 127, 7 or 448.
 float max_magnitude(Element element);
 
-/// The scale, as stored, of quantized values whose largest magnitude is `amax`.
+/// Returns the scale, as stored, for values whose largest magnitude is `amax`.
 float scale_of(Element element, float amax);
 
-/// Reference of the weights' rounding, in plain steps: the values that `format` stores for W [rows, inputs] (row-major,
-/// finite), dequantized. `scales` gets [rows, ⌈inputs / scale_inputs⌉] unless null.
+/// Rounds W [rows, inputs] (row-major, finite) to `format` and writes the dequantized values to `rounded`. Fills
+/// `scales` [rows, ⌈inputs / scale_inputs⌉] unless it is empty. This is the reference in plain steps.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales = {});
-/// The same for one token's activations.
+/// Rounds one token's activations in the same way.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Reference of int8: quantizes `values` (one row or channel) to `quantized`, returns the scale.
+/// Quantizes `values` (one row or channel) to int8 and returns the scale. This is the reference.
 float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized);
-/// quantized · scale.
+/// Computes quantized · scale in fp32.
 void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values);
 
-/// Format error of `dequantized` against `original`: all in fp64.
+/// The error of dequantized values against the original ones, summed in fp64.
 struct FormatError {
   double max_abs = 0;  ///< largest |difference|
   double rms = 0;      ///< root mean square difference
-  double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf when equal
-  double cosine = 1;   ///< between the two as vectors; 1 when both are zero
+  double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf where noise is zero
+  double cosine = 1;   ///< between the two vectors; 1 when both are zero
 };
 FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 

@@ -13,7 +13,7 @@ void FormatErrorSums::add(std::span<const float> original, std::span<const float
                 std::to_string(dequantized.size()));
   for (std::size_t i = 0; i < original.size(); ++i) {
     const double a = original[i], b = dequantized[i], difference = b - a;
-    // A NaN difference sticks.
+    // Keeps a NaN difference.
     if (!(std::fabs(difference) <= max_abs_) && !std::isnan(max_abs_)) max_abs_ = std::fabs(difference);
     signal_ += a * a;
     noise_ += difference * difference;

@@ -1,11 +1,11 @@
-// Owns how format errors are summed up, of tensors that are never dequantized as a whole, too.
+// Owns the sums of a format error, also for tensors that are never dequantized as a whole.
 #pragma once
 
 #include "quant/format.h"
 
 namespace qrl::quant {
 
-/// format_error of values that come a piece at a time, to the same bits.
+/// Accumulates format_error over pieces of a tensor, added in order; the result has the same bits.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

@@ -1,4 +1,4 @@
-// Owns the formats of the KV cache as specifications. Knows nothing of pages or attention.
+// Owns the formats of the KV cache as specifications.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 
 namespace qrl::quant {
 
-/// How keys and values are kept between ticks. Queries and softmax weights meet them as ops/paged_attention.h says.
+/// Names how keys and values are stored between ticks. ops/paged_attention.h says how attention computes with them.
 ///
-/// f32       as computed.
-/// bf16      rounded to nearest even.
-/// int8      symmetric per token and kv head: scale = amax/127 (fp32, kept beside the quantized values), value =
-/// round-half-even in
-///           −127…127. A zero head has scale 0; a NaN or infinity makes its scale NaN, so that it shows. Not per
-///           channel: that needs statistics of tokens still to come.
-/// fp8_e4m3  value/scale to e4m3 (nearest even, saturating at ±448; NaN stays NaN) with one fp32 scale a layer and kv
-///           head for keys and one for values, calibrated after each publish (decoder/kv_calibration.h). Not a scale a
-///           token: that is int8's, and gains e4m3 nothing, whose steps are relative anyway.
+/// f32       Stored as computed.
+/// bf16      Rounded to nearest even.
+/// int8      Symmetric, one fp32 scale per token and kv head: scale = amax/127, value = round-half-even in −127…127.
+///           A zero head has scale 0. A NaN or infinity makes the scale NaN, so that the output shows it. Scales are
+///           not per channel, because that needs statistics of future tokens.
+/// fp8_e4m3  value/scale in e4m3 (nearest even, saturating at ±448; NaN stays NaN). One fp32 scale per layer and kv
+/// head
+///           for keys and one for values, calibrated after each publish (decoder/kv_calibration.h). A scale per token
+///           would gain nothing, because e4m3's steps are relative.
 enum class KvFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3 };
 
 constexpr std::string_view name(KvFormat format) {
@@ -33,7 +33,7 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Bytes of a quantized value; neighboring quantized values that lie together in a word of 32 bits.
+/// Bytes of a quantized value, and the number of neighboring values in a 32-bit word.
 constexpr std::int64_t value_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }
