@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Whether the processor has tiles of int8 and bf16, and the system lets this process use them: it keeps 8 KiB more of
-/// each thread for that, and wants to be asked once.
+/// Returns whether the processor has tiles of int8 and bf16, and the system lets this process use them. A process
+/// requests the use once, because the system then saves 8 KiB more per thread.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -32,7 +32,7 @@ bool tiles_granted() {
   return granted;
 }
 
-/// avx512's table, which is constant data, with the products that have tiles.
+/// Returns avx512's table with the matmuls replaced by those of tiles.
 Kernels with_tiles(const TileKernels& tiles) {
   Kernels kernels = avx512::kKernels;
   kernels.adds_products = false;
@@ -45,7 +45,7 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
-/// What the path amx has; only tests give it other tiles than the processor's.
+/// Tiles of the amx path; only tests replace them.
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
 
@@ -71,7 +71,7 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-/// The path in use and its table; null until the first call asks. A tick asks a thousand times, so that it is one load.
+/// The path in use and its table; null until the first call. One atomic load per call, because a tick makes a thousand.
 struct Path {
   Isa isa;
   const Kernels* kernels;

@@ -14,7 +14,7 @@ using quant::Format;
 
 namespace {
 
-/// Rows that meet a panel while they are in cache.
+/// Rows that are multiplied with a panel while it is in cache.
 constexpr std::int64_t kBlockRows = 192;
 
 void dispatch(Format format, const LinearTask& task) {
@@ -38,13 +38,13 @@ void dispatch(Format format, const LinearTask& task) {
   }
 }
 
-/// Whether activations of the one format are those of the other.
+/// Returns whether activations in one format have the values of the other.
 bool same_values(Format a, Format b) {
   return a == b || (spec(a).activations == spec(b).activations && !spec(a).has_activation_scales());
 }
 
-/// Rows times the member's share of panels [panels.begin, panels.end); y: where column 0 of row rows.begin is or would
-/// be. task.added is whole except for its x, of which `added` has the rows.
+/// Multiplies rows by this member's share of panels. task.y is where column 0 of row rows.begin is or would be.
+/// task.added is complete except for its x, which `added` holds.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
               LinearTask task, const Activations* added = nullptr) {
   check_range(rows, x.max_rows(), "linear");
@@ -105,7 +105,6 @@ void linear_into(base::Team& team, const Activations& x, const PackedLinear& wei
 
 namespace {
 
-/// The panels that hold these columns.
 base::Range panels_of(const PackedLinear& weight, base::Range columns, const char* where) {
   check_range(columns, weight.out, where);
   QRL_INVARIANT(columns.begin % kPanelColumns == 0 && (columns.end % kPanelColumns == 0 || columns.end == weight.out),
@@ -113,7 +112,7 @@ base::Range panels_of(const PackedLinear& weight, base::Range columns, const cha
   return {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)};
 }
 
-/// The second product as the kernels take it, except for its x.
+/// Describes the second product for the kernels, except for its x.
 AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range columns) {
   const PackedLinear& weight = added.weight;
   check_range(rows, added.x.max_rows(), "added product");
@@ -126,7 +125,7 @@ AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range colum
           weight.in, added.first_column, weight.format == Format::bf16};
 }
 
-/// For kernels that do not add it themselves: both products meet in memory of their own, y gets their sum.
+/// Adds both products in scratch memory, then writes the sum to y, for kernels without LinearTask::added.
 void multiply_in_turn(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                       base::Range panels, const LinearTask& task, const AddedProduct& added) {
   constexpr std::int64_t kPanels = 2;

@@ -22,13 +22,13 @@ const MatmulKernels& kernels(MatmulType type) {
   return for_this_isa(tiles().bf16_matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
 }
 
-/// Words along the depth that a panel has at most: 192 KiB, which stay in a core's second cache beside
+/// Maximum number of words along the depth of a panel: 192 KiB, which stay in L2 beside the left operand's rows.
 constexpr std::int64_t kMostWords = 768;
-/// the rows of the left operand that meet them: 1.25 MiB at most,
+/// Maximum size of those rows: 1.25 MiB.
 constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
-/// and panels that are packed at once, for all threads: 8 MiB, which the third cache keeps.
+/// Maximum size of panels packed at once, for all threads: 8 MiB, which stay in L3.
 constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
-/// Rows below which a task reads more panels than rows.
+/// Rows below which a task reads more of the panels than of its rows.
 constexpr std::int64_t kFewestRows = 48;
 
 std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }
@@ -42,8 +42,8 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// How the work is cut: the depth into chunks, the right operand into panels, packed some at a time, and what meets
-/// those into tasks of some rows and some of the panels.
+/// How the work is split. The depth is cut into chunks, and the right operand into panels, of which some are packed at
+/// a time. Tasks take some rows and some of the packed panels.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
     add_chunks(task.left, task.right, task.depth, table);
@@ -55,17 +55,17 @@ struct Plan {
     const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / all_words, task.rows / tasks));
     chunk_rows = round_up(ceil_div(task.rows, ceil_div(task.rows, most_rows)), table.strip_rows);
     row_chunks = ceil_div(task.rows, chunk_rows);
-    // Each task packs its rows where they are to be packed: as few panels a task as keep all threads busy.
+    // Each task packs the left rows it needs, so a task gets as many panels as still keep all threads busy.
     panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
   }
-  /// From a panel to the next.
+  /// Words between panels.
   std::int64_t panel_words() const { return all_words * kMatmulPanel; }
 
   /// A part of the depth of one of the two products.
   struct Chunk {
     Operand left, right;
     std::int64_t begin = 0, depth = 0;  ///< inputs
-    std::int64_t first_word = 0;        ///< in a panel, and in a packed row of the left operand
+    std::int64_t first_word = 0;        ///< offset in a panel, and in a packed row of the left operand
     bool first = false, last = false;
   };
   void add_chunks(const Operand& left, const Operand& right, std::int64_t depth, const MatmulKernels& table) {
@@ -85,7 +85,7 @@ struct Plan {
   std::int64_t chunk_rows = 0, row_chunks = 1;
 };
 
-/// Its chunks lie one behind the other.
+/// Packs the chunks of a panel contiguously.
 void pack_panel(const Matmul& task, const MatmulKernels& table, const Plan& plan, std::int64_t panel, float* to) {
   const std::int64_t column = panel * kMatmulPanel;
   for (const Plan::Chunk& chunk : plan.chunks) {
@@ -94,7 +94,7 @@ void pack_panel(const Matmul& task, const MatmulKernels& table, const Plan& plan
   }
 }
 
-/// Some rows and some panels, the first of which is packed at `packed`.
+/// Multiplies some rows by some panels, the first of which is packed at `packed`.
 void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, base::Range rows, base::Range panels,
               const float* packed) {
   const std::int64_t strip_rows = round_up(rows.size(), table.strip_rows);
@@ -103,7 +103,7 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, 
   const std::int64_t left_floats = packs_left ? strip_rows * plan.all_words : 0;
   const std::int64_t sum_floats = plan.chunks.size() > 1 ? rows.size() * kMatmulPanel : 0;
   float* left = scratch(left_floats + sum_floats + 64);
-  // A chunk's strips lie behind those of the chunks before.
+  // Strips of all chunks are contiguous, in order.
   const auto strips = [&](const Plan::Chunk& chunk) { return left + chunk.first_word * strip_rows; };
   for (const Plan::Chunk& chunk : plan.chunks) {
     if (chunk.left.transposed)
@@ -132,7 +132,7 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, 
   }
 }
 
-/// Memory of the calling thread for panels, kept as scratch() is, and beside it.
+/// Memory of the calling thread for panels, kept between calls and distinct from scratch().
 float* panel_memory(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

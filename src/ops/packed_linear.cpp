@@ -1,4 +1,4 @@
-// Rotates and packs weights into panels in every format, and takes them out again.
+// Rotates, quantizes and packs weights into panels in every format, and unpacks them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,7 +26,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// int32 holds the sum of this many products of two quantized values, and 128 times the sum of as many quantized values
+// Largest width for which int32 holds the sum of products of two quantized values, and 128 · Σ quantized values
 // (column_sums).
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
@@ -38,21 +38,21 @@ std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
-/// Where a panel row's 32-bit words lie: output `row`, word w at panel_word(...)[w · kPanelColumns].
+/// Returns the first word of an output; word w is at panel_words(...)[w · kPanelColumns].
 std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
   const std::int64_t words = ceil_div(packed.in, inputs_per_word(packed.format));
   return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * words +
          row % kPanelColumns;
 }
 
-/// Bit where input `idx` of a word begins (ops/linear.h, kPanelColumns).
+/// Returns the bit where input `idx` of a word begins (kPanelColumns in ops/linear.h).
 int bit_of_input(const FormatSpec& what, int idx) {
   if (what.weights == Element::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
   if (what.weights != Element::int4) return idx * what.weight_bits;
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// One output's quantized values to and from its words; a value takes the low bits of an element of `quantized`.
+/// Converts one output's quantized values to and from words. A value takes the low bits of an element of `quantized`.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -86,7 +86,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// Gives a weight's rows as a layer quantizes them: multiplied by factors, then rotated. Used by a single thread.
+/// Returns a weight's rows as the layer quantizes them: multiplied by factors, then rotated. Used by a single thread.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
@@ -94,7 +94,7 @@ class EnteringWeights {
     if (factors_ != nullptr || rotation_) changed_.resize(static_cast<std::size_t>(in_));
   }
 
-  /// Until the next call.
+  /// Valid until the next call.
   const float* row(std::int64_t row) {
     const float* values = weight_ + row * in_;
     if (changed_.empty()) return values;
@@ -112,18 +112,16 @@ class EnteringWeights {
   std::vector<float> changed_;
 };
 
-/// Quantizes one output's weights under their scales.
 class RowQuantizer {
  public:
-  /// `entering`: rows under one scale are read from it once more, before `quantize` is given them.
+  /// `entering`: read once more for the rows that share a scale, before `quantize` gets them.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
     amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
   }
 
-  /// Looks at what shares scales with row `row` of the tensor, where that is more than the row and not known from the
-  /// row before.
+  /// Computes amax over the rows that share scales with row `row`, unless it is known or the row has its own scales.
   void begin(std::int64_t row) {
     const std::int64_t height = what_.scope == ScaleScope::tensor     ? rows_
                                 : what_.scope == ScaleScope::block128 ? 128
@@ -135,8 +133,8 @@ class RowQuantizer {
     for (std::int64_t r = first; r < std::min(rows_, end_of_known_); ++r) add_amax(entering_.row(r));
   }
 
-  /// Row `row` of the tensor, whose values are `values`, to row `to` of the layer; its quantized values stay in
-  /// quantized().
+  /// Quantizes `values`, row `row` of the tensor, and stores its scales for row `to` of the layer. quantized() then has
+  /// the values.
   void quantize(const float* values, std::int64_t row, std::int64_t to) {
     if (row_scales_ == nullptr && end_of_known_ == 0) {
       std::fill(amax_.begin(), amax_.end(), 0.0F);
@@ -154,7 +152,7 @@ class RowQuantizer {
   const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
-  /// visit(index, first input, inputs) of what is under one scale.
+  /// Calls visit(index, first input, inputs) for each segment under one scale.
   template <class Visit>
   void for_segments(const Visit& visit) const {
     const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
@@ -187,7 +185,7 @@ class RowQuantizer {
   const float* row_scales_;
   std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
-  std::int64_t end_of_known_ = 0;  ///< behind the last row that amax_ is of, where scales belong to several rows
+  std::int64_t end_of_known_ = 0;  ///< end of the rows that amax_ covers, if rows share scales
 };
 
 }  // namespace
@@ -258,7 +256,7 @@ constexpr std::int64_t kWordsOfVector = 4;
 
 using FourWords [[gnu::vector_size(16)]] = std::uint32_t;
 
-/// Words [at, at + 4) of four rows, which begin at `from` of a panel, row after row.
+/// Transposes words [at, at + 4) of four rows, which begin at `from` of a panel, to row order.
 void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
   const auto load = [&](std::int64_t w) {
     FourWords of_rows;
@@ -274,9 +272,9 @@ void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_
   for (std::int64_t r = 0; r < kWordsOfVector; ++r) std::memcpy(words + r * num_words, &rows[r], sizeof(FourWords));
 }
 
-/// Words of some rows of one panel, row after row.
+/// Copies the words of some rows of one panel to row order.
 void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_words, std::uint32_t* words) {
-  constexpr std::int64_t kWordsAtOnce = 64 / sizeof(std::uint32_t);  // a row's cache line is written whole
+  constexpr std::int64_t kWordsAtOnce = 64 / sizeof(std::uint32_t);  // writes whole cache lines of a row
   const std::uint32_t* const from = panel_words(packed, rows.begin);
   const std::int64_t whole_rows = rows.size() / kWordsOfVector * kWordsOfVector;
   const std::int64_t whole_words = num_words / kWordsOfVector * kWordsOfVector;
@@ -293,7 +291,7 @@ void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_w
   }
 }
 
-constexpr std::int64_t kRowsAtOnce = 16;  // neighboring rows lie in one line of the panel
+constexpr std::int64_t kRowsAtOnce = 16;  // neighboring rows share cache lines of the panel
 
 }  // namespace
 

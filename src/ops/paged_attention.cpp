@@ -26,10 +26,10 @@ const AttentionKernels& attention_kernels() {
   return for_this_isa(avx512::kAttention, avx2::kAttention, portable::kAttention);
 }
 
-/// ⌈a / b⌉ for b > 0; 0 for negative a.
+/// Returns ⌈a / b⌉ for b > 0; 0 for negative a.
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Bytes of one kv head's quantized values in a page, whole lines.
+/// Bytes of one kv head's quantized values in a page, in whole cache lines.
 std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t word = quant::values_per_word(format);
   return round_up(quant::value_bytes(format) *
@@ -37,13 +37,13 @@ std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64
                   64);
 }
 
-/// And with what follows them.
+/// Same, with the scales that follow.
 std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t scales = format == KvFormat::int8 ? page_size * static_cast<std::int64_t>(sizeof(float)) : 0;
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Checks look at the same values on every member, so that all of a team throw or none does.
+// Checks see equal values on every member, so that all members throw or none does.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,
@@ -56,7 +56,7 @@ void check_heads(const HeadShape& shape, const KvPages& pages, const char* where
                 where, "pages with memory, and scales where the format has them", std::string(name(pages.format)));
 }
 
-/// Where a slot of one kv head lies, and how its quantized values are spread.
+/// A slot of one kv head, and the layout of its quantized values.
 struct Slot {
   const KvPages& pages;
   std::int64_t head_dim, value_bytes, word, head_offset, scales_offset, slot, kv_head;
@@ -77,17 +77,17 @@ struct Slot {
   std::byte* value(std::int64_t e) const {
     return pages.values + head_offset + ((slot / word * head_dim + e) * word + slot % word) * value_bytes;
   }
-  /// int8's of this slot.
+  /// Scales of this slot; int8 only.
   float* key_scale() const { return reinterpret_cast<float*>(pages.keys + scales_offset) + slot; }
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// Spreads E quantized values over the slot's places. A key's last word is filled up with zeros: it meets queries as a
-/// whole.
+/// Scatters E quantized values to the slot. The last word of a key is zero-padded, because dot products read whole
+/// words.
 template <class Element>
 void scatter(const Slot& at, const Element* key, const Element* value) {
   const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
-  for (std::int64_t w = 0; w < words; ++w)  // a word of a key lies together
+  for (std::int64_t w = 0; w < words; ++w)  // a word of a key is contiguous
     std::memcpy(at.key(w * at.word), key + w * at.word, static_cast<std::size_t>(at.word) * sizeof(Element));
   if (rest > 0) {
     std::memset(at.key(words * at.word), 0, static_cast<std::size_t>(at.word) * sizeof(Element));
@@ -98,11 +98,12 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Quantizes key and value into the slot; what is kept of them goes to `kept` ([E] each) unless null.
+/// Quantizes key and value into the slot. Writes the dequantized values to kept_key and kept_value [E] unless kept_key
+/// is null.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
-  float* quantized = scratch(2 * width);  // of the widest format
+  float* quantized = scratch(2 * width);  // large enough for every format
   const bool keeps = kept_key != nullptr;
   switch (at.pages.format) {
     case KvFormat::f32:
@@ -140,7 +141,7 @@ void store_slot(const Slot& at, const float* key, const float* value, float* kep
   }
 }
 
-/// Stores all kv heads of a row, k heads at `k` and v heads behind them.
+/// Stores all kv heads of a row: k heads at `k`, v heads after them.
 void store_row(const HeadShape& shape, const AttentionRows& where, std::int64_t row, const KvPages& pages,
                bool write_back, float* k) {
   const std::int64_t position = where.positions[row], kv_width = shape.num_kv_heads * shape.head_dim;
@@ -167,7 +168,7 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
     const Slot source(shape, pages, from, 0, head), target(shape, pages, to, 0, head);
     for (std::int64_t e = 0; e < shape.head_dim; e += source.word)
       copy(source.key(e), target.key(e), num_slots * source.word * source.value_bytes);
-    const std::int64_t whole = num_slots / source.word;  // words of values that are full
+    const std::int64_t whole = num_slots / source.word;  // full words of values
     copy(source.value(0), target.value(0), whole * source.word * shape.head_dim * source.value_bytes);
     for (std::int64_t slot = whole * source.word; slot < num_slots; ++slot) {
       const Slot one(shape, pages, from, slot, head), other(shape, pages, to, slot, head);
@@ -272,8 +273,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // Rows cost what they see, so members share positions, not rows: a (row, kv head) belongs to the member in whose
-  // share of all positions it begins.
+  // A row's cost is its number of positions, so members share positions, not rows. A (row, kv head) belongs to the
+  // member whose share of all positions has its first one.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);
@@ -286,7 +287,7 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   task.page_bytes = shape.num_kv_heads * task.head_bytes;
   if (pages.format == KvFormat::int8) task.scales = quantized_bytes(shape, pages.format, pages.page_size);
   task.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  thread_local std::vector<AttentionTask> tasks;  // kept, like scratch
+  thread_local std::vector<AttentionTask> tasks;  // kept between calls
   tasks.clear();
   std::int64_t before = 0;  // positions × kv heads of the rows before this one
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {

@@ -1,5 +1,5 @@
-// Owns measuring how many operations a second this machine computes at most, on the ISA path and threads in use.
-// `perf/mfu` divides by it. Knows nothing of models.
+// Owns the measurement of this machine's peak operations per second, on the ISA path and threads in use. `perf/mfu`
+// divides by it.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace qrl::ops {
 
-/// Operations a second of bf16's, and of fp32's, multiply-adds over all of the process's threads. Each measurement
-/// takes about a tenth of a second.
+/// Measures the rate of bf16 or fp32 multiply-adds over all threads of the process; takes about a tenth of a second. A
+/// multiply and an add count as two operations.
 double measure_bf16_flops_per_s();
 double measure_f32_flops_per_s();
 
-/// The best rate of several tries of `work`, which every thread runs and which returns how much it did.
+/// Runs `work` on every thread several times and returns the best rate. `work` returns its number of operations.
 double best_rate(const std::function<std::int64_t(base::Team&)>& work);
-/// Rounds of a peak loop that take about 10 ms: twelve instructions a round.
+/// Rounds of a peak loop that take about 10 ms, at twelve instructions per round.
 inline constexpr std::int64_t kPeakRounds = 4'000'000;
 
 }  // namespace qrl::ops

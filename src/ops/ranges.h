@@ -1,4 +1,4 @@
-// Owns how the ops count in whole blocks and check ranges. Knows no op.
+// Owns the ops' arithmetic on block counts, and range checks.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
   return ceil_div(count, multiple) * multiple;
 }
 
-/// An invariant error of `where` for rows beyond [0, limit).
+/// Throws an internal error at `where` for rows beyond [0, limit).
 inline void check_range(base::Range rows, std::int64_t limit, const char* where) {
   QRL_INVARIANT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= limit, where,
                 "rows within [0, " + std::to_string(limit) + ")",

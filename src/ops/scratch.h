@@ -1,4 +1,4 @@
-// Owns the working memory of the ops that need some for a row at a time. Knows nothing of what is put there.
+// Owns the per-thread working memory of the ops.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace qrl::ops {
 
-/// `memory`, made anew where it holds fewer than `num_floats`.
+/// Returns `memory`, reallocated if it holds fewer than `num_floats`.
 inline float* grown(base::Buffer& memory, std::int64_t num_floats) {
   if (memory.empty() || memory.shape()[0] < num_floats) memory = base::Buffer(base::DType::f32, {num_floats});
   return memory.as<float>();
 }
 
-/// Memory of the calling thread, at least `num_floats`, of any content, aligned as a Buffer's and valid until its next
-/// call: it grows and is kept, since ops run thousands of times a second.
+/// Returns uninitialized memory of the calling thread, at least `num_floats`, aligned like a Buffer. Valid until this
+/// thread's next call. Kept between calls, because ops run thousands of times per second.
 inline float* scratch(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

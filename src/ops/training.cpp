@@ -22,8 +22,8 @@ void over(std::int64_t count, std::int64_t grain, const Body& body) {
   base::parallel_for(count, grain, [&](base::Range range) { body(range.begin, range.end); });
 }
 
-/// Sums over rows: each block of kBlockRows rows into its own zeroed part of `width` floats by body(begin, end, part),
-/// then the parts in order into `total`.
+/// Sums over rows: body(begin, end, part) sums each block of rows into a zeroed part of `width` floats; add_part then
+/// gets the parts in order.
 template <class Body, class Add>
 void sum_over_rows(std::int64_t rows, std::int64_t width, const Body& body, const Add& add_part) {
   constexpr std::int64_t kBlockRows = 128;
@@ -37,7 +37,7 @@ void sum_over_rows(std::int64_t rows, std::int64_t width, const Body& body, cons
   for (std::int64_t b = 0; b < num_blocks; ++b) add_part(parts.data() + b * width);
 }
 
-/// Nothing where no total is wanted.
+/// Does nothing if `total` is null.
 void add_floats(const float* part, std::int64_t count, float* total) {
   if (total == nullptr) return;
   for (std::int64_t i = 0; i < count; ++i) total[i] += part[i];
@@ -73,7 +73,7 @@ void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms) {
 }
 
 void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients) {
-  constexpr std::int64_t kMaxHeadDim = 1024;  // of the kernels' row buffer
+  constexpr std::int64_t kMaxHeadDim = 1024;  // size of the kernels' row buffer
   QRL_REQUIRE(args.head_dim <= kMaxHeadDim, "training", "head_dim of at most " + std::to_string(kMaxHeadDim),
               std::to_string(args.head_dim));
   const TrainingKernels& table = kernels();
@@ -120,7 +120,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table) {
-  // Threads share columns, not rows: every sum keeps the order of the rows.
+  // Threads share columns, not rows, so that every sum keeps the order of the rows.
   over(width, kRowGrain, [&](auto begin, auto end) {
     for (std::int64_t r = 0; r < rows; ++r) {
       float* to = d_table + tokens[r] * width;

@@ -16,11 +16,10 @@ namespace qrl::ops {
 
 namespace {
 
-constexpr std::int64_t kInputsPerWord = 4;  // of int8 and e4m3
-constexpr std::int64_t kBlock = 128;        // of fp8_block128, both ways
+constexpr std::int64_t kInputsPerWord = 4;  // int8 and e4m3
+constexpr std::int64_t kBlock = 128;        // fp8_block128, in both directions
 
-/// Four words of four quantized values each, as the four words that hold their first, second, third and fourth
-/// quantized values.
+/// Transposes four words of four quantized values each: word i of the result holds value i of each word.
 __m128i transposed_words(__m128i words) {
   const __m128i pairs = _mm_unpacklo_epi8(words, _mm_srli_si128(words, 8));
   return _mm_unpacklo_epi8(pairs, _mm_srli_si128(pairs, 8));
@@ -33,9 +32,9 @@ std::int32_t* panel_of(const PackedLinear& packed, std::int64_t panel) {
   return packed.panels.as<std::int32_t>() + panel * packed.panels.shape()[1] * kPanelColumns;
 }
 
-/// 128 · Σ quantized values of each column of a panel, from its words.
+/// Computes 128 · Σ quantized values of each column of a panel.
 void sum_columns(const PackedLinear& packed, std::int64_t panel) {
-  constexpr std::int64_t kColumns = 4;  // of a vector of words
+  constexpr std::int64_t kColumns = 4;  // per vector of words
   alignas(16) std::array<std::int32_t, kPanelColumns> sums{};
   const std::int32_t* words = panel_of(packed, panel);
   for (std::int64_t word = 0; word < packed.panels.shape()[1]; ++word, words += kPanelColumns) {
@@ -62,10 +61,10 @@ void check_blocks(const PackedLinear& packed, const char* where) {
 
 std::int64_t round_up_to_blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock * kBlock; }
 
-/// e4m3's order of bytes in a word, inputs 0, 2, 1, 3 (ops/linear.h), of words: there and back.
+/// Swaps the middle words: e4m3's byte order 0, 2, 1, 3 (ops/linear.h), in both directions.
 __m128i swapped_middle(__m128i words) { return _mm_shuffle_epi32(words, _MM_SHUFFLE(3, 1, 2, 0)); }
 
-/// Calls body(first output, its input in the transposed layer, outputs) for each tensor of a layer.
+/// Calls body(first output, its input in the transposed layer, number of outputs) for each tensor of a layer.
 template <class Body>
 void for_tensors(const PackedLinear& weight, Body&& body) {
   if (weight.tensors.empty()) return body(std::int64_t{0}, std::int64_t{0}, weight.out);
@@ -79,8 +78,8 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// One panel of `to`, from all outputs of a tensor: words of four outputs of one input out of words of four inputs of
-/// one output.
+/// Fills one panel of `to` from all outputs of a tensor. Words of four inputs of one output become words of four
+/// outputs of one input.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
@@ -138,7 +137,7 @@ void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& t
   const std::int64_t num_rows = x.max_rows();
   QRL_INVARIANT(to.out == x.width && to.in == num_rows, "transpose_quantized", "a transposed shape", "another");
   const base::Range mine = team.slice(num_panels(to));
-  constexpr std::int64_t kColumns = 16;  // of a vector of bytes
+  constexpr std::int64_t kColumns = 16;  // per vector of bytes
   const std::array<std::int8_t, kPanelColumns> nothing{};
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
     const std::int64_t first = panel * kPanelColumns, count = std::min(kPanelColumns, x.width - first);
@@ -206,7 +205,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
   const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
   float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
   constexpr std::int64_t kAtOnce = 16;                       // columns: a cache line of a row
-  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero beyond num_rows, as quantized values then are
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero beyond num_rows, and so are the quantized values
   std::array<std::uint8_t, kBlock> quantized{};
   for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, to.out - first);
@@ -221,7 +220,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
                                               : std::numeric_limits<float>::quiet_NaN();
       scales[c] = scale;
       if (scale > 0) kernels().quantize_fp8(column.data(), kBlock, scale, quantized.data());
-      else quantized.fill(0);  // beside a scale that is NaN they need not say it
+      else quantized.fill(0);  // values do not matter: the scale is 0 or NaN
       std::int32_t* words =
           panel_of(to, c / kPanelColumns) + first_row / kInputsPerWord * kPanelColumns + c % kPanelColumns;
       for (std::int64_t w = 0; w < num_words; ++w) {

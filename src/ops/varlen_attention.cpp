@@ -30,7 +30,7 @@ void check(const VarlenAttention& attention) {
 
 struct Families {
   std::vector<Family> all;
-  std::int64_t longest = 0;  ///< rows that one member sees at most
+  std::int64_t longest = 0;  ///< maximum number of rows that one member sees
 };
 
 Families families_of(const VarlenAttention& attention) {
@@ -51,7 +51,7 @@ Families families_of(const VarlenAttention& attention) {
   return families;
 }
 
-/// Runs body(family, kv_head, scratch) for all. Who runs what depends on timing, but each writes places of its own.
+/// Runs body(family, kv_head, scratch) for all heads. Threads take tasks dynamically, but outputs are disjoint.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
   const Families families = families_of(attention);

@@ -1,9 +1,11 @@
-// Attention of query heads and the kv heads they share over the pages of their sequences. Positions are taken in spans,
-// counted from position 0: scores of a span, its softmax, its weighted sum of the values, and that is joined with what
-// the spans before gave. Rows that follow each other and see the same pages (samples of one prompt, positions of one
-// chunk) take the spans they share together, each row's sums its own, so that a page is read once for all queries.
-// Pages hold keys with the positions side by side and values with the elements side by side (ops/paged_attention.h), so
-// that each inner loop is a broadcast times contiguous lanes. Nothing depends on how positions are spread over pages.
+// Computes attention of query heads over the kv heads they share, on the pages of their sequences.
+//
+// Positions are processed in spans, counted from position 0: scores, softmax, weighted sum of the values, and a merge
+// with the sums of previous spans. Consecutive rows that see the same pages (samples of one prompt, positions of one
+// chunk) process their shared spans together, so that a page is read once for all queries. Each row keeps its own sums.
+//
+// Keys are contiguous over positions and values over elements (ops/paged_attention.h), so each inner loop is a
+// broadcast times contiguous lanes. Results do not depend on how positions are spread over pages.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kv_formats.h"
@@ -13,24 +15,24 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kVectorsAtOnce = 4;  // of positions, or of a value's elements
+constexpr int kVectorsAtOnce = 4;  // vectors of positions, or of a value's elements
 #else
 constexpr int kVectorsAtOnce = 2;
 #endif
 constexpr std::int64_t kSpan = kAttentionSpan;
-constexpr std::int64_t kBlock = 16;  // positions that lie together in a page, on any path
+constexpr std::int64_t kBlock = 16;  // positions that are contiguous in a page, on any path
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Rows that follow each other, and how many positions, in whole spans, they all see on the same pages.
+/// Consecutive rows, and the number of positions, in whole spans, that they all see on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
 };
 
-/// What is attended to at a time: positions, on the pages of the first of some rows.
+/// Positions [begin, end) on the pages of the first of some rows.
 struct Segment {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, begin = 0, end = 0;
@@ -39,7 +41,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// A group's segments: 0, what its rows share, then what each of them sees besides.
+/// Returns segment `idx` of a group: 0 is what its rows share, the others are what each row sees alone.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -49,13 +51,13 @@ Segment segment_of(const RowGroup& group, std::int64_t idx) {
 class RowGroups {
  public:
   RowGroups(const AttentionTask* tasks, std::int64_t num_tasks) : next_(tasks), end_(tasks + num_tasks) {}
-  /// False after the last one.
+  /// Returns false after the last group.
   bool next(RowGroup& group) {
     if (next_ == end_) return false;
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // One row more saves what it shares, and costs the others what only they did.
+      // One more row saves what it shares, and costs the others the positions that only they shared.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -65,7 +67,7 @@ class RowGroups {
   }
 
  private:
-  /// Positions below `most`, in whole spans, that lie on the same pages for both.
+  /// Returns the positions below `most`, in whole spans, that both see on the same pages.
   static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
     if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
     if (b.num_positions < most) most = b.num_positions;
@@ -77,25 +79,25 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Asks for the lines of all groups' pages some microseconds before they are needed, one for each that is read. Pages
-/// lie anywhere and are short, so the processor's own prefetching stops at their ends; all heads of a page in their
-/// order in memory is what the memory is fastest at.
+/// Prefetches the lines of all groups' pages some microseconds ahead, one for each line that is read. Pages are short
+/// and anywhere in memory, so hardware prefetching stops at their ends. Reading all heads of a page in memory order is
+/// fastest.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {
     next_lines();
     for (std::int64_t i = 0; i < kLines; ++i) ask_line();
   }
-  /// When `Vectors` neighboring vectors of words are read.
+  /// Called when `Vectors` neighboring vectors of words are read.
   template <int Vectors>
   void ask() {
     constexpr int kVectorsOfLine = static_cast<int>(kLine / kWordBytes) / kLanes;
     constexpr int kLinesRead = (Vectors + kVectorsOfLine - 1) / kVectorsOfLine;
-    for (int i = 0; i < kLinesRead; ++i) __builtin_prefetch(at_ + i * kLine, 0, 2);  // of any address
+    for (int i = 0; i < kLinesRead; ++i) __builtin_prefetch(at_ + i * kLine, 0, 2);  // valid for any address
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// When a segment is done: catches up with the lines that it read without asking.
+  /// Called at the end of a segment: catches up with lines that were read without a prefetch.
   void end_of(const Segment& segment) {
     const AttentionTask& task = *segment.tasks;
     passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
@@ -103,15 +105,15 @@ class Ahead {
   }
 
  private:
-  static constexpr std::int64_t kLines = 2048;      // 128 KiB, a small part of a core's own cache
-  static constexpr std::int64_t kLongestPage = 64;  // of a longer one too much may be unwritten
+  static constexpr std::int64_t kLines = 2048;      // 128 KiB, a small part of a core's L2
+  static constexpr std::int64_t kLongestPage = 64;  // longer pages may be largely unwritten
 
   void ask_line() {
     __builtin_prefetch(at_, 0, 2);
     at_ += step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// The lines of one page's keys, or of its values.
+  /// Moves to the lines of the next page's keys or values.
   void next_lines() {
     while (page_ == pages_end_) {
       if (segment_idx_ > group_.num_rows) {
@@ -129,7 +131,7 @@ class Ahead {
     page_ += in_values_ ? 1 : 0;
     in_values_ = !in_values_;
   }
-  /// There is nothing more: the same line again, whoever asks.
+  /// Repeats the same line once there is nothing left to prefetch.
   void stop() {
     step_ = 0;
     at_ = reinterpret_cast<const std::byte*>(this);
@@ -138,16 +140,16 @@ class Ahead {
 
   RowGroups groups_;
   RowGroup group_;
-  std::int64_t segment_idx_ = 1;  // the next one of group_, which has none yet
+  std::int64_t segment_idx_ = 1;  // index of the next segment; group_ has none yet
   Segment segment_;
-  std::int64_t page_ = 0, pages_end_ = 0;  // of segment_, what is not asked for yet
+  std::int64_t page_ = 0, pages_end_ = 0;  // pages of segment_ that are not prefetched yet
   const std::byte *at_ = nullptr, *lines_end_ = nullptr;
   std::int64_t step_ = kLine, passed_ = 0;
-  std::int64_t asked_ = 0;  // when the present lines are
+  std::int64_t asked_ = 0;  // including the present lines
   bool in_values_ = false;
 };
 
-/// Where one kv head's quantized values and scales of a span's positions lie, in blocks of kBlock.
+/// Places of one kv head's quantized values and scales for a span's positions, in blocks of kBlock.
 struct Span {
   std::int64_t count = 0;  ///< positions
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
@@ -177,7 +179,7 @@ void with_count(std::int64_t count, Body body) {
   }
 }
 
-/// scores[n][position …] = q[n]·k, scaled, for Vectors vectors of positions; −inf behind the span's last one.
+/// Computes scores[n][position …] = q[n]·k, scaled, for Vectors vectors of positions; −inf beyond the span's end.
 template <class Kv, int Queries, int Vectors>
 void score(const Span& span, const typename Kv::Operand* queries, std::int64_t position, float* scores,
            VecF (&largest)[Queries], Ahead& ahead) {
@@ -209,17 +211,17 @@ void score(const Span& span, const typename Kv::Operand* queries, std::int64_t p
   }
 }
 
-/// What a query head has of the spans so far: its largest score, and Σ exp(score − largest).
+/// Softmax state of a query head over the spans so far: its largest score, and Σ exp(score − largest).
 struct Running {
   float most, sum;
 };
 
-/// How a span's sums join the running ones.
+/// Factors of the running sums and of a span's sums in their merge.
 struct Join {
   float before, now;
 };
 
-/// Takes a span's softmax into the running one; the running sums of a first span are of any content.
+/// Merges a span's softmax into the running one. Ignores the running values for the first span.
 Join join(bool is_first, float most, float sum, Running& running) {
   if (is_first) {
     running = {most, sum};
@@ -231,7 +233,7 @@ Join join(bool is_first, float most, float sum, Running& running) {
   return factors;
 }
 
-/// Σ weight · value over a span for elements first … of each query, Vectors vectors, joined with what its context has.
+/// Computes Σ weight · value over a span for elements first … of each query, Vectors vectors, merged into its context.
 template <class Kv, int Queries, int Vectors, class Lanes>
 void mix(const Span& span, const typename Kv::Operand* weights, const Join* joins, bool is_first, std::int64_t first,
          float* const* contexts, Lanes lanes, Ahead& ahead) {
@@ -260,7 +262,7 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
     }
   }
   if (const std::int64_t rest = span.count - whole * Kv::kWord; rest > 0) {
-    // The last word holds positions that nobody wrote: those become zero, whatever they are.
+    // Zeroes positions of the last word that were never written, whatever memory holds.
     std::int32_t last[kVectorsAtOnce * kLanes] = {};
     const std::int64_t left = span.head_dim - first, width = left < Vectors * kLanes ? left : Vectors * kLanes;
     __builtin_memcpy(last, values_at(whole), static_cast<std::size_t>(width * kWordBytes));
@@ -277,7 +279,6 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
   }
 }
 
-/// One span of Queries query heads.
 template <class Kv, int Queries>
 void attend_span(const Span& span, bool is_first, const typename Kv::Operand* queries, float* const* contexts,
                  Running* running, float* scores, std::byte* memory, Ahead& ahead) {
@@ -308,7 +309,7 @@ void attend_span(const Span& span, bool is_first, const typename Kv::Operand* qu
     mix<Kv, Queries, 1>(span, weights, joins, is_first, e, contexts, First{static_cast<int>(span.head_dim - e)}, ahead);
 }
 
-/// The blocks of positions begin … begin + span.count − 1.
+/// Finds the blocks of positions begin … begin + span.count − 1.
 void find_blocks(const AttentionTask& task, std::int64_t begin, Span& span) {
   for (std::int64_t at = 0; at < span.count; at += kBlock) {
     const std::int64_t position = begin + at;
@@ -317,7 +318,7 @@ void find_blocks(const AttentionTask& task, std::int64_t begin, Span& span) {
   }
 }
 
-/// Pages of any size: the span's positions of one head as one page of kSpan, with the same quantized values.
+/// Gathers a head's positions of the span, from pages of any size, into one page of kSpan with the same values.
 template <class Kv>
 void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std::byte* memory) {
   constexpr std::int64_t kValue = kWordBytes / Kv::kWord, kScale = sizeof(float);
@@ -348,7 +349,7 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
-/// The query heads of a group's rows and what they have so far, those of one kv head together, in the rows' order.
+/// The query heads of a group's rows and their running results, grouped by kv head, in the rows' order.
 template <class Kv>
 class GroupQueries {
  public:
@@ -411,7 +412,7 @@ class GroupQueries {
   std::int64_t index(std::int64_t row, std::int64_t head, std::int64_t query) const {
     return (head * group_.num_rows + row) * group_.tasks->num_queries + query;
   }
-  /// body(task, kv head, query head of the task, its place here)
+  /// Calls body(task, kv head, query head of the task, index here).
   template <class Body>
   void for_each(Body body) const {
     for (std::int64_t row = 0; row < group_.num_rows; ++row) {

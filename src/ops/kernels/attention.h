@@ -1,4 +1,4 @@
-// What src/ops/paged_attention.cpp calls on each ISA path: rows one after the other. Plain types only (see simd.h).
+// Owns the attention kernel of src/ops/paged_attention.cpp on each ISA path. Plain types only (see simd.h).
 #pragma once
 
 #include <cstddef>
@@ -6,43 +6,43 @@
 
 namespace qrl::ops {
 
-/// Positions whose scores and weights exist at once: counted from position 0, the same for every row.
+/// Positions whose scores and weights exist at once. Spans start at position 0 for every row.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// Rows that may be taken together where they see the same pages: a usual group of samples.
+/// Maximum number of rows that are processed together where they see the same pages.
 inline constexpr std::int64_t kAttentionRows = 8;
 
-/// Query heads of one row and the kv heads they share, against their sequence's pages (layout: ops/paged_attention.h).
+/// Query heads of one row and the kv heads that they share, over their sequence's pages (ops/paged_attention.h).
 struct AttentionTask {
   const float* q = nullptr;      ///< [num_heads · num_queries, head_dim]
   std::int64_t num_heads = 0;    ///< kv heads
   std::int64_t num_queries = 0;  ///< q heads that share a kv head
   std::int64_t head_dim = 0;
-  const std::byte* keys = nullptr;  ///< the first kv head's in page 0; values likewise
+  const std::byte* keys = nullptr;  ///< first kv head of page 0; values likewise
   const std::byte* values = nullptr;
-  std::int64_t page_bytes = 0;  ///< from page to page
-  std::int64_t head_bytes = 0;  ///< from kv head to kv head
+  std::int64_t page_bytes = 0;  ///< between pages
+  std::int64_t head_bytes = 0;  ///< between kv heads
   std::int64_t page_size = 0;   ///< slots
-  std::int64_t scales = 0;      ///< int8: bytes from a head's quantized values to its fp32 scales [page_size]
+  std::int64_t scales = 0;      ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
-  std::int64_t num_positions = 0;  ///< positions 0 … num_positions − 1 are seen; at least one
+  std::int64_t num_positions = 0;  ///< sees positions 0 … num_positions − 1; at least 1
   float softmax_scale = 0;
-  const float *key_scales = nullptr, *value_scales = nullptr;  ///< fp8: [num_heads]; null for the others
+  const float *key_scales = nullptr, *value_scales = nullptr;  ///< fp8: [num_heads]; null for other formats
   float* context = nullptr;                                    ///< [num_heads · num_queries, head_dim]
-  float* lse = nullptr;  ///< [num_heads · num_queries] log Σ exp(score); null: not wanted
+  float* lse = nullptr;  ///< [num_heads · num_queries] log Σ exp(score); null: not computed
 };
 
-/// Bytes of one query, or of one query's softmax weights in a span, prepared for the dot products.
+/// Bytes of one prepared query, or of one query's softmax weights in a span.
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Scratch of tasks: a span's scores and weights of four queries, a span of pages of odd sizes put together, the
-/// queries of rows taken together and what they have so far.
+/// Returns the scratch size of a task. It holds a span's scores and weights of four queries, a span gathered from pages
+/// of odd sizes, and the queries and partial results of rows processed together.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Does the tasks in order; `scratch`: attention_scratch_floats of the largest.
+/// Computes the tasks in order. `scratch` has attention_scratch_floats of the largest task.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

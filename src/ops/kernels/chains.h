@@ -1,4 +1,4 @@
-// Owns the loop that fills a processor's pipelines with one instruction, for measurements of its peak rate.
+// Owns the loop that fills a processor's pipelines with one instruction, to measure its peak rate.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-// Latency 4–5 of two pipelines (Zen 4; Intel's processors for fp32): twelve chains fill them and fit sixteen registers.
+// The latency is 4 to 5 cycles on two pipelines (Zen 4; Intel for fp32). Twelve chains fill them and fit in sixteen
+// registers.
 inline constexpr int kChains = 12;
 
-/// Runs step(accumulator) on kChains accumulators; the empty asm keeps the compiler from merging or dropping rounds.
-/// Returns the operations done.
+/// Runs step(accumulator) on kChains accumulators and returns the number of operations. The empty asm keeps the
+/// compiler from merging or dropping rounds.
 template <class Vec, class Step>
 std::int64_t run_chains(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
   Vec chains[kChains] = {};

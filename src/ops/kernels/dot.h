@@ -1,6 +1,5 @@
-// Owns how neighboring inputs of one row (Input: the same in all lanes) and of one vector of columns (Weights) meet in
-// an accumulator, for each element type, and how the 32-bit words of such neighbors are moved. Knows neither matrices
-// nor attention.
+// Owns the dot product of each element type, and moves of its 32-bit words. Neighboring inputs of one row (Input,
+// broadcast to all lanes) and of a vector of columns (Weights) are multiplied into an accumulator.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -21,7 +20,7 @@ inline VecI load_words(const void* from) {
 
 inline void store_words(void* to, VecI words) { __builtin_memcpy(to, &words, sizeof words); }
 
-/// Lane l of vector i to lane i of vector l.
+/// Moves lane l of vector i to lane i of vector l.
 inline void transpose(VecI (&rows)[kLanes]) {
   for (int half = kLanes / 2; half > 0; half /= 2) {
     const VecI upper = (kLaneIndex & half) != 0;
@@ -52,14 +51,14 @@ struct Bf16Dot {
   static constexpr int kGroup = 2;
   using Accumulator = VecF;
 #if defined(QRL_ISA_AVX512)
-  // vdpbf16ps adds the odd product, then the even one, each like an fma; it takes and gives subnormals as zero.
+  // vdpbf16ps adds the odd product, then the even one, each like an fma. It flushes subnormals to zero.
   using Input = __m512bh;
   using Weights = __m512bh;
   static Input input(const std::uint16_t* x) { return (__m512bh)splat(load_word(x)); }
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // The same order in fp32; the products of bf16 are exact, so fused or not makes no difference.
+  // Same order in fp32. Products of bf16 are exact, so fusing makes no difference.
   struct Pair {
     VecF even, odd;
   };
@@ -73,8 +72,8 @@ struct Bf16Dot {
   static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
 };
 
-/// s8 · s8 in int32, exact. On AVX-512 vpdpbusd multiplies u8 by s8: the side named in the type goes in as value + 128,
-/// so that each sum comes out too large by 128 · Σ quantized values of the other side: kBias of them.
+/// s8 · s8 in int32, exact. vpdpbusd of AVX-512 multiplies u8 by s8, so one side goes in as value + kBias. Each sum is
+/// then too large by kBias · Σ quantized values of the other side. The names of the types below say which side.
 struct Int8Dot {
   using Element = std::int8_t;
   static constexpr int kGroup = 4;
@@ -88,8 +87,8 @@ struct Int8Dot {
     return (VecI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u8, (__m512i)s8);
   }
 #else
-  // Even and odd bytes sign-extended in place to 16 bits. Values never reach −128, so that |even·even + odd·odd| ≤
-  // 2·127² fits 16 bits, too.
+  // Even and odd bytes, sign-extended to 16 bits. Values never reach −128, so |even·even + odd·odd| ≤ 2·127² fits in 16
+  // bits.
   static constexpr std::int32_t kBias = 0;
   struct Pair {
     VecI16 even, odd;
@@ -109,7 +108,7 @@ struct Int8Dot {
 #endif
 };
 
-/// Inputs (activations) offset: sums are too large by 128 · Σ quantized values of the weights' column.
+/// Offsets the inputs (activations): sums are too large by 128 · Σ quantized values of the weights' column.
 struct Int8DotOffsetInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
@@ -123,7 +122,7 @@ struct Int8DotOffsetInput : Int8Dot {
   static Weights weights(const std::int8_t* w) { return weights(load_words(w)); }
 };
 
-/// Weights (the vector side) offset: sums are too large by 128 · Σ quantized values of the inputs.
+/// Offsets the weights (the vector side): sums are too large by 128 · Σ quantized values of the inputs.
 struct Int8DotOffsetWeights : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }
@@ -136,7 +135,7 @@ struct Int8DotOffsetWeights : Int8Dot {
 #endif
 };
 
-/// Inputs of 0 … 255.
+/// Takes inputs of 0 … 255.
 struct Int8DotUnsignedInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }
@@ -152,7 +151,7 @@ struct Int8DotUnsignedInput : Int8Dot {
 #if defined(QRL_ISA_AVX2)
     return multiply(sum, x, w);
 #else
-    // 255·127 fits 16 bits, the sum of two does not.
+    // 255·127 fits in 16 bits; the sum of two does not.
     const VecI even = (VecI)(x.even * w.even), odd = (VecI)(x.odd * w.odd);
     return sum + ((even << 16) >> 16) + (even >> 16) + ((odd << 16) >> 16) + (odd >> 16);
 #endif

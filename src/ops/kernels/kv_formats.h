@@ -1,8 +1,6 @@
-// How a query and its softmax weights meet the keys and values of each KV format: how they are prepared for its dot
-// products and what the sums come to. Knows neither pages nor heads.
-//
-// Whatever the format, pages hold words of 32 bits: kWord neighboring quantized values (quant::values_per_word) of one
-// key, or of one element over the positions.
+// Owns the dot products of queries and softmax weights with keys and values, per KV format. In every format pages hold
+// 32-bit words: kWord neighboring quantized values (quant::values_per_word) of one key, or of one element over
+// positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -11,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 constexpr std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
 
-/// n values from `from` as vectors, zero beyond, up to padded(n): body(index, vector).
+/// Calls body(index, vector) for n values at `from`, zero-padded up to padded(n).
 template <class Body>
 inline void for_padded(const float* from, std::int64_t n, Body body) {
   std::int64_t i = 0;
@@ -20,8 +18,8 @@ inline void for_padded(const float* from, std::int64_t n, Body body) {
   for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
 }
 
-// Formats whose sums are fp32. A word becomes kSteps vectors of the dot product; `put` stores a vector of quantized
-// values and returns what they stand for.
+// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors of the dot product. `put` stores a vector of
+// quantized values and returns their values.
 
 struct F32Values : F32Dot {
   static constexpr int kSteps = 1;
@@ -32,13 +30,13 @@ struct F32Values : F32Dot {
   }
 };
 
-/// Queries and weights are rounded to bf16.
+/// Rounds queries and weights to bf16.
 struct Bf16Values : Bf16Dot {
   static constexpr int kSteps = 1;
   static void dequantize(VecI words, Weights (&to)[1]) { to[0] = weights(words); }
   static VecF put(std::uint16_t* quantized, VecF v) {
 #if defined(QRL_ISA_AVX512)
-    const auto bits = (HalfU16)_mm512_cvtneps_pbh((__m512)v);  // subnormals are zero to the dot product, too
+    const auto bits = (HalfU16)_mm512_cvtneps_pbh((__m512)v);  // the dot product also treats subnormals as zero
 #else
     const auto bits = lowest16(bits_of(rounded_to_bf16(v)) >> 16);
 #endif
@@ -47,7 +45,7 @@ struct Bf16Values : Bf16Dot {
   }
 };
 
-/// The same against e4m3 values, which are bf16 exactly: 0 and 2 of a word, then 1 and 3.
+/// Same with e4m3 values, which are exact in bf16: values 0 and 2 of a word, then 1 and 3.
 struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
   static void dequantize(VecI words, Weights (&to)[2]) {
@@ -73,7 +71,7 @@ struct FloatKv {
 
   struct Operand {
     const typename Values::Element* quantized;
-    float unit;  ///< what a sum is multiplied by
+    float unit;  ///< factor of a sum
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
@@ -82,8 +80,8 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Makes weights exp(score − top) of `count` scores, which have −inf behind them up to a whole vector; `sum`: theirs,
-  /// after rounding.
+  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector. Writes the sum of the
+  /// rounded weights to `sum`.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
     auto* quantized = static_cast<typename Values::Element*>(memory);
@@ -94,7 +92,7 @@ struct FloatKv {
     return {quantized, 1.0F};
   }
 
-  /// Sums of Queries operands against Vectors vectors of words.
+  /// Sums of Queries operands over Vectors vectors of words.
   template <int Queries, int Vectors>
   struct Sums {
     VecF sums[Queries][Vectors] = {};
@@ -121,8 +119,8 @@ using KvF32 = FloatKv<F32Values>;
 using KvBf16 = FloatKv<Bf16Values>;
 using KvFp8 = FloatKv<Fp8Values>;
 
-/// Queries become two int8 terms, 254 · high + low; weights times the values' scales two uint8 terms, 256 · high + low:
-/// 15 and 16 bits of their largest. Sums of each term are exact in int32.
+/// Splits queries into two int8 terms, 254 · high + low, with 15 bits of the largest. Splits weights times the values'
+/// scales into two uint8 terms, 256 · high + low, with 16 bits of the largest. Each term is summed exactly in int32.
 struct KvInt8 {
   static constexpr int kWord = 4;
   static constexpr bool kTokenScales = true;
@@ -137,10 +135,10 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< of a query: what the offset of the keys adds to each sum
+    std::int32_t bias_high, bias_low;  ///< query only: what the keys' offset adds to each sum
   };
 
-  /// NaN or infinity among the values makes the unit, and so every result, NaN.
+  /// A NaN or infinity in the values makes the unit, and so every result, NaN.
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
     auto* high = static_cast<std::int8_t*>(memory);
     auto* low = high + padded(n);
@@ -164,8 +162,8 @@ struct KvInt8 {
             ScoreDot::kBias * reduce_add(low_sum)};
   }
 
-  /// As FloatKv's; the weights are then multiplied by the values' scales, token_scales(i) from position i on, of which
-  /// nothing is known behind `count`.
+  /// Same as in FloatKv, then multiplies the weights by the values' scales, token_scales(i) from position i on. Scales
+  /// beyond `count` are undefined and ignored.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales& token_scales, void* memory,
                         float& sum) {
@@ -225,7 +223,7 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// quantized values / largest; what is below any value that counts becomes 0.
+  /// Returns quantized / largest; 0 for a negligible largest value.
   static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 

@@ -1,13 +1,13 @@
-// The matmuls: rows of quantized activations times packed panels. A tile of kTileRows rows by kTileVectors
-// vectors of columns is held in registers while the whole input width streams by. Each output has its own accumulator
-// and one order of additions, so its bits do not depend on which rows share its tile.
+// The matmuls: rows of quantized activations times packed panels. A tile of kTileRows rows by kTileVectors vectors of
+// columns stays in registers over the whole input width. Each output has its own accumulator and one order of
+// additions, so its bits do not depend on the other rows of its tile.
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-// A format adds to its dot product where an accumulator starts and what becomes of it at the end.
+// A format adds to its dot product the initial value of an accumulator (`start`) and its final value (`finish`).
 
 struct F32 : F32Dot {
   static VecF start(const LinearTask&, std::int64_t) { return VecF{}; }
@@ -28,8 +28,8 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Rows `row` … `row` + Rows − 1, columns `column` … `column` + Vectors·kLanes − 1. Meanwhile it asks for Asks lines in
-/// every group of inputs behind `ahead`: weights come from memory once a call, and must not be waited for.
+/// Computes rows `row` … `row` + Rows − 1 and columns `column` … `column` + Vectors·kLanes − 1. Prefetches Asks lines
+/// from `ahead` on for every group of inputs, because weights come from memory.
 template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
@@ -57,10 +57,11 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
-/// Their weights are asked for so many groups of inputs ahead.
+/// Groups of inputs that narrow tiles prefetch ahead.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
-/// Columns [column, end) by tiles of as few vectors as hold them, and higher for it: an adapter's A has few columns.
+/// Computes columns [column, end) with the fewest vectors that hold them, in higher tiles. An adapter's A has few
+/// columns.
 template <class Format, int Vectors>
 void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end, std::int64_t panel_bytes) {
   if constexpr (Vectors > 1) {
@@ -74,8 +75,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// All rows, tile by tile, of heights as equal as can be: one of a row or two would wait for its weights. Each tile
-/// asks for other lines of the next panel's groups, so that all are asked for when it comes.
+/// Computes all rows in tiles of nearly equal height; a tile of one or two rows would wait for its weights. Each tile
+/// prefetches other lines of the next panel, which together cover it.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
@@ -95,13 +96,13 @@ void linear(const LinearTask& task) {
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t panel_bytes = (task.in + Format::kGroup - 1) / Format::kGroup * kPanel * 4;
-  if (task.rows == 1) {  // the weights stream by once, which the processor's own prefetching sees
+  if (task.rows == 1) {  // weights are streamed once, which hardware prefetching handles
     const auto* panels = static_cast<const char*>(task.panels);
     for (std::int64_t column = begin; column < end; column += kSingleRowColumns)
       tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);
   } else if (task.rows > 3 * kTileRows) {
     tiles<Format, 1>(task, begin, end, panel_bytes);
-  } else {  // too few tiles for a line each
+  } else {  // too few tiles for one line each
     tiles<Format, 2>(task, begin, end, panel_bytes);
   }
 }

@@ -1,4 +1,4 @@
-// What the matmuls of all weight formats share: the size of a tile and the way out of it.
+// Owns what the matmuls of all weight formats share: the tile size and the output of a tile.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -13,12 +13,12 @@ inline constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers acc
 inline constexpr int kSingleRowVectors = 4;
 #else
 inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16
-inline constexpr int kSingleRowVectors = 8;            // the same 8, and longer runs of the panels, which come from memory
+inline constexpr int kSingleRowVectors = 8;            // 8 as well, with longer contiguous reads of the panels from memory
 #endif
 
 constexpr std::int64_t kLine = 64;
 
-/// Calls body.operator()<Rows>(row) for count == Rows, one of 1 … Most.
+/// Calls body.operator()<Rows>(row) with Rows = count, one of 1 … Most.
 template <int Most, class Body>
 inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   if constexpr (Most > 0) {
@@ -27,7 +27,7 @@ inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   }
 }
 
-/// Cuts rows into tiles of at most Most, none more than a row higher than another.
+/// Splits rows into tiles of at most Most rows, whose heights differ by at most one.
 template <int Most = kTileRows, class Body>
 inline void for_row_tiles(std::int64_t rows, const Body& body) {
   const std::int64_t count = (rows + Most - 1) / Most;
@@ -47,13 +47,13 @@ inline void write_lanes(const LinearTask& task, VecF value, const VecF* added, s
   store(y, value, lanes);
 }
 
-/// Bias, the added product's sums, residual and the store of one row's vector of columns, as many as there are.
+/// Adds bias, added product and residual to a vector of columns of one row, and stores the columns that exist.
 inline void write(const LinearTask& task, VecF value, const VecF* added, std::int64_t row, std::int64_t column) {
   if (column + kLanes <= task.out) write_lanes(task, value, added, row, column, All{});
   else if (column < task.out) write_lanes(task, value, added, row, column, First{static_cast<int>(task.out - column)});
 }
 
-/// The next panel of the added product comes from memory: each tile of rows asks for its share of the lines.
+/// Prefetches this row tile's share of the added product's next panel, which is read from memory.
 template <int Rows>
 inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* next, std::int64_t groups) {
   const std::int64_t lines = groups * (kPanel * 4 / kLine), last = lines * (row + Rows) / task.rows;
@@ -61,8 +61,8 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile with the sums of the added product, in the order of a matmul of its own, a row at a time: registers
-/// hold the tile's.
+/// Writes a tile plus the added product, which is summed in the order of a matmul of its own. Works row by row, because
+/// the tile's sums occupy the registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   using Element = typename Dot::Element;
@@ -84,7 +84,7 @@ inline void write_with_added(const LinearTask& task, std::int64_t row, std::int6
   }
 }
 
-/// The way out of a tile of rows `row` … and vectors of columns from `column` on: value(r, v) is its fp32 sum.
+/// Writes a tile of Rows rows from `row` and Vectors vectors from `column`. value(r, v) is its fp32 sum.
 template <int Rows, int Vectors, class Value>
 inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   if (task.added.x != nullptr) {
@@ -95,7 +95,7 @@ inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t co
     for (int v = 0; v < Vectors; ++v) write(task, value(r, v), nullptr, row + r, column + v * kLanes);
 }
 
-/// An exact sum of int8's quantized values under its row's scale and its column's.
+/// Returns an exact int8 sum times the scales of its row and column.
 inline VecF scaled_int8(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
   const auto* scales = static_cast<const float*>(task.scales);
   return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));

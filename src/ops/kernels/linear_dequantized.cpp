@@ -1,25 +1,24 @@
-// The matmuls with weights narrower than what the dot product takes: e4m3 and int4. A few rows dequantize them in
-// registers, since the weights' way from memory is what counts; many rows dequantize a panel once, to the second cache,
-// for all of them, and meanwhile ask for the next one. Both add in one order: along the inputs, each accumulator under
-// one weight scale at a time.
+// The matmuls with weights narrower than the dot product's operands: e4m3 and int4. A few rows dequantize weights in
+// registers, because reading them from memory dominates. Many rows dequantize a panel once into L2, and prefetch the
+// next one meanwhile. Both add in one order: along the inputs, one weight scale at a time.
 #include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr int kAskedLines = 2;  // a stored word's turn: half of its own panel row of kPanel words
+constexpr int kAskedLines = 2;  // prefetched per stored word: half of a panel row of kPanel words
 
-/// Sums of one row and vector: under the present scale, and of what is scaled.
+/// Sums of one row and vector: `open` under the current scale, `scaled` over the finished ones.
 template <class F>
 struct Sums {
   typename F::Accumulator open;
   VecF scaled;
 };
 
-/// Adds a chunk to the sums of Rows rows × Vectors vectors, whatever those are before the first one. weights(word,
-/// step, vector, to) gives dequantized words from `step` on of the chunk's stored `word`; `ask` is called once for each
-/// of those.
+/// Adds a chunk to the sums of Rows rows × Vectors vectors; the first chunk overwrites them. weights(word, step,
+/// vector, to) gives dequantized words from `step` on of the chunk's stored `word`. `ask` is called once per stored
+/// word.
 template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {
@@ -64,7 +63,7 @@ inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column
                             [&](int r, int v) { return scaled_by_row<F>(task, sums[r][v].scaled, row + r); });
 }
 
-/// Few rows: dequantized in registers.
+/// Few rows: dequantizes in registers.
 template <class F, int Rows, int Vectors>
 void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   Sums<F> sums[Rows][Vectors];
@@ -80,7 +79,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
-/// Many rows: each panel dequantized once, a segment of inputs at a time.
+/// Many rows: dequantizes each panel once, a segment of inputs at a time.
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];
@@ -93,7 +92,7 @@ void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
     const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
     const std::int64_t first = begin / F::Values::kInputs, count = words_of(end - begin, F::Values::kInputs);
     dequantize<F>(panel + first * kPanel, count, words);
-    // The same segment of the next panel, in two halves of the lines.
+    // Prefetches the same segment of the next panel, in two halves of its lines.
     const auto* next = reinterpret_cast<const char*>(panel + (num_stored + first) * kPanel);
     std::int64_t asker = 0;
     for (std::int64_t offset = 0; offset < kPanel && column + offset < task.out; offset += kTileColumns) {

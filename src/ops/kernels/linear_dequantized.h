@@ -1,15 +1,14 @@
-// Owns the formats whose weights are narrower than what a product takes, e4m3 and int4: how stored words become those
-// of the dot product, and where scales belong. Knows neither rows nor tiles.
+// Owns the formats whose weights are narrower than the dot product's operands, e4m3 and int4. Says how stored words
+// become words of the dot product, and where scales apply.
 #pragma once
 
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr std::int64_t kScaleInputs = 128;  // of the formats whose scales belong to some of the inputs
+inline constexpr std::int64_t kScaleInputs = 128;  // for formats with one scale per group of inputs
 
-// Quantized values: how many inputs a stored word holds, and the kSteps words of the dot product's own layout that come
-// out of it, kAtOnce of them at a time.
+// Quantized values. A stored word holds kInputs inputs. It gives kSteps words of the dot product, kAtOnce at a time.
 
 struct Fp8Values {
   static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
@@ -20,7 +19,8 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // Five bits of the index count; the fifth belongs to the next nibble, so the table holds everything twice.
+    // The permute uses five bits of the index. The fifth belongs to the next nibble, so the table holds everything
+    // twice.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -43,7 +43,7 @@ struct Int4AsInt8Values {
   }
 };
 
-// Formats: quantized values, dot product, and the scales' places.
+// Formats: quantized values, dot product, and places of the scales.
 
 enum class InputScale { row, chunk };
 
@@ -87,8 +87,8 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// What scales a row's sum over the inputs of a segment: the weights' scale and, where it has one there, the inputs'
-/// own.
+/// Returns the scale of a row's sum over a segment: the weights' scale, times the inputs' own scale if they have one
+/// there.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -96,7 +96,7 @@ inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int6
   else return weight_scale;
 }
 
-/// A row's sum under the row's own scale.
+/// Applies the row's own scale to its sum.
 template <class F>
 inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) {
   if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
@@ -104,13 +104,14 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// A segment of inputs, its place among the scales, and whether it is the first and the last under its own.
+/// A segment of inputs, its index among the scales, and whether it is the first and the last under its scale.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;
 };
 
-/// Calls body(chunk) for all of [begin, end), which is whole scales' or, where a row has one scale, any.
+/// Calls body for each chunk of [begin, end). With chunk scales, `begin` must be a multiple of kScaleInputs, and `end`
+/// a multiple or the end of the inputs.
 template <class F, class Body>
 inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
   if constexpr (F::kScaledChunks) {
@@ -123,14 +124,14 @@ inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t 
 
 inline constexpr std::int64_t words_of(std::int64_t inputs, int of_word) { return (inputs + of_word - 1) / of_word; }
 
-/// The stored words of a panel.
+/// Returns the stored words of the panel that holds `column`.
 template <class F>
 inline const std::int32_t* panel_at(const LinearTask& task, std::int64_t column) {
   return static_cast<const std::int32_t*>(task.panels) +
          column / kPanel * kPanel * words_of(task.in, F::Values::kInputs);
 }
 
-/// Stored words to those of the dot product, both by whole panel rows.
+/// Dequantizes stored words to words of the dot product, by whole panel rows.
 template <class F>
 inline void dequantize(const std::int32_t* stored, std::int64_t num_stored, std::int32_t* words) {
   for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {

@@ -1,6 +1,6 @@
-// The matmuls of a backward pass and of fp32 or bf16 training. The right operand's panels hold, for each word
-// of neighboring inputs along the depth, kMatmulPanel columns; the left operand is read by broadcasts, from its own
-// rows or from packed strips. A tile of kTileRows rows by kTileVectors vectors stays in registers along the depth.
+// The matmuls of backward passes and of fp32 or bf16 training. The right operand's panels hold kMatmulPanel columns for
+// each word of neighboring inputs. The left operand is broadcast, from its own rows or from packed strips. A tile of
+// kTileRows rows by kTileVectors vectors stays in registers along the depth.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/matmul_words.h"
@@ -12,7 +12,7 @@ namespace {
 #if defined(QRL_ISA_AVX512)
 constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
 #elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16: the pairs of bf16 take two each
+constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16: pairs of bf16 take two each
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
@@ -61,7 +61,7 @@ void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, st
 
 template <class Dot, class T>
 void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
-  // Some groups at a time, so that no strip's line is written by so many others in between that it leaves the cache.
+  // Packs some groups at a time, so that the lines of a strip are completed before they leave the cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
   const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -95,7 +95,7 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<Dot, float>(from, depth, rows, words);
 }
 
-/// Where a tile's rows of the left operand lie: element (r, group) at first[r · row + group · step].
+/// A tile's rows of the left operand: element (r, group) is at first[r · row + group · step].
 template <class Dot>
 struct LeftRows {
   const typename Dot::Element* first;
@@ -121,10 +121,10 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     }
   };
   const std::int64_t whole = task.left_stride == 0 ? (task.depth + kGroup - 1) / kGroup : task.depth / kGroup;
-  // Meanwhile the next tile's rows are asked for: they lie behind these.
+  // Prefetches the next tile's rows, which follow these.
   const auto* ahead = reinterpret_cast<const char*>(left.first) +
                       (task.left_stride == 0 ? whole * 4 * Rows : task.left_stride * Rows * 4 / kGroup);
-  if (task.last && task.accumulate) {  // and what is added to
+  if (task.last && task.accumulate) {  // prefetches the old values as well
     const std::int64_t size = task.out.is_bf16 ? 2 : 4;
     for (int r = 0; r < Rows; ++r) {
       const auto* line = static_cast<const char*>(task.out.data) + ((row + r) * task.out_stride + column) * size;
@@ -136,7 +136,7 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
     add(x, left.row);
   }
-  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word of one input: nothing behind it may be read
+  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word of one input: nothing after it may be read
     typename Dot::Element last[Rows * kGroup] = {};
     for (int r = 0; r < Rows; ++r) last[r * kGroup] = x[r * left.row];
     add(last, kGroup);

@@ -1,5 +1,5 @@
-// Owns how the operands of ops/matmul.h become the 32-bit words that a product takes (neighbors along the depth, two
-// of bf16 or one of fp32, rounded and padded with zeros on the way), and how a row's sums leave it.
+// Owns the conversion of matmul operands to 32-bit words, and the output of a row's sums. A word has two bf16 neighbors
+// along the depth or one fp32 value. Conversion rounds and zero-pads.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -9,11 +9,11 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 inline constexpr int kPanelVectors = kMatmulPanel / kLanes;
 
-/// How elements of type T become the 32-bit words that a dot product takes.
+/// Converts elements of type T to the words of a dot product: `along` the depth, or `across` two rows of it.
 template <class Dot, class T>
 struct Words;
 
-/// bf16, two inputs a word.
+/// bf16: two inputs per word.
 template <>
 struct Words<Bf16Dot, std::uint16_t> {
   static VecI along(const std::uint16_t* row) { return load_words(row); }
@@ -50,7 +50,7 @@ struct Words<F32Dot, std::uint16_t> {
   static VecI across(const std::uint16_t* row, const std::uint16_t*) { return along(row); }
 };
 
-/// `count` elements and zeros behind them, up to Size.
+/// `count` elements, zero-padded to Size.
 template <class T, int Size>
 struct Padded {
   T values[Size] = {};
@@ -59,7 +59,8 @@ struct Padded {
   }
 };
 
-/// Words of two rows (the second null: zeros; unread with one input a word), `count` columns of them from `at` on.
+/// Makes words from `count` columns of two rows, from column `at` on. A null second row counts as zeros; it is unused
+/// with one input per word.
 template <class Dot, class T>
 VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
   if (count >= kLanes && odd != nullptr) return Words<Dot, T>::across(even + at, odd + at);
@@ -67,7 +68,7 @@ VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t cou
   return Words<Dot, T>::across(first.values, second.values);
 }
 
-/// The rows of group `group`, for words_across.
+/// The rows of one group along the depth, for words_across.
 template <class Dot, class T>
 struct RowsOfGroup {
   const T* even;
@@ -81,8 +82,7 @@ struct RowsOfGroup {
 
 inline constexpr std::int64_t kRowsAhead = 32;
 
-/// Asks for `columns` of the rows of a group, from `row` on: rows lie far apart, where the processor's own prefetching
-/// does not reach.
+/// Prefetches `columns` of the rows of a group, from `row` on. The rows are too far apart for hardware prefetching.
 template <class Dot, class T>
 void prefetch_rows(const OperandTile& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {
@@ -97,8 +97,7 @@ inline void write(VecF value, bool accumulate, T* to, Lanes lanes) {
   store(to, accumulate ? load(to, lanes) + value : value, lanes);
 }
 
-/// A row's sums of some vectors of columns, the last of the depth's chunks added: to where they belong, as many as
-/// there are columns.
+/// Writes the final sums of some vectors of columns of a row, as far as the columns exist.
 template <int Vectors>
 inline void write_row(const MatmulTiles& task, std::int64_t row, std::int64_t column, const VecF (&sums)[Vectors]) {
   const auto write_to = [&](auto* out) {

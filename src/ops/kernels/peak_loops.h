@@ -5,8 +5,8 @@
 
 namespace qrl::ops {
 
-/// Each loop runs `rounds` rounds of the path's multiply-add from registers, in enough independent chains to fill the
-/// pipelines. It returns the operations done: a multiply and an add count as two.
+/// Loops that run `rounds` rounds of the path's multiply-add in registers, with enough independent chains to fill the
+/// pipelines. Each returns its number of operations: a multiply and an add count as two.
 struct PeakLoops {
   std::int64_t (*bf16)(std::int64_t rounds);
   std::int64_t (*f32)(std::int64_t rounds);

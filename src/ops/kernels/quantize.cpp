@@ -1,4 +1,3 @@
-// Conversions of one row between fp32 and the weight formats.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 
@@ -6,10 +5,10 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Of n values, a vector of which is values(index, lanes).
+/// Returns the largest magnitude of n values, where values(index, lanes) gives a vector.
 template <class Values>
 float max_abs_of(std::int64_t n, const Values& values) {
-  // As integers, the bits of |x| order like the values, and infinities and NaN come out on top.
+  // As integers, the bits of |x| are ordered like the values, with infinities and NaN above all others.
   VecI largest{};
   for_vectors(n, [&](std::int64_t i, auto lanes) { largest = max(largest, bits_of(values(i, lanes)) & 0x7fffffff); });
   return float_of_bits(splat(reduce_max(largest)))[0];

@@ -1,12 +1,12 @@
-// Owns the vector type that every kernel is written in: kLanes floats of the instruction set this file is compiled
-// for, its loads, stores, fixed-order reductions, exp and the dot products of the weight formats. Knows no kernel.
+// Owns the vector type of every kernel, kLanes floats of the instruction set this file is compiled for: loads, stores,
+// fixed-order reductions, exp, and conversions of bf16 and e4m3.
 //
-// Kernel sources are compiled once per instruction set into one program. Whatever they define lives in the namespace
-// of their set, and they include no standard header with code in it: the linker keeps one copy of an inline function,
-// and a copy compiled for AVX-512 must never be the one that an older processor runs.
+// Kernel sources are compiled once per instruction set into one program. All their definitions are in the namespace of
+// their set, and they include no standard header with code. The reason: the linker keeps one copy of an inline
+// function, and an older processor must never run a copy that was compiled for AVX-512.
 #pragma once
 
-// GCC 11 and 12 warn of the operand that their own AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
+// GCC 11 and 12 warn about operands that their own AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -52,8 +52,8 @@ inline VecF float_of_bits(VecI v) { return (VecF)v; }
 inline VecF splat(float x) { return x - VecF{}; }
 inline VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// How many lanes of a load or store are real: All, or the First few at the end of a row. Lanes beyond load as zero
-// and are not stored, and the memory behind them is not touched.
+// The valid lanes of a load or store: All, or the First few at the end of a row. Other lanes load as zero and are not
+// stored. Memory beyond the valid lanes is not accessed.
 struct All {};
 struct First {
   int count;
@@ -105,8 +105,8 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
-/// Lanes of 16 bits, zero-extended, and back: the lowest 16 or 8 bits of each lane. Instructions, because GCC 12 takes
-/// its own vector conversions apart into halves, or even into lanes.
+/// Zero-extends lanes of 16 bits, or takes the lowest 16 or 8 bits of each lane. Uses instructions, because GCC 12
+/// splits its own vector conversions into halves or even lanes.
 inline VecI widened(HalfU16 v) {
 #if defined(QRL_ISA_AVX512)
   return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
@@ -134,7 +134,7 @@ inline QuarterI8 lowest8(VecI v) {
 #endif
 }
 
-/// bf16 to fp32, exact.
+/// Loads bf16 as fp32, exactly.
 template <class Lanes>
 inline VecF load(const std::uint16_t* from, Lanes lanes) {
   return float_of_bits(widened(load_vector<HalfU16>(from, lanes)) << 16);
@@ -143,7 +143,8 @@ template <class Lanes>
 inline void store(float* to, VecF v, Lanes lanes) {
   store_vector(to, v, lanes);
 }
-/// The nearest bf16 (ties to even), as fp32; NaN quiet, subnormals kept (the instruction for it flushes them).
+/// Returns the nearest bf16 (ties to even), as fp32. NaN becomes quiet. Subnormals are kept; the hardware instruction
+/// would flush them.
 inline VecF rounded_to_bf16(VecF v) {
   const VecI bits = bits_of(v);
   const VecI rounded = (VecI)((VecU)bits + 0x7fff + (((VecU)bits >> 16) & 1));
@@ -158,7 +159,7 @@ inline void store(std::int8_t* to, VecI v, Lanes lanes) {
   store_vector(to, lowest8(v), lanes);
 }
 
-/// a·b + c: one rounding where the instruction set has fma; the portable path rounds the product too.
+/// Computes a·b + c with one rounding where the instruction set has fma. The portable path also rounds the product.
 inline VecF fma(VecF a, VecF b, VecF c) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_fmadd_ps(a, b, c);
@@ -169,7 +170,7 @@ inline VecF fma(VecF a, VecF b, VecF c) {
 #endif
 }
 
-/// The second operand where either is NaN.
+/// Returns the second operand if either is NaN.
 inline VecF min(VecF a, VecF b) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_min_ps(a, b);
@@ -186,7 +187,7 @@ inline VecF max(VecF a, VecF b) {
 }
 inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
 
-/// Sums and maxima over the lanes, folded in halves: lane i with lane i + n/2, and so on. Order fixed per set.
+/// Sums and maxima over the lanes, folded in halves: lane i with lane i + n/2, and so on. The order is fixed per set.
 inline float reduce_add(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);
   return v[0];
@@ -204,21 +205,22 @@ inline std::int32_t reduce_max(VecI v) {
   return v[0];
 }
 
-// Adding it to |x| ≤ 2²² leaves x rounded to the nearest even integer in the low bits of the significand.
+// Adding it to |x| ≤ 2²² rounds x to the nearest even integer, in the low bits of the significand.
 inline constexpr float kRoundingShift = 0x1.8p23F;
 
-/// Nearest-even integer of |v| ≤ 2²²; anything for other values.
+/// Returns the nearest-even integer of |v| ≤ 2²²; undefined for other values.
 inline VecI round_to_int(VecF v) {
   return (VecI)((VecU)bits_of(v + kRoundingShift) - (VecU)bits_of(splat(kRoundingShift)));
 }
 
-/// exp(x), error ≤ 2 ulp (subnormal results: 1 ulp of the smallest normal); 0 below −104, +inf above 89, NaN of NaN.
-/// x = n·ln 2 + r with |r| ≤ ln 2 / 2, then Taylor's polynomial of degree 7, whose remainder there is below 6e-9.
+/// Returns exp(x) with an error of at most 2 ulp (subnormal results: 1 ulp of the smallest normal). It is 0 below −104,
+/// +inf above 89, and NaN for NaN. Method: x = n·ln 2 + r with |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 in
+/// r, whose remainder is below 6e-9.
 inline VecF exp(VecF x) {
   x = min(splat(89.0F), max(splat(-105.0F), x));
   const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
   const VecF n = shifted - kRoundingShift;
-  // ln 2 in two parts: the first has few enough bits that n times it is exact.
+  // ln 2 in two parts; the first has few enough bits that n times it is exact.
   const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
   VecF p = splat(1.0F / 5040);
   p = fma(p, r, splat(1.0F / 720));
@@ -230,7 +232,7 @@ inline VecF exp(VecF x) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_scalef_ps(p, n);
 #else
-  // 2ⁿ in two factors, so that neither over- nor underflows before the result does.
+  // 2ⁿ as two factors, so that neither over- nor underflows before the result does.
   const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
   const VecI half = exponent >> 1;
   const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));
@@ -239,16 +241,16 @@ inline VecF exp(VecF x) {
 #endif
 }
 
-/// e4m3 values to bf16, exact, from each 16-bit half of `quantized`: even[] its low byte, odd[] its high one. NaN stays
-/// NaN.
+/// Converts e4m3 values to bf16, exactly, from each 16-bit half of `quantized`: the low byte to bf16[0], the high byte
+/// to bf16[1]. NaN stays NaN.
 inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
 #if defined(QRL_ISA_AVX512)
-  // The upper and the lower byte of every magnitude's bf16.
+  // The upper and lower byte of each magnitude's bf16.
   struct Tables {
     alignas(64) std::uint8_t high[128], low[128];
     constexpr Tables() : high(), low() {
       for (int m = 0; m < 128; ++m) {
-        // Normal quantized values: three bits of significand to bf16's seven, exponent bias 7 to 127. Others: m · 2⁻⁹.
+        // Normal values: three significand bits to bf16's seven, exponent bias 7 to 127. Others: m · 2⁻⁹.
         constexpr int kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
         const int bits = m == 127 ? 0x7fc0 : m < 8 ? kSubnormal[m] : (m << 4) + (120 << 7);
         high[m] = static_cast<std::uint8_t>(bits >> 8);
@@ -277,7 +279,7 @@ inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
 #endif
 }
 
-/// The nearest number that e4m3 has (ties to even), beyond ±448 saturated; NaN stays NaN.
+/// Returns the nearest e4m3 number (ties to even), saturated beyond ±448. NaN stays NaN.
 inline VecF rounded_to_fp8(VecF v) {
   const VecI bits = bits_of(v);
   const VecI magnitude = bits & 0x7fffffff;
@@ -289,13 +291,13 @@ inline VecF rounded_to_fp8(VecF v) {
   return float_of_bits(magnitude > 0x7f800000 ? bits : rounded | (bits & (VecI)(VecU{} + 0x80000000U)));
 }
 
-/// The e4m3 values of v: nearest even, beyond ±448 saturated, NaN 0x7f (its sign kept).
+/// Returns the e4m3 bits of v: nearest even, saturated beyond ±448, NaN as 0x7f with its sign.
 inline VecI fp8_of(VecF v) {
   const VecI bits = bits_of(v);
   const VecI magnitude = bits & 0x7fffffff;
   const VecF size = min(float_of_bits(magnitude), splat(448.0F));
   const VecI clamped = bits_of(size);
-  // Normal: rounded at the third bit of the significand, exponent bias 127 to 7. Below 2⁻⁶: multiples of 2⁻⁹.
+  // Normal: rounded at the third significand bit, exponent bias 127 to 7. Below 2⁻⁶: multiples of 2⁻⁹.
   const VecI normal = (VecI)(((VecU)clamped + 0x7ffff + (((VecU)clamped >> 20) & 1)) >> 20) - (120 << 3);
   const VecI value = size < splat(0x1p-6F) ? round_to_int(size * 512.0F) : normal;
   return (magnitude > 0x7f800000 ? splat(std::int32_t{0x7f}) : value) | ((bits >> 24) & 0x80);

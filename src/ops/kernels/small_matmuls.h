@@ -1,6 +1,5 @@
-// Owns the products between the blocks of rows that attention works on: operands a few hundred rows or columns wide,
-// made for one use and read from a core's own caches. A word is 32 bits: one fp32 number or two bf16 ones that are
-// neighbors along the depth. Knows nothing of attention.
+// Owns the products between the blocks of rows that attention works on. Operands are a few hundred rows or columns wide
+// and stay in a core's caches. A word is 32 bits: one fp32 number, or two bf16 neighbors along the depth.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -13,40 +12,40 @@ inline constexpr std::int64_t kSmallMultiple = 32;  // two tiles, and the inputs
 inline constexpr std::int64_t kSmallMultiple = kLanes;
 #endif
 
-/// What columns and depths are filled up to.
+/// Rounds up to the multiple to which columns and depths are padded.
 constexpr std::int64_t padded(std::int64_t count) {
   return (count + kSmallMultiple - 1) / kSmallMultiple * kSmallMultiple;
 }
 
-/// The left operand: element r of group k at data[r · row_stride + k · step].
+/// The left operand: element r of group k is at data[r · row_stride + k · step].
 template <class Dot>
 struct Left {
   const typename Dot::Element* data;
   std::int64_t row_stride, step;
 };
 
-/// The right one: words [groups][stride].
+/// The right operand: words [groups][stride].
 template <class Dot>
 struct Right {
   const typename Dot::Element* data;
   std::int64_t stride;
 };
 
-/// Numbers of the operands' type that hold `words` words.
+/// Returns how many numbers of the operands' type `words` words hold.
 template <class Dot>
 constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
 }
 
-/// With the operands of one dot product. Depths are filled up to a multiple of kDepth, with zeros on one side at least
-/// and finite numbers on the other; rows to a multiple of kRows with anything, whose results mean nothing.
+/// Products of one dot type. Depths are padded to a multiple of kDepth, with zeros on at least one side and finite
+/// numbers on the other. Rows are padded to a multiple of kRows with any values; their results are undefined.
 template <class Dot>
 class SmallMatmuls {
  public:
   static constexpr std::int64_t kDepth = Dot::kGroup, kRows = 1;
 
-  /// C (+)= A·B over `depth` numbers; C [rows, columns], `columns` a multiple of kSmallMultiple. Each element sums over
-  /// the depth in order.
+  /// Computes C (+)= A·B over `depth` numbers. C: [rows, columns], `columns` a multiple of kSmallMultiple. Each element
+  /// sums over the depth in order.
   void multiply(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool accumulate,
                 float* c, std::int64_t c_stride) const {
     const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -60,12 +59,12 @@ class SmallMatmuls {
       multiply_columns<1>(a, from(column), rows, groups, accumulate, c + column, c_stride);
   }
 
-  /// Words [groups][wide] as the left operand of `wide` rows whose depth the groups are.
+  /// Returns words [groups][wide] as a left operand of `wide` rows with the groups as its depth.
   Left<Dot> turned(const typename Dot::Element* words, std::int64_t wide, std::int64_t /*depth*/,
                    typename Dot::Element* /*memory*/) const {
     return {words, Dot::kGroup, elements<Dot>(wide)};
   }
-  /// Numbers that turned() wants for itself.
+  /// Numbers of scratch memory that turned() needs.
   static constexpr std::int64_t turned_size(std::int64_t /*wide*/, std::int64_t /*most_depth*/) { return 0; }
 
  private:

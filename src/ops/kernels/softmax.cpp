@@ -1,4 +1,4 @@
-// What drawing a token needs of a row of logits.
+// Computes what sampling a token needs from a row of logits.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 
@@ -6,7 +6,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// exp((x − max)·inverse) of the lanes that are real, 0 in the others.
+/// Returns exp((x − max)·inverse) in the valid lanes, 0 in the others.
 VecF weights_of(const float* x, VecF max, VecF inverse, All) { return exp((load(x, All{}) - max) * inverse); }
 VecF weights_of(const float* x, VecF max, VecF inverse, First lanes) {
   return kLaneIndex < lanes.count ? exp((load(x, lanes) - max) * inverse) : VecF{};

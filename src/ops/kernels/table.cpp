@@ -1,5 +1,5 @@
-// The one place where an instruction set's kernels are listed. Constant data: nothing of an instruction set runs
-// before it is chosen.
+// Lists an instruction set's kernels. The table is constant data, so no code of an instruction set runs before it is
+// chosen.
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

@@ -73,16 +73,16 @@ void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, s
   });
 }
 
-/// The nearest bf16, as fp32.
+/// Rounds to the nearest bf16, returned as fp32.
 inline VecF nearest_bf16(VecF x) {
   Bits half[kLanes];
   store(half, x, All{});
   return load(half, All{});
 }
 
-/// One row of heads: whether a head is normed and roped (q and k), and where its gain lies.
+/// What one head of a row needs.
 struct Head {
-  bool turns;         // q or k
+  bool turns;         // q or k: gets rotary positions
   const float* gain;  // null: no norm
   bool rounds;        // k or v of a bf16 cache
 };
@@ -123,7 +123,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
         for_vectors(half, [&](std::int64_t i, auto n) {
           const VecF low = load(y + i, n), high = load(y + half + i, n);
           const VecF cosine = load(cosines + i, n), sine = load(sines + i, n);
-          // Fused as in the decoder's rope, for the same bits.
+          // Fused like the decoder's rope, for the same bits.
           store(y + i, fma(low, cosine, -(high * sine)), n);
           store(y + half + i, fma(high, cosine, low * sine), n);
         });
@@ -135,7 +135,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
   }
 }
 
-/// Head dimensions beyond this are refused by ops/training.cpp.
+/// ops/training.cpp refuses larger head dimensions.
 constexpr std::int64_t kMaxHeadDim = 1024;
 
 template <class T>
@@ -250,7 +250,7 @@ void token_log_probs(const TokenDistribution& args, const float* logits, float* 
     for (std::int64_t i = 0; i < whole; i += kLanes) most_lanes = max(load(row + i, All{}) * scale, most_lanes);
     float most = reduce_max(most_lanes);
     for (std::int64_t i = whole; i < args.vocab_size; ++i) most = row[i] * scale > most ? row[i] * scale : most;
-    // Entropy from Σ e^z and Σ e^z·z with z = scaled logit − max: log Σ e^z − Σ e^z·z / Σ e^z.
+    // The entropy is log Σ e^z − Σ e^z·z / Σ e^z, with z = scaled logit − max.
     VecF sum = {}, weighted = {};
     const auto add = [&](VecF z, VecF p) {
       sum += p;
@@ -307,7 +307,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // fp32 lanes only within short runs: their rounding stays below that of the gradients themselves.
+  // Uses fp32 lanes only within short runs, whose rounding stays below that of the gradients themselves.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

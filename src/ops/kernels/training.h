@@ -1,4 +1,4 @@
-// What src/ops/training.cpp calls on each ISA path, on a range of rows [begin, end) or of elements.
+// Owns the kernels of src/ops/training.cpp on each ISA path, over a range of rows or elements [begin, end).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Causal attention of one family of sequences and one key head (with the H/K query heads that read it). The work is
-// small matmuls over blocks of query rows; what meets vectors is packed once per call, so that every inner loop
-// is a broadcast times contiguous lanes, or a tile. Written once for fp32 and for bf16 operands.
+// Computes causal attention of one family of sequences and one key head, with the H/K query heads that read it. The
+// work is small matmuls over blocks of query rows. Vector operands are packed once per call, so that every inner loop
+// is a broadcast times contiguous lanes, or a tile. One template serves fp32 and bf16 operands.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"
@@ -8,7 +8,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
-/// Query rows handled together: more make the products efficient, fewer waste less above the diagonal.
+/// Query rows per block: more make the products efficient, fewer waste less above the diagonal.
 #if defined(QRL_ISA_AMX)
 constexpr std::int64_t kMaxBlock = 64;
 #else
@@ -16,10 +16,10 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Rows so far apart that the processor does not foresee them are asked for so many ahead.
+/// Rows to prefetch ahead, because they are too far apart for hardware prefetching.
 constexpr std::int64_t kAskedAhead = 4;
 
-/// Rows [T, E] of fp32 or bf16, `stride` apart, to rows of the operands' type, `wide` apart, with zeros up to there.
+/// Converts rows [T, E] of fp32 or bf16, `stride` apart, to the operands' type, `wide` apart and zero-padded.
 template <class Element, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
                Element* to) {
@@ -37,9 +37,9 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// Rows of the operands' type, `wide` apart, to words [groups of rows][wide], so that the rows are the depth; they
-/// become rows at … of it, `columns` numbers of each. Where `at` is odd, the number before in the same word stays;
-/// behind the end follow zeros, up to what a depth is filled up to.
+/// Interleaves rows of the operands' type, `wide` apart, into words [groups of rows][wide], so that rows are the depth.
+/// They become rows at … with `columns` numbers each. For an odd `at`, the previous row's half of the word is kept. The
+/// depth is zero-padded.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
                 std::int64_t at, typename Dot::Element* to) {
@@ -68,8 +68,8 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
   }
 }
 
-/// Rows of `width` numbers of the operands' type to columns at … at + rows − 1 of words [width/group][wide], zeros in
-/// those behind them up to padded(): the row's own numbers are the depth.
+/// Transposes rows of `width` numbers into columns at … at + rows − 1 of words [width/group][wide], so that a row's
+/// numbers are the depth. Zeroes the following columns up to padded().
 template <class Dot>
 void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
                     std::int64_t wide, typename Dot::Element* to) {
@@ -83,11 +83,11 @@ void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::
   }
 }
 
-/// Sizes and places that all members of a family share for one key head.
+/// Sizes and offsets that all members of a family share for one key head.
 struct Heads {
   std::int64_t head_dim, wide_head, row_stride, group;
-  const float* qkv;           ///< the query group's first head, in row 0
-  std::int64_t keys, values;  ///< from there to the key and the value head
+  const float* qkv;           ///< first head of the query group, in row 0
+  std::int64_t keys, values;  ///< offsets from there to the key and value head
   float scale;
 
   Heads(const VarlenAttention& attention, std::int64_t kv_head)
@@ -102,15 +102,14 @@ struct Heads {
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 
-/// A member of a family: its own rows, and how many of the prefix's come before them.
+/// A member of a family: its own rows, and the number of prefix rows before them.
 struct Member {
   std::int64_t first_row, length, num_before;
   bool is_prefix;
   std::int64_t num_keys() const { return num_before + length; }
 };
 
-/// Calls body(member) for those that continue the prefix, then for the prefix itself: so that what they add to its
-/// gradients is there when it ends.
+/// Calls body(member) for the continuations, then for the prefix, whose gradients are complete only after all of them.
 template <class Body>
 void for_members(const VarlenAttention& attention, const Family& family, Body body) {
   const std::int32_t* starts = attention.sequence_starts;
@@ -121,7 +120,7 @@ void for_members(const VarlenAttention& attention, const Family& family, Body bo
   body(Member{starts[first], prefix_length, 0, true});
 }
 
-/// Rows that the longest member sees.
+/// Returns the number of rows that the longest member sees.
 std::int64_t most_keys(const VarlenAttention& attention, const Family& family) {
   std::int64_t most = 0;
   for_members(attention, family,
@@ -129,7 +128,7 @@ std::int64_t most_keys(const VarlenAttention& attention, const Family& family) {
   return most;
 }
 
-/// Hands out consecutive pieces of the scratch, of `count` numbers each.
+/// Allocates consecutive pieces of the scratch memory, of `count` numbers each.
 struct Arena {
   float* next;
   template <class T>
@@ -145,8 +144,8 @@ std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   return static_cast<std::size_t>(6 * keys * head + 5 * kMaxBlock * keys + 6 * kMaxBlock * head + 512);
 }
 
-/// scores → weights e^(s·scale − max) of the keys ≤ position, zeros after, rounded to the operands' type; returns max
-/// and the sum of the rounded weights.
+/// Turns scores into weights e^(s·scale − max) of the first num_keys keys, zeros after, rounded to the operands' type.
+/// Returns max and the sum of the rounded weights.
 struct SoftmaxRow {
   float most, sum;
 };
@@ -167,15 +166,15 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   return {most * scale, reduce_add(sum)};
 }
 
-/// Keys or values of one key head as the products read them; rows of the prefix in front stay while the members change.
+/// Keys or values of one key head as the products read them. The prefix's rows stay in front while members change.
 template <class Dot>
 struct PackedHead {
   using Element = typename Dot::Element;
   const Heads& h;
   std::int64_t wide_keys;
-  Element* rows;         ///< [length, wide_head], of those added last
-  Element* by_position;  ///< words [wide_keys/group][wide_head]; null: not wanted
-  Element* by_element;   ///< words [wide_head/group][wide_keys]; null: not wanted
+  Element* rows;         ///< [length, wide_head], added last
+  Element* by_position;  ///< words [wide_keys/group][wide_head]; null: not needed
+  Element* by_element;   ///< words [wide_head/group][wide_keys]; null: not needed
   void add(std::int64_t first_row, std::int64_t count, std::int64_t offset, std::int64_t at) {
     pack_rows(h.row(first_row) + offset, h.row_stride, count, h.head_dim, h.wide_head, rows);
     if (by_position != nullptr) interleave<Dot>(rows, count, h.wide_head, h.wide_head, at, by_position);
@@ -237,7 +236,7 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
   });
 }
 
-/// [E][wide] to rows of the packed layout, the first `rows` columns.
+/// Transposes [E][wide] into rows of the packed layout, for the first `rows` columns.
 void write_turned(const float* from, std::int64_t wide, std::int64_t rows, const Heads& h, float* to) {
   for (std::int64_t t = 0; t < rows; t += kLanes) {
     for (std::int64_t e = 0; e < h.head_dim; e += kLanes) {
@@ -271,7 +270,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
-  // A block's operands: by rows, and interleaved for products whose depth are the rows (with fp32 the same).
+  // A block's operands: by rows, and interleaved for products whose depth is the rows (the same in fp32).
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
   auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
@@ -295,7 +294,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // d (+)= headᵀ · across: gradients of a block's keys or values, turned so that the wide side has the columns.
+  // d (+)= headᵀ · across: gradients of a block's keys or values, transposed so that the wide side has the columns.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);
@@ -305,7 +304,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
-  // The prefix's keys, and the gradients that all members add to them, stay in front while the members change.
+  // The prefix's keys, and the gradients that all members add to them, stay in front while members change.
   pack(starts[0], starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
     if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);

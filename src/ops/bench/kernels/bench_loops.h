@@ -6,9 +6,9 @@
 namespace qrl::ops {
 
 struct BenchLoops {
-  /// `rounds` rounds of the path's int8 multiply-add from registers; returns the operations done.
+  /// Runs `rounds` rounds of the path's int8 multiply-add in registers and returns the number of operations.
   std::int64_t (*int8)(std::int64_t rounds);
-  /// Reads every byte once; num_bytes is a multiple of 1024. Returns the bytes read.
+  /// Reads every byte once and returns the number of bytes. num_bytes: a multiple of 1024.
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);
 };
 

@@ -1,4 +1,5 @@
-// The matmuls of bf16 and int8 layers by AMX: linear.cpp's contract, operands and, for int8, bits.
+// The matmuls of bf16 and int8 layers with AMX. The contract and operands are those of linear.cpp; int8 also has the
+// same bits.
 #include "ops/kernels/linear.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -7,7 +8,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to as many rows the weights' way from memory is all that counts, and avx512's loop is made for it; int8's sums
+/// Up to this many rows, int8 uses the AVX-512 kernel: reading the weights from memory dominates there, and its sums
 /// are exact either way.
 constexpr std::int64_t kRowsByVectors = 4;
 
@@ -16,7 +17,7 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
   return scaled_int8(task, sum, row, column);
 }
 
-/// Half a panel's columns stay in the first cache while all rows pass.
+/// Computes half a panel's columns at a time, which stay in L1 for all rows.
 template <class Unit>
 void linear(const LinearTask& task) {
   constexpr std::int64_t kValueBytes = 4 / Unit::kInputs;
@@ -25,7 +26,7 @@ void linear(const LinearTask& task) {
   const std::int64_t row_bytes = task.x_stride * kValueBytes, done_bytes = steps * kTileRowBytes;
   const std::int64_t steps_of_panel = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock) * (steps > 0 ? steps : 1);
   const auto* x = static_cast<const std::byte*>(task.x);
-  alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // a panel's, zeros behind them
+  alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // of a panel, zero-padded
   alignas(64) std::int32_t sums[kBlock * kBlock];
   __builtin_memset(last_words, 0, sizeof last_words);
   Tiles tiles;
@@ -38,7 +39,7 @@ void linear(const LinearTask& task) {
       const std::int64_t offset_bytes = offset * 4;
       for (std::int64_t row = 0; row < task.rows; row += kBlock) {
         tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
-        // Rows have zeros behind their quantized values, up to a whole line.
+        // Rows are zero-padded to a whole cache line.
         const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
         const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();

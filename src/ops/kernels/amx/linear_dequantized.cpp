@@ -1,7 +1,6 @@
-// The matmuls with e4m3 and int4 weights by AMX. Many rows: a panel is dequantized to the second cache, for tiles.
-// One or two: it is dequantized in registers, since the weights' way from memory is what counts, and vectors add in the
-// tiles' order (tiles.h), so that a row's sums do not depend on how many there are. int8's are exact: W4A8 has the bits
-// of the other paths.
+// The matmuls with e4m3 and int4 weights with AMX. Many rows dequantize a panel into L2, for tiles. One or two rows
+// dequantize in registers, because reading the weights dominates. They add in the tiles' order (tiles.h), so that a
+// row's sums do not depend on the number of rows. int8 sums are exact: W4A8 has the bits of the other paths.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -10,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to as many rows W4A8 is dequantized in registers by avx512's loop, whose bits are the same.
+/// Up to this many rows, W4A8 uses the AVX-512 kernel, which gives the same bits.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -24,14 +23,13 @@ struct Products<Int8Tiles::kInputs> {
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
 
-/// A block's place in the product, and its sums under all scales so far: [rows, kBlock], kPanel floats from row to row.
+/// A block of the output, and its sums under all scales so far: [rows, kBlock], kPanel floats between rows.
 struct Block {
   std::int64_t row, rows, column;
   float* scaled;
 };
 
-/// Adds a chunk's sums under its scales to those of its block, some at each step of the next chunk's products, which
-/// hide it.
+/// Scales a chunk's sums and adds them to those of its block, a few rows at each step of the next chunk's products.
 template <class F>
 class Scaling {
  public:
@@ -39,7 +37,7 @@ class Scaling {
   Scaling(const LinearTask& task, const Block& block) : task_(task), block_(block) {}
 
   std::int32_t* sums() { return sums_[turn_]; }
-  /// sums() hold this chunk's from now on.
+  /// Declares that sums() hold this chunk's sums.
   void begin(const Chunk& chunk) {
     finish();
     from_ = sums_[turn_];
@@ -53,7 +51,7 @@ class Scaling {
   void finish() { add(left_); }
 
  private:
-  static constexpr std::int64_t kRowsAtOnce = kBlock / (kScaleInputs / F::kGroup / kTile);  // done when a chunk is
+  static constexpr std::int64_t kRowsAtOnce = kBlock / (kScaleInputs / F::kGroup / kTile);  // finishes within one chunk
 
   void add(std::int64_t count) {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
@@ -81,8 +79,8 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
 }
 
-/// Inputs [begin, end) of a block; `words` hold their dequantized weights. Sums that go on with the next inputs are in
-/// `open`, which is as block.scaled.
+/// Adds inputs [begin, end) of a block; `words` hold their dequantized weights. `open` carries unscaled sums to the
+/// next segment; it has the layout of block.scaled.
 template <class F>
 void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
                  const std::int32_t* words, float* open, NextPanel& next) {
@@ -110,7 +108,7 @@ void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::
 
 template <class F>
 void linear(const LinearTask& task) {
-  constexpr std::int64_t kColumns = 2 * kPanel;  // of a row's floats in scratch: open sums and scaled ones
+  constexpr std::int64_t kColumns = 2 * kPanel;  // floats per row in scratch: open sums and scaled ones
   const std::int64_t num_stored = words_of(task.in, F::Values::kInputs);
   const std::int64_t blocks = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock);
   auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
@@ -149,7 +147,7 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Subnormals are zero, as in tiles, while it lives.
+/// Treats subnormals as zero during its lifetime, like the tiles.
 class NoSubnormals {
  public:
   NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }
@@ -162,8 +160,8 @@ class NoSubnormals {
   unsigned before_;
 };
 
-/// What a tile step adds to sums of Rows rows by a panel's columns: 16 words' first products and their second ones
-/// apart.
+/// Adds a tile step to sums of Rows rows by a panel's columns. The first and second products of 16 words are summed
+/// separately, then both are added.
 template <class F, int Rows>
 void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
               VecF (&sums)[Rows][kPanel / kLanes]) {
@@ -192,7 +190,7 @@ void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* 
 template <class F, int Rows>
 void dequantized_in_registers(const LinearTask& task) {
   constexpr int kVectors = kPanel / kLanes;
-  constexpr std::int64_t kStored = kTile * F::kGroup / F::Values::kInputs;  // words of a tile step
+  constexpr std::int64_t kStored = kTile * F::kGroup / F::Values::kInputs;  // words per tile step
   const std::int64_t stride = task.x_stride;
   float* const inputs = task.scratch;
   for (std::int64_t i = 0; i < Rows * stride; i += kLanes)

@@ -1,5 +1,5 @@
-// The bf16 matmuls of training by AMX: matmul.cpp's contract. The left operand's rows are read as they lie, or from
-// strips of 16 rows that hold 16 words of each row together; both are what a tile register takes.
+// The bf16 matmuls of training with AMX; the contract is that of matmul.cpp. The left operand is read from its own
+// rows, or from strips of 16 rows with 16 contiguous words of each row. Both fit a tile register.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -48,7 +48,7 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<float>(from, depth, rows, words);
 }
 
-/// The block's rows from `row` on.
+/// Returns the block's rows from `row` on.
 LeftBlock left_at(const MatmulTiles& task, std::int64_t row, std::int64_t strip_steps) {
   const auto* left = static_cast<const std::byte*>(task.left);
   if (task.left_stride == 0) {
@@ -60,7 +60,7 @@ LeftBlock left_at(const MatmulTiles& task, std::int64_t row, std::int64_t strip_
   return {left + row * row_bytes, left + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
 }
 
-/// Asks for the lines that a block's sums go to, a row at each step before they are written: they come from memory.
+/// Prefetches the output lines of a block, a few rows at each step, because they come from memory.
 class OutLines {
  public:
   OutLines(const MatmulTiles& task, std::int64_t row, std::int64_t column, std::int64_t rows)
@@ -82,14 +82,14 @@ class OutLines {
 
 void tiles(const MatmulTiles& task) {
   const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
-  // Rows as they lie end with the depth: what no whole step has is copied, with zeros behind it.
+  // Unpacked rows end with the depth: inputs beyond the last whole step are copied and zero-padded.
   const std::int64_t steps = task.left_stride == 0 ? strip_steps : task.depth / kStepInputs;
   const std::int64_t inputs_left = task.left_stride == 0 ? 0 : task.depth % kStepInputs;
   alignas(64) std::uint16_t last_inputs[kBlock * kStepInputs] = {};
   const auto* copied = reinterpret_cast<const std::byte*>(last_inputs);
   const LeftBlock last{copied, copied + kTile * kTileRowBytes, kTileRowBytes, kTileRowBytes};
   alignas(64) float sums[kBlock * kBlock];
-  // Behind this panel lies the next one.
+  // The next panel follows this one in memory.
   const std::int64_t panel_bytes = strip_steps * kTile * kPanelRowBytes,
                      num_blocks = ceil_div(task.rows, kBlock) * ceil_div(task.columns, kBlock);
   NextPanel next(static_cast<const std::byte*>(task.panel) + panel_bytes, panel_bytes, num_blocks * strip_steps);

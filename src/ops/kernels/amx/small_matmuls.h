@@ -1,4 +1,4 @@
-// Owns bf16's small matmuls in AMX's tiles. Knows nothing of attention.
+// Owns the small bf16 matmuls in AMX tiles.
 #pragma once
 
 #include "ops/kernels/amx/tiles.h"
@@ -6,7 +6,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Left operands are read as rows that lie one behind the other; what lies across is turned first.
+/// Reads left operands as contiguous rows; turned() transposes others first.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

@@ -1,4 +1,4 @@
-// The one place where the kernels of tiles are listed. Constant data, as kernels/table.cpp.
+// Lists the tile kernels, as constant data like kernels/table.cpp.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/peak_loops.h"

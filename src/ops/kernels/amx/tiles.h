@@ -1,31 +1,31 @@
-// Owns how AMX's tile registers are used: a block of up to 32 rows by 32 columns, in 2 × 2 tiles of 16 × 16 sums. Right
-// operands are panels as every path packs them (a word of neighboring inputs for each of 64 columns), left ones rows
-// as they lie: both are what the tiles take. Knows neither formats of weights nor matrices.
+// Owns the use of AMX's tile registers: blocks of up to 32 rows by 32 columns, as 2 × 2 tiles of 16 × 16 sums. Right
+// operands are panels as every path packs them, with a word of neighboring inputs for each of 64 columns. Left operands
+// are plain rows.
 #pragma once
 
 #include "ops/kernels/simd.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr int kTile = 16;                   // rows of a tile, and 32-bit words of each
-inline constexpr int kBlock = 2 * kTile;           // rows, and columns, of a block
-inline constexpr std::int64_t kTileRowBytes = 64;  // of a tile
+inline constexpr int kTile = 16;                   // rows per tile, and 32-bit words per row
+inline constexpr int kBlock = 2 * kTile;           // rows, and columns, per block
+inline constexpr std::int64_t kTileRowBytes = 64;  // per tile
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
-/// What a block's products take and give: 16 words of inputs at a time.
+/// Operand and sum types of a block's products, 16 words of inputs at a time.
 struct Int8Tiles {
-  static constexpr int kInputs = 4;  // of a word: s8 times s8, exact in int32
+  static constexpr int kInputs = 4;  // per word: s8 times s8, exact in int32
   using Sum = VecI;
 };
-/// tdpbf16ps adds up the 16 words' first products and their second ones apart, in fp32, then both to the sum; it takes
-/// and gives subnormals as zero, and rounds to nearest even.
+/// tdpbf16ps sums the first and the second products of the 16 words separately in fp32, then adds both to the sum. It
+/// flushes subnormals to zero and rounds to nearest even.
 struct Bf16Tiles {
   static constexpr int kInputs = 2;
   using Sum = VecF;
 };
 
-/// The tiles of one call: registers 0 … 3 are sums, 4 and 5 rows, 6 and 7 columns. They are released at its end, since
-/// the system keeps 8 KiB of them at each change of threads otherwise.
+/// The tile registers of one call: 0 … 3 hold sums, 4 and 5 rows, 6 and 7 columns. The destructor releases them,
+/// because the system would otherwise save 8 KiB at each thread switch.
 class Tiles {
  public:
   Tiles() = default;
@@ -33,7 +33,7 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
   ~Tiles() { _tile_release(); }
 
-  /// Blocks have this many rows from now on, 1 … kBlock.
+  /// Sets the number of rows of the next blocks, 1 … kBlock.
   void set_rows(std::int64_t rows) {
     if (rows == rows_) return;
     rows_ = rows;
@@ -59,14 +59,14 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-/// Rows of the left operand: the first sixteen and the others, and how far it is from a row to the next and from 16
-/// words of inputs to the next.
+/// Rows of the left operand: rows 0 … 15 and the others, with the strides between rows and between steps of 16 words of
+/// inputs.
 struct LeftBlock {
   const std::byte *first, *second;
   std::int64_t row_bytes, step_bytes;
 };
 
-/// Of the right operand: 32 columns of the first word of inputs, and how far it is to the next word's.
+/// The right operand: 32 columns of the first word of inputs, and the stride between words.
 struct RightBlock {
   const std::byte* first;
   std::int64_t row_bytes = kPanelRowBytes;
@@ -79,9 +79,9 @@ inline void clear_sums() {
   _tile_zero(3);
 }
 
-/// Sums [rows, kBlock] of 32-bit words, `row_bytes` from row to row.
+/// Loads sums [rows, kBlock] of 32-bit words. row_bytes: stride.
 inline void load_sums(const Tiles& tiles, const void* from, std::int64_t row_bytes) {
-  __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
+  __asm__ volatile("" ::: "memory");  // tile loads do not declare that they read memory
   const auto* bytes = static_cast<const std::byte*>(from);
   _tile_loadd(0, bytes, row_bytes);
   _tile_loadd(1, bytes + kTileRowBytes, row_bytes);
@@ -98,7 +98,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
   _tile_stored(3, bytes + kTile * row_bytes + kTileRowBytes, row_bytes);
 }
 
-// Tile numbers are part of the instruction's name, hence the repetition.
+// The instruction's name includes the tile numbers, hence the repetition.
 #define QRL_TILE_MATMULS(product)                           \
   _tile_loadd(4, left, rows.row_bytes);                     \
   _tile_loadd(6, words, columns.row_bytes);                 \
@@ -129,7 +129,7 @@ inline void add_products(const LeftBlock& rows, const RightBlock& columns, std::
 }
 #undef QRL_TILE_MATMULS
 
-/// Adds `steps` times 16 words of inputs, of the block's rows and columns, to the sums. Calls ask() before each step.
+/// Adds the products of `steps` times 16 words of inputs to the block's sums. Calls ask() before each step.
 template <class Unit, class Ask>
 inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightBlock& columns, std::int64_t steps,
                          Ask&& ask) {
@@ -137,8 +137,8 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightB
   else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
-/// Asks for the next panel, as many lines at each step of this one's blocks as has it all asked for by the last: more
-/// at once would keep the blocks' own loads waiting.
+/// Prefetches the next panel evenly over the steps of the current one. Prefetching faster would delay the blocks' own
+/// loads.
 class NextPanel {
  public:
   NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
