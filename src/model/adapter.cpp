@@ -211,7 +211,7 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
 
 namespace {
 
-/// Adds B·(A·x) to some outputs of a panel of B. A row at a time: sums stay on the stack.
+/// Adds B·(A·x) to some outputs of a panel of B, a row at a time, so that sums stay on the stack.
 void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                   base::Range panel, base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();
@@ -252,7 +252,7 @@ void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, 
 
 namespace {
 
-/// Whether each part has whole panels of the matrix, as the kernels add them.
+/// Returns whether each part has whole panels of the matrix, which the kernels need.
 bool has_whole_panels(const MatrixAdapter& adapter) {
   return std::ranges::all_of(adapter.parts, [&](const MatrixAdapter::Part& part) {
     const std::int64_t end = part.first_output + part.b.out;

@@ -1,5 +1,4 @@
-// Owns the list of a transformer block's parameters: which modules of a model are rows of which matrix, which norm a
-// matrix reads, their shapes and their order. Knows nothing of formats, memory or arithmetic.
+// Owns the parameters of a transformer block: the modules of each matrix, the norm that it reads, shapes and order.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@ namespace qrl::model {
 
 /// A module of the model, whose outputs are rows of one matrix.
 struct BlockModule {
-  std::string_view name;  ///< within a layer, as Hugging Face spells it: "self_attn.q_proj"
+  std::string_view name;  ///< within a layer, in Hugging Face's spelling: "self_attn.q_proj"
   std::int64_t rows = 0;
 };
 
-/// The matrix of a linear layer: the rows of its modules, one behind the other.
+/// The matrix of a linear layer: the stacked rows of its modules.
 struct BlockMatrix {
-  std::string_view name;  ///< within a layer of a snapshot: "qkv"
-  std::string_view norm;  ///< module of the norm whose output it reads; empty: it reads no norm's
+  std::string_view name;  ///< within a snapshot's layer: "qkv"
+  std::string_view norm;  ///< module of the norm whose output it reads; empty: none
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
@@ -32,29 +31,27 @@ struct BlockMatrix {
   }
 };
 
-/// The gain of a norm.
 struct BlockGain {
-  std::string_view name;    ///< within a layer of a snapshot: "q_norm"
-  std::string_view module;  ///< within a layer, as Hugging Face spells it: "self_attn.q_norm"
+  std::string_view name;    ///< within a snapshot's layer: "q_norm"
+  std::string_view module;  ///< within a layer, in Hugging Face's spelling: "self_attn.q_norm"
   std::int64_t width = 0;
 };
 
-/// A value for each parameter of a transformer block: of a norm's gain, and of a linear layer's matrix. The gains of q
-/// and k belong to models with `qk_norm`.
+/// One value per parameter of a transformer block. q and k have gains only in models with `qk_norm`.
 template <class Gain, class Matrix>
 struct Block {
   Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};
   Matrix qkv{}, o{}, gate_up{}, down{};
 };
 
-/// "model.layers.3.", before a module's name.
+/// Prefix of a module's name: "model.layers.3.".
 inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
-/// "layers.3.", before a name within a layer of a snapshot.
+/// Prefix of a name in a snapshot's layer: "layers.3.".
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
-/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for the parameters that a layer of this model has, in the
-/// order of the forward pass. of(block) is the parameter's member of a Block, or of a struct with the same names: one
-/// visit can walk several of them side by side.
+/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a layer, in the order of the forward
+/// pass. of(block) returns the parameter's member of a Block, or of a struct with the same names. One visit can walk
+/// several blocks together.
 template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
   const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
@@ -90,15 +87,15 @@ void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& 
       [](auto& layer) -> auto& { return layer.down; });
 }
 
-/// The same of the matrices alone.
+/// Same, for the matrices alone.
 template <class OnMatrix>
 void visit_matrices(const ModelConfig& config, const OnMatrix& matrix) {
   visit_block(
       config, [](const BlockGain&, const auto&) {}, matrix);
 }
 
-/// The gain of the norm whose output a linear layer's weight reads, both by their names in the model: that of
-/// "model.layers.3.mlp.up_proj.weight" is "model.layers.3.post_attention_layernorm.weight". Empty for any other tensor.
+/// Returns the name of the norm's gain whose output a linear weight reads. For "model.layers.3.mlp.up_proj.weight" that
+/// is "model.layers.3.post_attention_layernorm.weight". Empty for any other tensor.
 std::string norm_before(const std::string& weight);
 
 }  // namespace qrl::model

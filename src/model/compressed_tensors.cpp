@@ -25,17 +25,17 @@ using quant::Format;
 using quant::ScaleScope;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kGroup = 128;  ///< group128's and block128's
+constexpr std::int64_t kGroup = 128;  ///< of group128 and block128
 
 enum class Strategy : std::uint8_t { channel, group, block };
 
-/// How compressed-tensors spells the scales of a module's weight.
+/// compressed-tensors' form of a weight's scales.
 struct Spelling {
   Strategy strategy = Strategy::channel;
-  std::int64_t outputs = 1, inputs = 0;  ///< under one scale
+  std::int64_t outputs = 1, inputs = 0;  ///< per scale
 };
 
-/// The largest divisor of `count` that lies within the groups of 128.
+/// Returns the largest divisor of `count` that divides a group of 128, or `count` below 128.
 std::int64_t equal_part(std::int64_t count) { return count < kGroup ? count : std::gcd(count, kGroup); }
 
 Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::string& module) {
@@ -84,7 +84,7 @@ std::string_view format_word(Format format) {
                                                             : "int-quantized";
 }
 
-/// The tensors of a folder, each with what writes its bytes when its turn comes.
+/// The tensors of a folder, each with the function that writes its bytes on demand.
 class Tensors {
  public:
   using Fill = std::function<void(std::byte* to)>;
@@ -116,11 +116,11 @@ class Tensors {
   }
 
  private:
-  std::deque<Fill> fills_;  ///< their places are the views' data
+  std::deque<Fill> fills_;  ///< their addresses are the views' data
   std::vector<state::NamedView> views_;
 };
 
-/// A matrix in fp32 or bf16.
+/// Adds a matrix in fp32 or bf16.
 void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLinear& packed, std::int64_t first,
               std::int64_t rows) {
   const bool is_f32 = packed.format == Format::f32;
@@ -135,7 +135,7 @@ void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLine
       });
 }
 
-/// Eight inputs a word, the first lowest, each as its value plus 8; a row's last word has zeros beyond the width.
+/// Packs eight inputs per word, the first lowest, each as its value plus 8. A row's last word is zero beyond the width.
 void pack_words(const ops::PackedLinear& packed, std::int64_t first, std::int64_t rows, std::uint32_t* words) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(packed.in));
   const std::int64_t per_row = (packed.in + 7) / 8;
@@ -167,7 +167,7 @@ void add_scales(Tensors& tensors, const std::string& name, const ops::PackedLine
   });
 }
 
-/// Rows of a low-bit matrix that are the module's weight.
+/// Adds the rows of a low-bit matrix that are the module's weight.
 void add_quantized(Tensors& tensors, const std::string& module, const ops::PackedLinear& packed, std::int64_t first,
                    std::int64_t rows) {
   const std::int64_t in = packed.in;
@@ -218,7 +218,7 @@ std::string quantization_config(const Snapshot& snapshot) {
   const Format format = snapshot.format();
   QRL_INVARIANT(quant::spec(format).has_weight_scales(), "quantization_config", "a low-bit format",
                 std::string(quant::name(format)));
-  std::map<std::string, std::vector<std::string>> modules;  // by how their values are spelled
+  std::map<std::string, std::vector<std::string>> modules;  // by the JSON of their scheme
   std::vector<std::string> ignore;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
     visit_matrices(snapshot.config(), [&](const BlockMatrix& matrix, const auto& of) {

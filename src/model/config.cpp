@@ -20,7 +20,7 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-// Bounds that keep every product of sizes far inside 63 bits; each is well above any published model.
+// Bounds that keep every product of sizes far within 63 bits; each is well above any published model.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxHeads = 4096;
@@ -57,7 +57,7 @@ class Reader {
   const Json& root() const { return root_; }
   std::string at(const std::string& key) const { return where_ + ": " + base::quoted(key); }
 
-  /// The value of a key, or null when it is absent or null.
+  /// Returns the value of a key, or null if it is absent or null.
   const Json* find(const std::string& key) const {
     const auto found = root_.find(key);
     return found == root_.end() || found->is_null() ? nullptr : &*found;
@@ -85,7 +85,7 @@ class Reader {
     return value.get<bool>();
   }
 
-  /// Absent, null, or exactly `only`: anything else names a model that we do not compute. Numbers compare by value.
+  /// Throws an input error unless the key is absent, null, or exactly `only`. Numbers compare by value.
   void require_only(const std::string& key, const Json& only) const {
     const Json* value = find(key);
     QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
@@ -103,7 +103,7 @@ double positive(const Json& value, double max, const std::string& where) {
   return value.get<double>();
 }
 
-/// A token id in the vocabulary; anything else is an input error.
+/// Returns a token id of the vocabulary; throws an input error otherwise.
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
               "token ids from 0 to " + std::to_string(vocab_size - 1), shown(value));
@@ -120,7 +120,7 @@ std::vector<types::TokenId> token_ids(const Json& value, std::int64_t vocab_size
   return ids;
 }
 
-/// −1 for none: absent, null, or −1 itself, as Llama configs say it.
+/// Returns −1 if the key is absent, null or −1, as in Llama configs.
 std::int64_t optional_token_id(const Reader& reader, const std::string& key, std::int64_t vocab_size) {
   const Json* value = reader.find(key);
   return value == nullptr || *value == -1 ? -1 : token_id(*value, vocab_size, reader.at(key));
@@ -135,7 +135,7 @@ Family read_family(const Reader& reader) {
   return names->family;
 }
 
-/// One member of a rope_scaling: a number of at least `min`, or nothing where it is absent or null.
+/// Reads a number of at least `min` from a rope_scaling; nothing if it is absent or null.
 std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
@@ -150,7 +150,7 @@ double required_rope_number(const Json& value, const char* key, double min, cons
   return *number;
 }
 
-/// One of rope_scaling and rope_parameters, except for rope_theta.
+/// Reads rope_scaling or rope_parameters, except for rope_theta.
 RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, const Json& value) {
   const std::string where = reader.at(key);
   Json type = "default";
@@ -180,7 +180,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
-  // Without it transformers takes the positions that the config has.
+  // Without the key, transformers uses max_position_embeddings.
   const bool has_original = value.contains("original_max_position_embeddings");
   const Json original =
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
@@ -209,7 +209,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   return scaling;
 }
 
-/// Rotary positions, said in transformers 4's way (rope_theta, rope_scaling) or 5's (rope_parameters).
+/// Reads rotary positions in the form of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters).
 void read_rope(const Reader& reader, ModelConfig& config) {
   constexpr double kMaxTheta = 1e12;
   std::vector<double> thetas;
@@ -237,7 +237,7 @@ void read_rope(const Reader& reader, ModelConfig& config) {
               "more than 1 with yarn", Json(config.rope_theta).dump());
 }
 
-/// The members of rope_scaling that read_rope_scaling reads back; null for plain positions.
+/// Returns the members of rope_scaling that read_rope_scaling reads; null for plain positions.
 Json rope_scaling_json(const RopeScaling& scaling) {
   if (scaling.type == RopeType::plain) return nullptr;
   Json value = {{"factor", scaling.factor},
@@ -266,13 +266,13 @@ DType read_dtype(const Reader& reader) {
   const Json& value =
       dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
   if (value == "float32") return DType::f32;
-  // Half precision is read exactly and written as bfloat16, the one 16-bit form that we write.
+  // Half precision is read exactly, and written as bfloat16, our only 16-bit output format.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
               "\"float32\", \"bfloat16\" or \"float16\"", shown(value));
   return DType::bf16;
 }
 
-/// The report on weights in half precision, which read_dtype takes for bfloat16; "" of others.
+/// Returns the warning about float16 weights, which read_dtype maps to bfloat16; "" for others.
 std::string float16_note(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   const Json* dtype = reader.find("dtype");
@@ -281,8 +281,8 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-/// Whether a layer looks through the window that the config may have. layer_types says it of each; without them all
-/// from max_window_layers on do, where the window is switched on.
+/// Returns whether a layer uses a sliding window. layer_types decides per layer. Without it, all layers from
+/// max_window_layers on have one if windows are switched on.
 bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
   const bool is_switched = reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");
@@ -293,7 +293,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
                 reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
     return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
   }
-  // Qwen's configs carry a window that is off unless switched on; whoever gives a Llama one means it.
+  // Qwen's configs have a window that is off by default; a window in a Llama config is in use.
   if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
     return false;
   const Json* first = reader.find("max_window_layers");
@@ -301,7 +301,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
          first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
 }
 
-/// A window as long as the longest sequence hides nothing; any other that a layer looks through is refused.
+/// Refuses a window that a layer uses, unless it is at least as long as the longest sequence.
 void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
   if (!has_sliding_layers(reader, config)) return;
   const Json* window = reader.find("sliding_window");
@@ -326,7 +326,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
                 "models that this key changes are not supported");
   }
-  // Where these are left out, transformers gives all three families the same value: the one asked for here.
+  // If these are absent, transformers uses the value checked here in all three families.
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
@@ -338,7 +338,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   const std::int64_t width = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads;
-  // transformers' LlamaConfig refuses such a width whatever head_dim is; so would the models we export.
+  // transformers' LlamaConfig refuses such a width whatever head_dim is, and so would the models we export.
   const bool from_width = config.family != Family::qwen3 && reader.find("head_dim") == nullptr;
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
@@ -348,7 +348,7 @@ std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   return head_dim;
 }
 
-/// The shortest decimal that reads back as the same float: 1e-06, not 9.99999997e-07.
+/// Returns the shortest decimal that parses to the same float: 1e-06, not 9.99999997e-07.
 double shortest_decimal(float value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -363,8 +363,7 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Qwen2's class has biases on q, k and v, whatever the config states; the others have them there and on o where it
-/// states so.
+/// Qwen2 always has biases on q, k and v; the others have them there and on o with attention_bias.
 void read_attention_bias(const Reader& reader, ModelConfig& config) {
   if (config.family == Family::qwen2) {
     reader.require_only("attention_bias", true);

@@ -1,4 +1,4 @@
-// Owns what is known about the keys of config.json files. Included by config.cpp only.
+// Owns the lists of known keys of config.json files. Included by config.cpp only.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,6 @@ namespace qrl::model {
 
 // clang-format off
 
-/// Keys that parse_config reads or checks.
 inline constexpr std::string_view kReadKeys[] = {
     "architectures", "attention_bias", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "head_dim",
     "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "layer_types", "max_position_embeddings",
@@ -16,8 +15,8 @@ inline constexpr std::string_view kReadKeys[] = {
     "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window",
     "vocab_size"};
 
-/// Keys that transformers writes, or wrote once, and that leave the forward pass alone; beside these, every key with a
-/// leading underscore (private to transformers).
+/// Keys that transformers writes, or once wrote, and that do not affect the forward pass. Keys with a leading
+/// underscore (private to transformers) count as well.
 inline constexpr std::string_view kHarmlessKeys[] = {
     "add_cross_attention", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
     "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
@@ -31,7 +30,7 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
     "transformers_version", "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
 
-/// Keys that change the forward pass of a relative of these families: a model that has one is not what we compute.
+/// Keys that change the forward pass of related models. A model with one of them is refused.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",
     "auto_map", "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps",

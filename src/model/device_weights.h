@@ -1,5 +1,5 @@
-// Owns the door to a snapshot's weights in a device's memory, where a decoder reads them: masters that lie there, too,
-// become quantized values without a way through the host. Knows neither learner nor decoder.
+// Owns the interface to a snapshot's weights in a device's memory, where a decoder reads them. Masters in the same
+// memory are quantized without a copy through the host.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +13,28 @@ namespace qrl::model {
 
 class Snapshot;
 
-/// A tensor of the model as training keeps it, and how the snapshot has it quantized.
+/// A master tensor on the device, and how the snapshot quantizes it.
 struct DeviceMaster {
-  std::string weight;  ///< its spec's name
+  std::string weight;  ///< name of its spec
   base::View values;   ///< fp32 in the device's memory, whole and written
-  // In CPU memory, of an int8 profile; null: none.
-  const float* factors = nullptr;     ///< of a matrix's inputs (ops/linear.h, FixedScales); of a norm: its divisors
-  const float* row_scales = nullptr;  ///< FixedScales'
+  // From an int8 profile, in CPU memory; null: none.
+  const float* factors = nullptr;  ///< for a matrix: input factors (FixedScales in ops/linear.h); for a norm: divisors
+  const float* row_scales = nullptr;  ///< as in FixedScales
 };
 
-/// One of the snapshot's matrices, or its embedding, as numbers.
+/// Destination of one dequantized matrix, or of the embedding.
 struct DequantizedTensor {
-  std::string tensor;  ///< its name in Snapshot::tensors
-  base::View to;       ///< fp32, or bf16 rounded from it, [out, in], in the device's memory
+  std::string tensor;  ///< name in Snapshot::tensors
+  base::View to;       ///< [out, in] in the device's memory: fp32, or bf16 rounded from it
 };
 
-/// The embedding or lm_head where the decoder reads it: bf16 [V, D], a row every `stride` numbers.
+/// The embedding or lm_head where the decoder reads it: bf16 [V, D], rows `stride` elements apart.
 struct DeviceTable {
   void* values = nullptr;
   std::int64_t stride = 0;
 };
 
-/// Memory that a product of so many rows wants from its caller, on the device.
+/// Device memory that the caller of a product must provide.
 struct MatmulWorkspace {
   std::size_t quantized_bytes = 0;  ///< 256-byte aligned
   std::int64_t y_columns = 0;       ///< outputs, padded
@@ -43,18 +43,18 @@ struct MatmulWorkspace {
 
 /// Rows of x, quantized for one of the snapshot's linear layers.
 struct MatmulInput {
-  std::string matrix;  ///< its name in Snapshot::tensors, "layers.0.qkv"
+  std::string matrix;  ///< name in Snapshot::tensors: "layers.0.qkv"
   std::int64_t num_rows = 0;
-  void* quantized = nullptr;  ///< MatmulWorkspace::quantized_bytes
+  void* quantized = nullptr;  ///< of MatmulWorkspace::quantized_bytes
 };
 
-/// A micro-batch's sequences, packed as types::MicroBatch has them.
+/// The sequences of a micro-batch, packed as in types::MicroBatch.
 struct PackedSequences {
-  std::span<const std::int32_t> tokens_N, sequence_starts;  ///< the latter S+1
+  std::span<const std::int32_t> tokens_N, sequence_starts;  ///< sequence_starts: S+1
   std::span<const std::uint8_t> continues_prefix;           ///< S, or empty
 };
 
-/// Tokens whose log-probs are asked, each at a row of hidden states.
+/// Tokens to score, each at a row of hidden states.
 struct TargetTokens {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;
@@ -67,39 +67,38 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Whether it has held weights of this snapshot, of any version, and with adapters on the base that the snapshot has:
-  /// only then can it rewrite them.
+  /// Returns whether it has held weights of this snapshot, of any version. With adapters, their base must also be the
+  /// snapshot's current one. Only then can weights be rewritten.
   virtual bool holds(const Snapshot& snapshot) const = 0;
-  /// Rewrites these weights in the snapshot's formats: the bits that it would have had from them. Blocks until it is
-  /// done. The name of one that is not finite, or nothing.
+  /// Quantizes these weights on the device, with the bits of a publish through the host. Blocks. Returns the name of a
+  /// weight that is not finite, or "".
   virtual std::string rewrite(std::span<const DeviceMaster> masters) = 0;
-  /// All weights are those of `version` now.
+  /// Marks all weights as those of `version`.
   virtual void finish(std::int64_t version) = 0;
 
-  // What a learner on this device computes with, once it has held the weights. `stream` is the caller's order of work
-  // there, which outlives this (a cudaStream_t; null: the default), at whose end each puts its own without waiting; the
-  // decoder's work and the caller's never overlap. From any thread, one at a time. cuda/engine has the contracts.
+  // The rest serves a learner on this device, after it has held the weights. `stream` is a cudaStream_t that must
+  // outlive this object; null: the default stream. Work is enqueued at its end without waiting, unless stated
+  // otherwise. The decoder must be idle meanwhile. Any thread may call, one at a time. cuda/engine has the contracts.
 
-  /// Has the weights of the snapshot's version there: brings those from the host that are of another. The snapshot must
-  /// be the one that the decoder reads.
+  /// Uploads weights whose device copy has another version than the snapshot, which must be the one the decoder reads.
   virtual void bring(const Snapshot& snapshot) = 0;
-  /// Writes tensors out as the quantized values that are there stand for.
+  /// Writes the dequantized values of tensors.
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
-  /// "embed_tokens" or "lm_head", where it stays.
+  /// Returns "embed_tokens" or "lm_head" in place.
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
   /// The decoder's own product, without an adapter, x fp32 [num_rows, in] dense: its quantized values are written to
   /// input.quantized, y = x̂ · Ŵᵀ without a bias as it would be in a tick.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
-  /// x̂, fp32, or bf16 rounded from it: dense [num_rows, in].
+  /// Writes x̂, dense [num_rows, in]: fp32, or bf16 rounded from it.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
-  // The decoder's own forward pass over whole sequences, which waits until it is done: the bits that it sampled with
-  // where it sums each row alone.
+  // The decoder's own forward pass over whole sequences. Blocks. With row-only sums, it has the bits of sampling.
 
-  /// after_layer[i], fp32 [N, D] on the device: the residual stream after layer i; all may be one.
+  /// Runs all layers. after_layer[i], fp32 [N, D] on the device, gets the residual stream after layer i; all may be one
+  /// buffer.
   virtual void forward(const PackedSequences& rows, std::span<float* const> after_layer, void* stream) = 0;
-  /// Of targets at x, which the last layer left: one log-prob and one entropy each, in host memory.
+  /// Computes one log-prob and one entropy per target, in host memory. x: output of the last layer.
   virtual void score(const float* x, const TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
                      void* stream) = 0;
 };

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kProfileFormat = "qrl-train int8 profile 1";
 
-/// Row by row: max |w · factor|, factors null: all 1.
+/// Returns the int8 scale of each row from max |w · factor|. Null factors: all 1.
 base::Buffer row_scales(const base::View& weight, const float* factors) {
   const std::int64_t rows = weight.shape[0], width = weight.shape[1];
   base::Buffer scales(base::DType::f32, {rows});
@@ -36,7 +36,7 @@ base::Buffer row_scales(const base::View& weight, const float* factors) {
   return scales;
 }
 
-/// most[c] = the largest |w| of column c, `weight`'s included.
+/// Raises most[c] to the largest |w| of column c of `weight`.
 void widen(std::vector<float>& most, const base::View& weight) {
   const auto width = static_cast<std::size_t>(weight.shape[1]);
   most.resize(width, 0.0F);
@@ -56,7 +56,7 @@ base::Buffer make_smoothing(const base::Buffer& range, const std::vector<float>&
   return smoothing;
 }
 
-/// Calls body(spec, view) for each of `specs`, its fp32 values in memory that the next one takes over.
+/// Calls body(spec, view) for each of `specs` with its fp32 values, in memory that the next call overwrites.
 template <class Body>
 void for_each_weight(const std::vector<WeightSpec>& specs, const WeightSource& weights, const Body& body) {
   std::int64_t largest = 0;
@@ -109,7 +109,7 @@ Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& wei
   for (const WeightSpec& spec : weight_specs(config)) {
     if (spec.kind == WeightKind::linear) matrices.push_back(spec);
   }
-  std::map<std::string, std::vector<float>> largest_behind;  // each norm, by channel
+  std::map<std::string, std::vector<float>> largest_behind;  // by norm: largest |w| per channel
   for_each_weight(matrices, weights, [&](const WeightSpec& spec, const base::View& view) {
     const std::string norm = norm_before(spec.name);
     if (!norm.empty()) widen(largest_behind[norm], view);

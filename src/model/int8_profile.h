@@ -1,6 +1,5 @@
-// Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales made once, from a model and what its
-// linear layers see on calibration prompts, and kept while the weights move. Knows neither how that was observed nor
-// who quantizes with it.
+// Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales, computed once from a model and its
+// activations on calibration prompts, and kept while the weights change.
 #pragma once
 
 #include <filesystem>
@@ -11,36 +10,37 @@
 
 namespace qrl::model {
 
-/// Largest |input| of each channel behind a norm, over some tokens: fp32 [D], by the norm's name
+/// Largest |input| of each channel after a norm, over some tokens: fp32 [D], by the norm's name
 /// ("model.layers.0.input_layernorm.weight").
 using ChannelRanges = Weights;
 
-/// What a snapshot quantizes with instead of scales of its own. Symmetric quantized values −127…127 as
-/// quant::Format::int8 has them: round(w · smoothing / scale), clamped; the norm's gain is divided by the smoothing, so
-/// that the product stays. Activations keep their own scale a token.
+/// Scales that a snapshot quantizes with instead of its own. Values are as in quant::Format::int8: round(w · smoothing
+/// / scale), clamped to −127…127. The norm's gain is divided by the smoothing, which leaves the product unchanged.
+/// Activations keep their own scale per token.
 struct Int8Profile {
-  Weights tensors;            ///< fp32, profile_specs' names and shapes
-  std::string model_hash;     ///< weights_hash of the weights it was made from
-  std::string settings_hash;  ///< of the settings it was made with (the maker's business)
+  Weights tensors;            ///< fp32, named and shaped as in profile_specs
+  std::string model_hash;     ///< weights_hash of the weights it was computed from
+  std::string settings_hash;  ///< hash of the settings it was made with, chosen by the maker
 };
 
-/// Names of a profile's tensors: a factor for each input of a norm's layers, a scale for each output of a matrix.
+/// Return the names of a profile's tensors: a factor for each input of a norm's layers, a scale for each output of a
+/// matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);
-/// All of them. Norms: each block's two; matrices: q, k, v, o, gate, up, down of each block.
+/// Returns all of them: the two norms of each block, and its matrices q, k, v, o, gate, up, down.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
-/// smoothing_j = √max|x_j| / √max|W_:j| over the matrices behind the norm (SmoothQuant, Xiao et al. 2023, eq. 4 with
-/// α = 0.5; FlashRL gives no value: our choice), 1 where either is 0; scale = max|W_i: · smoothing| / 127.
-/// Holds one of the weights at a time.
+/// Computes smoothing_j = √max|x_j| / √max|W_:j| over the matrices that read the norm, 1 if either is 0. Then scale =
+/// max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4) with α = 0.5, our choice, since FlashRL
+/// states no value. Holds one weight at a time.
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
-/// A hash of names and values, the same for the same weights wherever they are.
+/// Returns a hash of names and values; equal weights have equal hashes.
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);
 
-/// A safetensors file; its metadata has the hashes. Replaces what is there.
+/// Writes a safetensors file with the hashes in its metadata. Replaces an existing file.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);
-/// Throws an input error for a file that is not a profile of a model of this config.
+/// Reads a profile. Throws an input error for a file that is not a profile of a model of this config.
 Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -1,5 +1,5 @@
-// Owns the map from the model's weights to rows of a snapshot's packed matrices, with what a profile holds for each
-// weight. Knows nothing of formats.
+// Owns the map from the model's weights to rows of a snapshot's packed matrices, with a profile's scales for each
+// weight.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace qrl::model {
 /// Rows of a packed matrix that one weight of the model fills.
 template <class Packed>
 struct MatrixPart {
-  std::string weight;  ///< its spec's name
+  std::string weight;  ///< name of its spec
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
 };
 
-/// All of them, a matrix's parts next to each other in order of rows. `layers`: LayerSnapshots.
+/// Returns the parts of all matrices, a matrix's parts in order of rows. `layers`: LayerSnapshots.
 template <class Layers, class Packed>
 std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
   std::vector<MatrixPart<Packed>> parts;
@@ -39,10 +39,10 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   return parts;
 }
 
-/// A profile's factors of the channels behind a norm; null for what is none, or without a profile.
+/// Returns a profile's factors of the channels of a norm; null for other tensors, or without a profile.
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// How a profile quantizes a matrix; nothing without a profile or for lm_head. A layer that is exempt from int8 has the
-/// factors alone.
+/// Returns how a profile quantizes a matrix; empty without a profile and for lm_head. Layers that are exempt from int8
+/// get factors only.
 ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
 }  // namespace qrl::model

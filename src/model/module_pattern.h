@@ -1,4 +1,4 @@
-// Owns regular expressions of module names, as PEFT gives them to Python's `re`. Knows nothing of adapters.
+// Owns regular expressions of module names, which PEFT passes to Python's `re`.
 #pragma once
 
 #include <memory>
@@ -6,14 +6,15 @@
 
 namespace qrl::model {
 
-/// PCRE2's, of letters, digits, \d, \w, \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $, at most
-/// 1,000 bytes: what Python reads alike.
+/// A regular expression that PCRE2 and Python read alike, of at most 1,000 bytes. It may have letters, digits, \d, \w,
+/// \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
 class ModulePattern {
  public:
-  /// Input errors of `where` name a pattern that is not one of these, or that takes too many steps.
+  /// Throws an input error at `where` for any other pattern.
   ModulePattern(const std::string& pattern, const std::string& where);
 
-  /// Whether the whole name fits. Bounded: a folder may come from anywhere.
+  /// Returns whether the whole name matches. Throws an input error for a pattern that takes too many steps, since
+  /// folders are untrusted.
   bool fits(const std::string& module) const;
 
  private:

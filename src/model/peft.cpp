@@ -26,7 +26,7 @@ constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-/// Keys whose values must be PEFT's neutral ones: anything else changes what the adapter computes. null is always one.
+/// Keys that must have PEFT's neutral value or null; other values change what the adapter computes.
 struct Neutral {
   const char* key;
   Json value;
@@ -60,7 +60,7 @@ const std::vector<Neutral>& neutrals() {
   return all;
 }
 
-/// A start that changes the base: such an adapter does not belong to the weights of the checkpoint that it names.
+/// Returns whether an initialization changes the base. Such an adapter does not fit the checkpoint that it names.
 bool moves_base(const Json& start) {
   static constexpr std::string_view kHarmless[] = {"gaussian", "kaiming", "orthogonal"};
   if (!start.is_string()) return false;
@@ -73,7 +73,7 @@ class ConfigReader {
       : where_(state::shown(file)), root_(state::parse_json(state::read_text(file, kMaxConfig_bytes), where_)) {
     QRL_REQUIRE(root_.is_object(), where_, "a JSON object", state::shown_value(root_));
   }
-  /// Null where the key is absent.
+  /// Null if the key is absent.
   Json at(const std::string& key) const { return root_.value(key, Json()); }
   std::string name_of(const std::string& key) const { return where_ + ": " + key; }
   void require(bool holds, const std::string& key, const std::string& expected, const std::string& advice = {}) const {
@@ -94,7 +94,8 @@ ModuleRule rule_of_pattern(const ConfigReader& reader, const char* key) {
   };
 }
 
-/// Leaves `lora` those of its modules that `keeps` has, whole kinds of them: q_proj of all layers, or of none.
+/// Restricts `lora` to its modules that `keeps` accepts. Throws an input error unless these are whole kinds, such as
+/// q_proj of all layers.
 void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
                 LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);
@@ -115,7 +116,7 @@ void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& 
   lora = less;
 }
 
-/// target_modules: all-linear, a list of names or ends of names, or a regular expression.
+/// Reads target_modules: all-linear, a list of names or ends of names, or a regular expression.
 void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "target_modules";
   const Json targets = reader.at(kKey);
@@ -127,7 +128,7 @@ void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraCon
   lora.target_modules = targets.get<std::vector<std::string>>();
 }
 
-/// exclude_modules: a list of names or ends of names, or a regular expression. They have no adapter.
+/// Reads exclude_modules, which have no adapter: a list of names or ends of names, or a regular expression.
 void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);
@@ -147,7 +148,7 @@ void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraCo
       reader, kKey, config, [&](const std::string& module) { return !is_excluded(module); }, lora);
 }
 
-/// The ends of the names of all norms of this model.
+/// Returns the ends of the names of all norms of this model.
 std::set<std::string> norm_names(const ModelConfig& config) {
   std::set<std::string> names;
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -167,7 +168,7 @@ LoraConfig read_lora(const ConfigReader& reader, const ModelConfig& config) {
   }
   reader.require(!moves_base(reader.at("init_lora_weights")), "init_lora_weights", "true or false",
                  "that start changes the base's weights, so the adapter does not belong to the model as it is");
-  constexpr std::int64_t kDefault = 8;  // PEFT's, of both
+  constexpr std::int64_t kDefault = 8;  // PEFT's default of both
   const Json rank = reader.at("r"), alpha = reader.at("lora_alpha"), rslora = reader.at("use_rslora"),
              norms = reader.at("modules_to_save");
   LoraConfig lora;
@@ -248,7 +249,7 @@ void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig&
     });
   }
   const Json norms = lora.train_norms ? Json(norm_names(config)) : Json();
-  // What PEFT writes; it reads peft_type and target_modules at least.
+  // The keys that PEFT writes. Reading needs at least peft_type and target_modules.
   const nlohmann::ordered_json json = {{"peft_type", "LORA"},
                                        {"task_type", "CAUSAL_LM"},
                                        {"base_model_name_or_path", base.empty() ? Json() : Json(base)},

@@ -1,5 +1,4 @@
-// Owns adapters on disk as Hugging Face's PEFT has them: adapter_config.json and adapter_model.safetensors. Knows
-// nothing of training.
+// Owns adapters on disk in Hugging Face's PEFT format: adapter_config.json and adapter_model.safetensors.
 #pragma once
 
 #include <filesystem>
@@ -11,25 +10,25 @@ namespace qrl::model {
 
 struct PeftAdapter {
   LoraConfig lora;
-  WeightSource adapters;  ///< adapter_specs' tensors, fp32 whatever the file's dtype
+  WeightSource adapters;  ///< tensors of adapter_specs, fp32 whatever the file's dtype
 };
 
 bool is_peft(const std::filesystem::path& dir);
 
-/// Opens a folder whose adapters fit a model. An input error for what is no plain LoRA on linear layers (DoRA, biases,
-/// patterns of ranks, a start that moved the base, …), for a tensor that is missing, one too many, or of another shape;
-/// when it is read, for one that is not finite.
+/// Opens a folder with adapters for this model. Throws an input error for anything but plain LoRA on linear layers
+/// (DoRA, biases, rank patterns, an initialization that changed the base, …). Also throws for a missing, extra or
+/// misshaped tensor, and on reading for one that is not finite.
 PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& config);
 
-/// What the folder names as its base (base_model_name_or_path); empty where it names none.
+/// Returns base_model_name_or_path of the folder; "" if it has none.
 std::string peft_base(const std::filesystem::path& dir);
 
-/// Writes both files, tensors in fp32 as PEFT names them. `base`: what base_model_name_or_path is to say; `staged`: how
-/// tensors that are not in host memory are read. The folder must be there.
+/// Writes both files, tensors in fp32 under PEFT's names. `base` becomes base_model_name_or_path. `staged` reads
+/// tensors that are not in host memory. The folder must exist.
 void save_peft(const std::filesystem::path& dir, const ModelConfig& config, const LoraConfig& lora,
                const std::string& base, const WeightViews& adapters, const state::StagedRead& staged = {});
 
-/// The modules that have an adapter, in the model's order.
+/// Returns the names of the modules that have an adapter, in the model's order.
 std::vector<std::string> adapted_modules(const ModelConfig& config, const LoraConfig& lora);
 
 }  // namespace qrl::model

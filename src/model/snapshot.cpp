@@ -23,7 +23,7 @@ namespace {
 using base::DType;
 using quant::Format;
 
-/// What the embedding has, and the layers that are exempt.
+/// Format of the embedding and of exempt layers.
 Format wide_format(Format format) { return format == Format::f32 ? Format::f32 : Format::bf16; }
 
 Format head_format(const SnapshotFormats& formats) {
@@ -31,12 +31,12 @@ Format head_format(const SnapshotFormats& formats) {
   return formats.f32_lm_head ? Format::f32 : wide_format(formats.linear);
 }
 
-/// The formats of a block's matrices, asked in turn; at the end every pattern must have fitted something, and not all
-/// layers any.
+/// Chooses the format of each matrix in order. check_patterns then verifies that every pattern fitted a module, and
+/// that some layer is not exempt.
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
-    (void)ignored("model.embed_tokens");  // not among the layers, and named in lists made for other engines
+    (void)ignored("model.embed_tokens");  // not among the layers, but named in lists made for other engines
     (void)ignored("lm_head");
   }
 
@@ -75,7 +75,7 @@ class FormatChooser {
 
   const SnapshotFormats& formats_;
   std::vector<bool> used_;
-  bool any_chosen_ = false;  ///< whether a layer has the format that was asked for
+  bool any_chosen_ = false;  ///< whether a layer has the requested format
 };
 
 base::Buffer make_gain(std::int64_t width) { return base::Buffer(DType::f32, {width}); }
@@ -88,7 +88,7 @@ std::span<const float> values_of(const base::View& view) {
   return {view.as<float>(), static_cast<std::size_t>(view.numel())};
 }
 
-/// This member's share of the table in the snapshot's dtype; false when one of its weights is not finite.
+/// Stores this member's share of the table in the snapshot's dtype. Returns false if one of its weights is not finite.
 bool store_table(const base::Team& team, const base::View& from, const base::Buffer& to) {
   constexpr std::int64_t kGrain = 1024;
   const base::Range mine = team.slice(from.numel(), kGrain);
@@ -150,7 +150,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   }
 }
 
-/// Puts weights where a snapshot keeps them, one after another in weight_specs' order.
+/// Writes weights to their places in a snapshot, in weight_specs' order.
 class Snapshot::Writer {
  public:
   Writer(Snapshot& snapshot, std::int64_t version) : snapshot_(snapshot), version_(version) {
@@ -159,11 +159,11 @@ class Snapshot::Writer {
       matrices_.emplace(part.weight, part);
     add_vector("model.norm.weight", snapshot.final_norm_D_.as<float>());
     for (std::size_t idx = 0; idx < snapshot.layers_.size(); ++idx) add_vectors(idx);
-    snapshot.version_ = -1;  // until all of it is written, the buffers hold no policy
+    snapshot.version_ = -1;  // the buffers hold no policy until all are written
     snapshot.is_elsewhere_ = false;
   }
 
-  /// By all of a team.
+  /// Called by all members of a team.
   void write(base::Team& team, const WeightSpec& spec, const base::View& view) {
     const std::string& name = spec.name;
     if (spec.kind == WeightKind::embedding) note(store_table(team, view, snapshot_.embedding_VD_), name);
@@ -177,7 +177,7 @@ class Snapshot::Writer {
     }
     if (const auto found = matrices_.find(name); found != matrices_.end()) {
       const MatrixPart<ops::PackedLinear>& part = found->second;
-      // Parts of one matrix may meet within a panel: the one before must be done.
+      // Parts of one matrix may share a panel, so the previous one must be done.
       if (part.first_row > 0) team.barrier();
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
                           fixed_scales(snapshot_.profile_.get(), name, part.matrix->format)),
@@ -185,7 +185,7 @@ class Snapshot::Writer {
     }
   }
 
-  /// After the last weight: the snapshot holds `version`, or fail_broken.
+  /// Completes the version after the last weight, or throws by fail_broken.
   void finish() {
     if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
     snapshot_.finish_gains(true, version_);
@@ -225,7 +225,7 @@ class Snapshot::Writer {
 
 void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
   const std::vector<WeightSpec> specs = weight_specs(config_);
-  // Every view is looked at before the first byte is written: a wrong set of masters changes nothing.
+  // Checks every view before the first write: a wrong set of masters changes nothing.
   std::vector<base::View> views;
   views.reserve(specs.size());
   for (const WeightSpec& spec : specs) views.push_back(find_view(masters, spec));

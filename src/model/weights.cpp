@@ -33,13 +33,13 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
 
-/// Four normal deviates (Box–Muller in fp64) from one block of a field.
+/// Returns four normal deviates (Box–Muller in fp64) from one block of a field.
 std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
   const auto words =
       field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
   std::array<float, 4> out{};
   for (std::size_t pair = 0; pair < 2; ++pair) {
-    // In (0, 1]: the logarithm stays finite.
+    // in (0, 1], so that the logarithm is finite
     const double uniform = (words[2 * pair] + 1.0) * 0x1p-32;
     const double angle = 2 * std::numbers::pi * words[2 * pair + 1] * 0x1p-32;
     const double radius = std::sqrt(-2 * std::log(uniform));
@@ -66,7 +66,7 @@ bool is_residual_output(const std::string& name) {
   return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
 }
 
-/// Where each tensor of a model folder lies.
+/// The file of each tensor in a model folder.
 class TensorFiles {
  public:
   explicit TensorFiles(const fs::path& dir) {
@@ -82,7 +82,6 @@ class TensorFiles {
     for (const auto& [name, entry] : open(dir / kSingleFile).tensors()) add(name, dir / kSingleFile);
   }
 
-  /// The file that holds the tensor, or nothing.
   const state::SafetensorsFile* find(std::string_view name) const {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? nullptr : found->second;
@@ -115,7 +114,7 @@ std::string tensor_in(const state::SafetensorsFile& file, const std::string& nam
   return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
 }
 
-/// Every spec has its tensor, of its shape.
+/// Throws an input error unless every spec has a tensor of its shape.
 void require_tensors(const TensorFiles& files, const ModelConfig& config, const std::string& dir) {
   for (const WeightSpec& spec : weight_specs(config)) {
     const state::SafetensorsFile* file = files.find(spec.name);
@@ -142,7 +141,7 @@ void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
   });
 }
 
-/// Equal bits, as fp32, chunk by chunk.
+/// Returns whether the bits are equal as fp32, compared in chunks.
 bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
                  const std::string& name_b) {
   if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
@@ -157,11 +156,10 @@ bool same_values(const state::SafetensorsFile& a, const std::string& name_a, con
   return true;
 }
 
-/// Whether a tensor is a buffer that older transformers wrote beside the weights, and that follows from config.json.
+/// Returns whether a tensor is a buffer that older transformers stored with the weights; config.json determines it.
 bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-/// Tensors beyond the specs: RoPE's buffers and a tied lm_head that repeats the embedding are fine, all else is
-/// refused.
+/// Refuses tensors beyond the specs, except for RoPE's buffers and a tied lm_head that equals the embedding.
 void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
   std::set<std::string> wanted;
@@ -176,7 +174,7 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   }
 }
 
-/// transformers asks for this key before it reads any tensor.
+/// transformers requires this key before it reads any tensor.
 const std::map<std::string, std::string> kFileFacts = {{"format", "pt"}};
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -185,13 +183,13 @@ void write_text(const fs::path& path, const std::string& text) {
   file.close();
 }
 
-/// places: the file of each tensor.
+/// Writes the index. `places`: the file of each tensor.
 void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
   const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
   write_text(dir / kIndexFile, index.dump(2) + "\n");
 }
 
-/// What the model came with stays: temperature, top_p, its own padding. Only end tokens can be others than those there.
+/// Returns the model's own generation config (temperature, top_p, its padding), with the config's end tokens.
 Json generation_config_of(const ModelConfig& config) {
   const Json parsed = Json::parse(config_json(config));
   Json generation =
@@ -339,7 +337,7 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource&
              std::uint64_t max_shard_bytes) {
   const std::vector<WeightSpec> specs = weight_specs(config);
   std::int64_t largest = 0;
-  WeightViews named;  // each stands for its spec, which is what the reader below takes its data for
+  WeightViews named;  // views of the specs: the reader below finds each spec through its view's data
   for (const WeightSpec& spec : specs) {
     largest = std::max(largest, spec.shape.numel());
     named.emplace(spec.name, base::View{const_cast<WeightSpec*>(&spec), base::DType::f32, spec.shape});

@@ -1,8 +1,8 @@
 // Computes attention of query heads over the kv heads they share, on the pages of their sequences.
 //
 // Positions are processed in spans, counted from position 0: scores, softmax, weighted sum of the values, and a merge
-// with the sums of previous spans. Consecutive rows that see the same pages (samples of one prompt, positions of one
-// chunk) process their shared spans together, so that a page is read once for all queries. Each row keeps its own sums.
+// with the sums of previous spans. Consecutive rows that see the same pages (samples of a prompt, positions of a chunk)
+// process shared spans together, so that a page is read once for all queries. Each row keeps its own sums.
 //
 // Keys are contiguous over positions and values over elements (ops/paged_attention.h), so each inner loop is a
 // broadcast times contiguous lanes. Results do not depend on how positions are spread over pages.
