@@ -1,4 +1,4 @@
-// Owns what the linear layers behind a norm see on given sequences. Knows nothing of what the figures are for.
+// Owns the ranges of inputs of linear layers after a norm, on given sequences.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace qrl::decoder {
 
-/// Runs `snapshot` over each sequence, nothing sampled, and gives the largest |input| of every channel behind each
-/// block's two norms. The same on any number of threads. Input errors as forced_logits'.
+/// Runs `snapshot` over each sequence and returns the largest |input| per channel after each block's two norms. The
+/// result does not depend on the number of threads. Throws input errors like forced_logits, and for no sequences.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);
 

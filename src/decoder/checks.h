@@ -1,4 +1,4 @@
-// Owns the checks of what the decoder is given: options, sampling parameters, requests.
+// Owns the checks of options, sampling parameters and requests.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace qrl::decoder {
 
-/// Throws an input error for an option out of range.
 void check_options(const DecoderOptions& options, const model::ModelConfig& config);
 
-/// Throws an input error when a sampling parameter is out of range, or when a request is empty, has tokens outside the
-/// vocabulary, or can never fit max_model_len or the page pool. An internal error for stop strings without bytes_of.
+/// Throws an input error for a sampling parameter out of range, an empty request, or tokens outside the vocabulary.
+/// Also for a request that can never fit max_model_len or the page pool. Stop strings without bytes_of are an internal
+/// error.
 void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config);
 
 }  // namespace qrl::decoder

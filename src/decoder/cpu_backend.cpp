@@ -35,7 +35,7 @@ class CpuBackend final : public Backend {
   const KvScales& kv_scales() const override { return kv_.scales(); }
   std::int64_t begin() override;
   void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
-  void finish() override {}  // nothing is left to do
+  void finish() override {}  // start has computed everything
   void release_kv() override { kv_.release(); }
 
  private:
@@ -47,7 +47,7 @@ class CpuBackend final : public Backend {
   std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_, num_pages_;
   KvCache kv_;
   std::optional<Transformer> transformer_;
-  std::vector<Transformer::Workspace> workspaces_;  // one a thread; a team of all uses the first
+  std::vector<Transformer::Workspace> workspaces_;  // one per thread; a team of all uses the first
 };
 
 bool cuts(const Sequence* sequence) { return sequence->group->sample_params.cuts(); }
@@ -60,7 +60,7 @@ std::int64_t CpuBackend::begin() {
   return num_pages_;
 }
 
-/// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
+/// Uses one parallel region per tick. A part has only barriers inside, or none if each thread has its own parts.
 void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (std::ranges::any_of(plan.sampled_sequences, cuts)) {
     for (Transformer::Workspace& workspace : workspaces_) workspace.make_room_for_logits(vocab_size_);
@@ -75,7 +75,7 @@ void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
 
 void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
                         std::span<ops::SampledToken> samples) const {
-  std::exception_ptr error;  // of a sample; kept until no other member waits at a barrier for this one
+  std::exception_ptr error;  // rethrown only after no member waits for this one at a barrier
   const auto try_row = [&](const auto& body) {
     try {
       body();

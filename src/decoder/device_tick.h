@@ -1,4 +1,4 @@
-// Owns what a plan is to an engine on a GPU: the arrays of one of its ticks. Knows nothing of sampling.
+// Owns the conversion of a plan to the arrays of an engine's tick.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace qrl::decoder {
 
-/// A plan's rows as one tick of an engine; kept from tick to tick for its memory.
+/// Converts plans to ticks; kept between ticks to reuse its memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
-  /// What it returns holds until the next call, and reads `plan`.
+  /// Returns a tick that refers to `plan` and to this object; valid until the next call.
   cuda::Tick fill(const Plan& plan);
 
  private:

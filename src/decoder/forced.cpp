@@ -20,7 +20,7 @@ void check(const model::ModelConfig& config, std::span<const types::TokenId> tok
   }
 }
 
-/// Runs the sequence through the model in chunks; after each calls chunk(team, first position, rows of it).
+/// Runs the sequence through the model in chunks; calls chunk(team, first position, its rows) after each.
 template <class Chunk>
 void run_forced(const Transformer& transformer, std::span<const types::TokenId> tokens, const KvCache& kv,
                 const ForcedLayout& layout, std::span<const PageId> pages, Transformer::Workspace& scratch,
@@ -83,7 +83,7 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
 
 namespace {
 
-/// The forward alone, for what `scratch` keeps of it.
+/// Runs the forward pass for what `scratch` observes.
 void run_for(Transformer::Workspace& scratch, const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
              const ForcedLayout& layout) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());

@@ -1,4 +1,4 @@
-// Owns the memory of the KV pages of all layers. Knows nothing of who holds a page (page_pool.h does).
+// Owns the memory of the KV pages of all layers; page_pool.h owns which pages are in use.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace qrl::decoder {
 
-/// Keys and values of num_pages pages a layer, in the layout of ops/paged_attention.h.
+/// Keys and values of num_pages pages per layer, in the layout of ops/paged_attention.h.
 class KvCache {
  public:
-  /// Holds no memory until `allocate`.
+  /// Allocates nothing until `allocate`.
   KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format);
 
-  /// Makes the memory unless it is there; release gives it back.
+  /// Allocates the memory if necessary; release frees it.
   void allocate();
   void release() { layers_.clear(); }
   bool allocated() const { return !layers_.empty(); }
@@ -28,33 +28,33 @@ class KvCache {
   std::int64_t num_pages() const { return num_pages_; }
   std::int64_t page_size() const { return page_size_; }
   quant::KvFormat format() const { return format_; }
-  std::int64_t num_bytes() const;  ///< while allocated
-  /// fp8_e4m3 needs scales by then.
+  std::int64_t num_bytes() const;  ///< 0 while not allocated
+  /// Returns the pages of a layer. Throws an internal error if fp8_e4m3 scales are missing.
   ops::KvPages layer(std::int64_t layer_idx) const;
-  /// A layer's, fp32 [K] each: of e4m3 queries, and that of keys times it, which scores are multiplied by. Null where
-  /// queries stay bf16.
+  /// One layer's fp32 [K] scales: those of e4m3 queries, and their products with the key scales. Null if queries stay
+  /// bf16.
   struct QueryScales {
     const float *of_queries = nullptr, *of_scores = nullptr;
   };
   QueryScales query_scales(std::int64_t layer_idx) const;
 
-  /// Scales of fp8_e4m3 from now on; an internal error for other formats or another number of them.
+  /// Sets the scales of fp8_e4m3. Throws an internal error for other formats or a wrong number of scales.
   void set_scales(KvScales scales);
-  const KvScales& scales() const { return scales_; }  ///< of version −1 without any
+  const KvScales& scales() const { return scales_; }  ///< version −1: none
 
-  /// Does the copies in all layers. SPMD, as ops/linear.h says; the targets must be distinct.
+  /// Executes the copies in all layers. SPMD (ops/linear.h). Targets must be distinct.
   void copy(base::Team& team, std::span<const PageCopy> copies) const;
 
  private:
   struct Layer {
-    base::Buffer keys, values;  // u8 [num_pages, bytes of a page], of one arena
+    base::Buffer keys, values;  // u8 [num_pages, page bytes], in one arena
   };
   std::int64_t num_layers_, num_pages_, page_size_;
   ops::HeadShape heads_;
   quant::KvFormat format_;
   std::vector<Layer> layers_;
   KvScales scales_;
-  std::vector<float> score_scales_LK_;  // with scales of queries
+  std::vector<float> score_scales_LK_;  // empty without query scales
 };
 
 }  // namespace qrl::decoder

@@ -1,4 +1,4 @@
-// Owns how the scales of fp8 keys and values are found. Knows nothing of where the calibration prompts come from.
+// Owns the calibration of fp8 scales of keys and values.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace qrl::decoder {
 
-/// fp32 scales of one policy version: what a key or value is divided by before it becomes an e4m3 value.
+/// fp32 scales of one policy version. A key or value is divided by its scale before it is rounded to e4m3.
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
-  std::vector<float> queries_LK = {};     ///< likewise, one of a kv head's queries; empty: queries stay bf16
-  double saturated_fraction = 0;          ///< of the keys and values that they were made from: beyond e4m3's range
+  std::vector<float> queries_LK = {};  ///< [layers, kv heads], for the queries of a kv head; empty: queries stay bf16
+  double saturated_fraction = 0;       ///< fraction of the calibration's keys and values beyond e4m3's range
 };
 
 struct KvCalibration {
-  double percentile = 99.9;  ///< (0, 100]: of |value| over all positions and elements of a head
-  double margin = 2;         ///< above 0: room for values that these prompts do not show
-  bool queries = false;      ///< scales of queries, too; not of a decoder on a GPU
+  double percentile = 99.9;  ///< (0, 100]: over |value| of all positions and elements of a head
+  double margin = 2;         ///< factor above 0: headroom for values beyond the calibration prompts
+  bool queries = false;      ///< also calibrate scales of queries; CPU only
 };
 
-/// How many of `count` values are larger than their percentile by the nearest rank; percentile in (0, 100].
+/// Returns how many of `count` values are above their percentile by nearest rank. percentile: (0, 100].
 std::int64_t num_above_percentile(std::int64_t count, double percentile);
-/// The scale for a percentile of |values|.
+/// Returns the scale for a percentile of |values|: percentile · margin / 448, or 1 where that is 0.
 float kv_scale(float percentile, const KvCalibration& options);
 
-/// Runs `snapshot` over each sequence (fp32 keys and values, nothing sampled) and gives, for each layer and kv head,
-/// scale = percentile of |values| · margin / 448; 1 where that is 0. FP8-RL (see algorithms.md): percentile and margin
-/// are our choice. The same on any number of threads and ranks for the same sequences. Throws an input error when there
-/// is no sequence, or when keys or values are not finite.
+/// Runs `snapshot` over each sequence with fp32 keys and values, and computes kv_scale for each layer and kv head. The
+/// method is FP8-RL's (algorithms.md); percentile and margin are our choice. The result does not depend on the number
+/// of threads or ranks. Throws an input error for no sequence; keys or values that are not finite throw by
+/// model::fail_broken.
 KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                       const KvCalibration& options);
 

@@ -1,5 +1,4 @@
-// Owns packed sequences as ticks of an engine: whole sequences at once, instead of a scheduler's rows. Knows nothing of
-// what is computed.
+// Owns the conversion of whole packed sequences to ticks of an engine, without a scheduler.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +10,17 @@
 
 namespace qrl::decoder {
 
-/// What one tick may have.
+/// Limits of one tick.
 struct TickLimits {
   std::int64_t max_rows = 0, max_sequences = 0, page_size = 0;
 };
 
-/// The rows in order, cut where a tick is full. Pages are numbered from 0; a sequence that continues a prefix reads the
-/// prefix's full pages and has a copy of its last one, as a decoder's samples do, made in the tick of its first row.
+/// Splits the rows, in order, into ticks as full as the limits allow. Pages are numbered from 0. A sequence that
+/// continues a prefix reads the prefix's full pages and a copy of its last, partly filled one. The copy is made in the
+/// tick of its first row.
 class PackedTicks {
  public:
-  /// `rows` must outlive it.
+  /// `rows` must outlive this.
   PackedTicks(const model::PackedSequences& rows, const TickLimits& limits);
   PackedTicks(const PackedTicks&) = delete;
   PackedTicks& operator=(const PackedTicks&) = delete;

@@ -1,5 +1,4 @@
-// Owns which KV pages are free and how many holders each page has. Knows nothing of the memory behind a page id, nor
-// of who the holders are.
+// Owns the free list and the reference counts of KV pages, but not their memory.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +8,16 @@ namespace qrl::decoder {
 
 using PageId = std::int32_t;
 
-/// Pages 0 … num_pages − 1 with reference counts. A page is free when nobody holds it.
+/// Pages 0 … num_pages − 1 with reference counts. A page with count 0 is free.
 class PagePool {
  public:
   explicit PagePool(std::int64_t num_pages);
 
-  /// A free page, held once from now on. Throws an internal error when none is free: check num_free() before.
+  /// Allocates a free page with count 1. Throws an internal error if none is free, so check num_free() first.
   PageId take();
-  /// One holder more of a page that is held.
+  /// Adds a reference to a page in use. Throws an internal error for a free page.
   void share(PageId page);
-  /// One holder less; the page is free when it was the last.
+  /// Drops a reference; the last one frees the page. Throws an internal error for a free page.
   void give_back(PageId page);
 
   std::int64_t num_pages() const { return static_cast<std::int64_t>(num_holders_.size()); }
@@ -27,7 +26,7 @@ class PagePool {
   std::int32_t num_holders(PageId page) const { return num_holders_.at(static_cast<std::size_t>(page)); }
 
  private:
-  std::vector<PageId> free_;  // a stack: the page given back last is the one most likely still in a cache
+  std::vector<PageId> free_;  // a stack: the page freed last is most likely still in a cache
   std::vector<std::int32_t> num_holders_;
 };
 

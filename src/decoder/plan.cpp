@@ -6,15 +6,15 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Rows that a thread needs to be as fast alone as two are together: below, reading the weights is what costs, and one
-/// team reads them once.
+/// Rows from which one thread alone is as fast as two together. With fewer, reading the weights dominates, and a team
+/// reads them once.
 constexpr std::int64_t kMinRowsPerThread = 16;
 
-/// How much more than its fair share the busiest thread may get before one team with barriers is faster.
+/// Largest load of the busiest thread relative to its fair share, beyond which a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// A multiply-add of attention takes some four times as long as one of a low-bit matmul: bf16 operands or two
-/// int8 terms, and softmax beside them (fp32 pages: more).
+/// Cost of a multiply-add in attention relative to a low-bit matmul, because of bf16 operands or two int8 terms, and
+/// softmax (fp32 pages: more).
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace
@@ -55,7 +55,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
   for (Sequence* sequence : chosen) {
-    // Cut where the middle of this sequence would lie beyond the part's share.
+    // Cuts where the middle of this sequence would be beyond the part's share.
     const double sequence_cost = cost(*sequence);
     if (part_cost > 0 && static_cast<double>(parts.size() + 1) * fair_cost < cost_so_far + sequence_cost / 2) {
       end_of_part();

@@ -1,5 +1,4 @@
-// Owns the arrays that one tick's forward reads, and how its sequences are shared out over threads. Knows nothing of
-// weights; changes no sequence.
+// Owns the arrays that one tick's forward pass reads, and the split of its sequences over threads.
 #pragma once
 
 #include <cstddef>
@@ -14,41 +13,42 @@
 
 namespace qrl::decoder {
 
-/// Whole sequences that one team computes: ranges into the plan's arrays.
+/// Whole sequences that one team computes, as ranges of the plan's arrays.
 struct PlanPart {
   base::Range rows, samples, copies;
 };
 
-/// Weights of which a core's own cache holds the most part.
+/// Size of weights that mostly fit in a core's own cache.
 inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
-/// One tick: rows of the chosen sequences end to end, N in all. Reused from tick to tick, so that a steady one
-/// allocates nothing.
+/// One tick: the N rows of the chosen sequences, concatenated. Reused between ticks, so that a steady tick allocates
+/// nothing.
 class Plan {
  public:
   explicit Plan(const model::ModelConfig& config);
 
-  /// Fills the arrays for the chosen sequences (which stay put until the tick ends) and cuts them into parts: one per
-  /// thread when each has rows enough to use the matrix units alone, so that no thread ever waits for another; else a
-  /// single part for all threads together. With weights that stay in a core's cache one thread is always enough for a
-  /// part, even for the only one: meeting others some hundred times a tick would cost more than it saves, and a hundred
-  /// times more than that on a machine with other work.
+  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Splits them into one part
+  /// per thread if every part has enough rows to use the matrix units alone; then no thread waits for another.
+  /// Otherwise all threads share a single part.
+  ///
+  /// With weights that stay cached, every part gets one thread, even a single part. The hundreds of barriers of a tick
+  /// would cost more than a team saves, and far more on a busy machine.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
-  bool each_alone = false;  ///< a part belongs to one thread
+  bool each_alone = false;  ///< each part is computed by one thread
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
-  std::vector<const PageId*> page_tables_N;  ///< of the row's sequence
-  std::vector<PageCopy> copies;              ///< before any row's forward; a part's copies are of its own sequences
-  std::vector<std::int32_t> sample_rows;     ///< rows whose logits are wanted, ascending
-  std::vector<Sequence*> sampled_sequences;  ///< whose they are
+  std::vector<const PageId*> page_tables_N;  ///< page table of the row's sequence
+  std::vector<PageCopy> copies;              ///< done before the forward pass; each belongs to the part of its sequence
+  std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
+  std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;
   std::int64_t num_decode_rows = 0;  ///< rows of a newest sampled token; the others are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
-  /// What one member of a team of all threads does of the plan: body(team, part, index of the part), with a team of its
-  /// own for each of its parts when parts belong to one thread, else with all others for the only part.
+  /// Runs body(team, part, index of the part) for one member of a team of all threads. With each_alone, a member
+  /// computes its own parts with a team of one. Otherwise all members share the only part.
   template <class Body>
   void share_out(base::Team& all, const Body& body) const {
     if (!each_alone) return body(all, parts.front(), std::size_t{0});
@@ -60,7 +60,7 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  double position_cost_;  // of attending to one more position, in rows of the matmuls
+  double position_cost_;  // cost of attending to one more position, in rows of the matmuls
 };
 
 }  // namespace qrl::decoder

@@ -1,5 +1,5 @@
-// Owns which sequences a tick works on and which pages they hold. Knows nothing of tensors, weights or sampling: a test
-// drives it with a fake forward.
+// Owns which sequences a tick computes and which pages they hold. Uses no tensors, so tests drive it with a fake
+// forward pass.
 #pragma once
 
 #include <cstdint>
@@ -14,56 +14,57 @@
 
 namespace qrl::decoder {
 
-/// Continuous batching over requests, which may come at any time between ticks.
+/// Continuous batching over requests, which may arrive between any two ticks.
 ///
-/// A tick takes one row of every decoding sequence first (they are what keeps the batch full), then fills what is left
-/// of max_num_batched_tokens with chunks of prompts: of sequences already started, then of new ones in order.
+/// A tick first takes one row of every decoding sequence, since these keep the batch full. It fills the rest of
+/// max_num_batched_tokens with chunks of prompts: first of started sequences, then of new ones in order.
 ///
-/// Shared prompts: a group's first sample (the leader) computes the prompt; when all but its last token is cached, the
-/// group holds those pages, and each other sample starts at the last prompt token with the full pages shared and the
-/// slots before it of a partly filled page copied into a page of its own. So a shared page is never written: samples
-/// write from the last prompt token on, and the leader, which goes on in the partly filled page, writes only behind
-/// the slots that are copied. Prompts of one token, or of a multiple of page_size, need no rule of their own.
+/// Shared prompts: a group's first sample, the leader, computes the prompt. Once all but the last prompt token is
+/// cached, the group holds those pages. Each other sample then starts at the last prompt token: it shares the full
+/// pages, and copies the slots of a partly filled page into a page of its own. A shared page is never overwritten:
+/// samples write from the last prompt token on, and the leader continues its partly filled page only after the copied
+/// slots. Prompts of one token, or of a multiple of page_size, need no special case.
 ///
-/// Out of pages: prompts held for groups of which nobody runs go first, then the sequence started last gives all its
-/// pages back and waits, at the head of the queue, to recompute prompt and sampled tokens. A sequence starts only
-/// when pages for all its present tokens are free and one more for each running sequence, so that it is not soon sent
-/// back. The sequence started first is never sent back, so every tick moves and the last request is reached.
+/// Out of pages: prefixes of groups without a running sequence are freed first. Then the sequence started last frees
+/// all its pages and returns to the head of the queue, to recompute prompt and sampled tokens. A sequence starts only
+/// if enough pages are free for all its present tokens plus one page per running sequence; this avoids early
+/// preemption. The sequence started first is never preempted, so every tick makes progress and the last request is
+/// reached.
 ///
-/// A tick may be chosen while the one before is under way (`advance` was called, its samples are not known): its
-/// sequences count on with a token to come. One that then turns out to have ended may have a row more in the tick
-/// chosen meanwhile. Its pages can be given to others at once, as ticks are computed in order.
+/// A tick may be chosen while the previous one is in flight (after `advance`, with unknown samples). Its sequences then
+/// count a pending token. A sequence that turns out to have ended may have one extra row in the newer tick. Its pages
+/// can be reused at once, because ticks are computed in order.
 class Scheduler {
  public:
-  /// `options`, `pool` and `stats` must outlive it. It counts preemptions, shared_prompt_tokens and peak_kv_pages.
+  /// `options`, `pool` and `stats` must outlive this. Updates preemptions, shared_prompt_tokens and peak_kv_pages.
   Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `request`, behind those that wait. Each sequence must fit the pool at its longest (the
-  /// caller's check).
+  /// Queues all samples of `request` after the waiting ones. The caller has checked that each sequence fits the pool at
+  /// its full length.
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
-  /// Whether an unfinished request has top-k or top-p.
+  /// Returns whether an unfinished request has top-k or top-p.
   bool any_cuts() const { return num_cutting_ > 0; }
 
-  /// The sequences of the next tick with num_rows, pages and copy set: at most max_num_batched_tokens rows; none when
-  /// all that could go on wait for the tick under way. Valid until the next call.
+  /// Chooses the sequences of the next tick and sets their num_rows, pages and copy, for at most max_num_batched_tokens
+  /// rows. Returns none if all sequences wait for the tick in flight. Valid until the next call.
   std::span<Sequence* const> choose();
 
-  /// The tick is under way: the chosen rows count as cached, and the sequences that sample have a token to come each
-  /// (the caller, who appends it, counts it down).
+  /// Marks the chosen tick as started: its rows count as cached, and its sampling sequences get a pending token. The
+  /// caller appends the token later and decrements num_in_flight.
   void advance();
 
-  /// Sequences that the caller found to be finished, each once: they give their pages back.
+  /// Frees the pages of sequences that the caller found to be finished, each passed once.
   void retire(std::span<Sequence* const> finished);
 
-  /// Requests whose samples have all finished, in the order of their end, each once. One that a tick under way still
-  /// has a row of comes when that tick was counted down.
+  /// Returns requests that finished since the last call, in the order of their end. A request with a row in a tick in
+  /// flight is returned after that tick.
   std::vector<FinishedRequest> take_finished();
 
-  /// Forgets all requests. Pages are not given back: the caller makes the pool anew.
+  /// Drops all requests without freeing their pages; the caller recreates the pool.
   void abandon();
 
  private:
@@ -83,13 +84,13 @@ class Scheduler {
   const DecoderOptions& options_;
   PagePool& pool_;
   DecoderStats& stats_;
-  std::vector<std::unique_ptr<Group>> groups_;  // in the order of submission
-  std::vector<Group*> finished_;                // of those, in the order of their end
+  std::vector<std::unique_ptr<Group>> groups_;  // in order of submission
+  std::vector<Group*> finished_;                // in order of their end
   std::int64_t num_cutting_ = 0;
   std::deque<Sequence*> waiting_;
-  std::vector<Sequence*> running_;  // in the order they started
+  std::vector<Sequence*> running_;  // in order of start
   std::vector<Sequence*> chosen_;
-  std::int64_t rows_left_ = 0;  // of this tick
+  std::int64_t rows_left_ = 0;  // in this tick
 };
 
 }  // namespace qrl::decoder

@@ -1,5 +1,5 @@
-// Owns what the decoder remembers of one sample and of the group (one request) it belongs to. Holds data
-// only: the scheduler moves it, the plan reads it.
+// Owns the state of one sample and of its group (one request), as plain data. The scheduler changes it, the plan reads
+// it.
 #pragma once
 
 #include <cstdint>
@@ -14,67 +14,68 @@
 
 namespace qrl::decoder {
 
-/// Stands in a plan for a token that the tick before, still under way, has as its output_idx-th sample: negative, as no
-/// token is.
+/// Returns the placeholder in a plan for a token that the previous tick, still in flight, samples as its output_idx-th.
+/// Negative, unlike any token.
 constexpr types::TokenId sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// The first num_slots slots of page `from` are to be copied into page `to`, in every layer.
+/// Copy of the first num_slots slots of page `from` to page `to`, in every layer.
 struct PageCopy {
   PageId from = 0;
   PageId to = 0;
   std::int64_t num_slots = 0;
 };
 
-/// Whether the KV of a group's prompt is there to be shared.
+/// Whether the KV of a group's prompt can be shared.
 enum class PrefixState : std::uint8_t {
-  absent,   ///< nobody has it: who starts next computes it
-  filling,  ///< one sample, the leader, is computing it; the others wait
+  absent,   ///< no sample has it; the next one to start computes it
+  filling,  ///< the leader is computing it; the others wait
   ready,    ///< the group holds its pages
 };
 
 struct Group;
 
-/// One sample: its tokens are the prompt and what has been sampled, and its KV covers the first num_cached of them.
+/// One sample. Its tokens are the prompt and the sampled ones; its KV covers the first num_cached of them.
 struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
-  types::Completion completion;  ///< what has been sampled
-  std::string text_tail;         ///< of the sampled text, where the request has stop strings (stop_strings.h)
-  std::vector<PageId> pages;     ///< of positions 0, 1, … in order
-  std::int64_t num_cached = 0;   ///< positions whose KV is in the pages, or will be by the next tick
+  types::Completion completion;  ///< sampled tokens
+  std::string text_tail;         ///< end of the sampled text, if the request has stop strings (stop_strings.h)
+  std::vector<PageId> pages;     ///< of positions 0, 1, …, in order
+  std::int64_t num_cached = 0;   ///< positions whose KV is in the pages, or will be before the next tick
   std::int64_t num_rows = 0;     ///< positions that this tick computes, from num_cached on
-  PageCopy copy;                 ///< to be done before this tick's forward; num_slots 0: none
+  PageCopy copy;                 ///< done before this tick's forward pass; num_slots 0: none
   bool leads = false;            ///< computes the group's prefix
   bool finished = false;
-  // Tokens that a tick under way samples are counted before anybody knows them.
+  // Counts tokens that a tick in flight samples, before they are known.
   std::int32_t num_in_flight = 0;
-  std::int32_t in_flight_output = 0;  ///< of the newest of them: which of its tick's samples
+  std::int32_t in_flight_output = 0;  ///< index of the newest one among its tick's samples
 
   std::int64_t num_prompt_tokens() const;
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
   std::int64_t num_tokens() const { return num_prompt_tokens() + num_sampled(); }
-  /// Nothing is left to be sampled, though maybe to be seen.
+  /// Returns whether no token is left to sample, although the last ones may be in flight.
   bool all_sampled() const;
-  /// Tokens whose KV is still to be computed: 1 while decoding, more after the start or a preemption.
+  /// Returns the number of tokens whose KV is not computed: 1 while decoding, more after a start or preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
-  /// Whether this tick reaches the newest token, whose logits the next one is sampled from.
+  /// Returns whether this tick computes the newest token, whose logits give the next one.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Of a token to come, which only the newest can be: sampled_before.
+  /// Returns the token at a position; sampled_before(in_flight_output) for one in flight, which only the newest can be.
   types::TokenId token(std::int64_t position) const;
 };
 
-/// The samples of one request. It stays where it is, as its sequences point at it.
+/// The samples of one request. Its address is stable, because its sequences point to it.
 struct Group {
   RequestId id = 0;
   Request request;
-  ops::SampleParams sample_params;                            ///< of request.params
-  base::RandomField field{0, base::RandomPurpose::sampling};  ///< of request.key.seed
+  ops::SampleParams sample_params;
+  base::RandomField field{0, base::RandomPurpose::sampling};  ///< seeded by request.key.seed
   std::vector<Sequence> sequences;
-  /// Prompt tokens whose KV is shared: all but the last, since each sample needs that one's logits and computes it
-  /// itself. 0: nothing is shared.
+  /// Prompt tokens whose KV is shared: all but the last, because each sample computes that one for its logits. 0: no
+  /// sharing.
   std::int64_t num_prefix_tokens = 0;
   PrefixState prefix = PrefixState::absent;
-  std::vector<PageId> prefix_pages;  ///< held by the group while `ready`; of the last one only the prefix's slots
+  std::vector<PageId> prefix_pages;  ///< held by the group while `ready`; the last one counts only up to the prefix's
+                                     ///< end
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };
@@ -90,8 +91,8 @@ inline types::TokenId Sequence::token(std::int64_t position) const {
   return idx < completion.tokens.size() ? completion.tokens[idx] : sampled_before(in_flight_output);
 }
 
-/// The uniform number in [0, 1) that a sequence's next token is sampled with: of seed, step, prompt, sample and
-/// position, the same on every backend.
+/// Returns the uniform number in [0, 1) for a sequence's next token. It depends on seed, step, prompt, sample and
+/// position alone, on every backend.
 double sampling_uniform(const Sequence& sequence);
 
 }  // namespace qrl::decoder

@@ -1,4 +1,4 @@
-// Owns the search for stop strings in text that comes token by token. Knows nothing of sequences.
+// Owns the search for stop strings in text that arrives token by token.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace qrl::decoder {
 
-/// Whether the text ends a stop string with `bytes`, those of its next token, wherever in them that is. `tail` is the
-/// end of the text before, empty at its start: it becomes the end of the text with `bytes`. No string is empty.
+/// Returns whether `bytes`, the next token's text, complete a stop string anywhere. `tail` is the end of the previous
+/// text, empty at its start; it is updated. Stop strings are not empty.
 bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail);
 
 }  // namespace qrl::decoder

@@ -48,7 +48,7 @@ void TickLoop::begin(const model::Snapshot& snapshot) {
 }
 
 void TickLoop::run_tick(const model::Snapshot& snapshot) {
-  // What the caller does between ticks is no tick's time, unless a device computes meanwhile.
+  // Time between ticks counts for no tick, unless a device computes meanwhile.
   if (num_under_way_ == 0) {
     counted_s_ = base::now_s();
     counted_waited_s_ = backend_->device_stats().waited_s;
@@ -88,7 +88,8 @@ void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
   scheduler_.retire(finished_);
 }
 
-/// Tokens sampled behind a sequence's end, before that was known, are dropped; how many.
+/// Appends the samples to their sequences. Returns the number of tokens dropped because their sequence had already
+/// ended.
 std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
   std::int64_t num_dropped = 0;
   finished_.clear();
@@ -120,7 +121,7 @@ bool TickLoop::ends(Sequence& sequence, types::TokenId token) const {
          completes_stop_string(params.stop_strings, options_.bytes_of(token), sequence.text_tail);
 }
 
-/// Time since the last tick was counted is this one's.
+/// Attributes the time since the last count to this tick.
 void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
   const double now_s = base::now_s(), tick_s = now_s - std::exchange(counted_s_, now_s);
   const double waited_s = backend_->device_stats().waited_s;

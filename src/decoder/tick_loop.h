@@ -1,5 +1,5 @@
-// Owns the loop of ticks: which is chosen, started and finished when, what its samples are to their sequences, and the
-// counts. Knows nothing of what computes a tick.
+// Owns the loop of ticks: when each is chosen, started and finished, the assignment of samples to sequences, and the
+// statistics.
 #pragma once
 
 #include <array>
@@ -15,22 +15,22 @@
 
 namespace qrl::decoder {
 
-/// Ticks over the requests of one scheduler. A tick is chosen, planned and given to a device while that has the one
-/// before.
+/// Runs ticks over the requests of one scheduler. A tick is chosen, planned and started while a device computes the
+/// previous one.
 class TickLoop {
  public:
-  /// `config` and `options` must outlive it.
+  /// `config` and `options` must outlive this.
   TickLoop(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   TickLoop(const TickLoop&) = delete;
   TickLoop& operator=(const TickLoop&) = delete;
 
-  /// Queues a (checked) request.
+  /// Queues a request that has been checked.
   RequestId submit(Request request);
-  /// As Decoder::tick, with the weights of `snapshot`, which the backend has loaded.
+  /// Does Decoder::tick with the weights of `snapshot`, which the backend has loaded.
   bool tick(const model::Snapshot& snapshot);
   std::vector<FinishedRequest> take_finished() { return scheduler_.take_finished(); }
 
-  /// No request is unfinished and no tick under way.
+  /// Returns whether no request is unfinished and no tick in flight.
   bool idle() const { return scheduler_.done() && num_under_way_ == 0; }
 
   Backend& backend() { return *backend_; }
@@ -39,11 +39,11 @@ class TickLoop {
   void reset_stats() { stats_ = {}; }
 
  private:
-  /// A tick that the backend was given.
+  /// A tick that the backend has started.
   struct StartedTick {
     explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
     Plan plan;
-    std::vector<ops::SampledToken> samples;  // of the plan's sample_rows
+    std::vector<ops::SampledToken> samples;  // one per sample row of the plan
     std::int64_t num_graphs = 0;             // 1: launched as a CUDA graph
   };
 
@@ -58,17 +58,17 @@ class TickLoop {
   const DecoderOptions& options_;
   std::unique_ptr<Backend> backend_;
   DecoderStats stats_;
-  PagePool pool_{0};  // made anew after each idle time
+  PagePool pool_{0};  // recreated after each idle time
   Scheduler scheduler_;
   RequestId next_id_ = 0;
   bool has_begun_ = false;            // since the last idle time
-  std::int64_t version_ = 0;          // of the weights since then
-  std::array<StartedTick, 2> ticks_;  // take turns
-  std::int64_t num_started_ = 0;      // in all
-  int num_under_way_ = 0;             // of those, not finished
-  std::vector<Sequence*> finished_;   // by the tick finished last
-  double counted_s_ = 0;              // until when time was counted to a tick,
-  double counted_waited_s_ = 0;       // and how much of it had been waited for a device
+  std::int64_t version_ = 0;          // version of the weights since then
+  std::array<StartedTick, 2> ticks_;  // used alternately
+  std::int64_t num_started_ = 0;      // total
+  int num_under_way_ = 0;             // started and not finished
+  std::vector<Sequence*> finished_;   // by the latest finished tick
+  double counted_s_ = 0;              // end of the time that is attributed to ticks,
+  double counted_waited_s_ = 0;       // and the device wait up to then
 };
 
 }  // namespace qrl::decoder

@@ -72,7 +72,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {
   if (!snapshot.lora().enabled()) return;
-  constexpr std::size_t kMostModules = 3;  // of a matrix: q, k and v
+  constexpr std::size_t kMostModules = 3;  // per matrix: q, k and v
   products = model::AdapterProducts(adapter_format(snapshot), kBlockRows, kMostModules, snapshot.lora().rank);
 }
 
@@ -127,7 +127,8 @@ void Transformer::linear(base::Team& team, Encoded& x, const ops::PackedLinear& 
   const ops::Activations& own = x.for_layer(weight);
   if (adapter.empty()) return ops::linear(team, own, weight, rows, accumulate, y);
   const ops::Activations* plain = x.beside(weight, adapter);
-  // A is small: members share the rows, so that nobody waits before the products are rounded.
+  // A is small, so members split its rows instead of its columns, which needs no barrier before the products are
+  // rounded.
   const Range share = team.slice(rows.size());
   model::multiply_by_a(adapter, plain != nullptr ? *plain : own, {rows.begin + share.begin, rows.begin + share.end},
                        scratch.products);
@@ -197,7 +198,7 @@ void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wa
   const Range rows{0, static_cast<std::int64_t>(wanted.size())};
   auto* sampled_x = scratch.sampled_x.as<float>();
 
-  team.barrier();  // whoever reads the last rows' logits is done
+  team.barrier();  // readers of the last rows' logits are done
   const Range share = team.slice(rows.end);
   for (std::int64_t i = share.begin; i < share.end; ++i) {
     const float* x = x_ND_.as<float>() + wanted[static_cast<std::size_t>(i)] * config.hidden_size;
@@ -210,7 +211,7 @@ void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wa
 
 const float* Transformer::logits(base::Team& team, std::int64_t num_rows, Range tokens, Workspace& scratch) const {
   auto* logits = scratch.logits.as<float>();
-  team.barrier();  // whoever reads the last ones is done
+  team.barrier();  // readers of the last logits are done
   ops::linear_columns(team, scratch.final_normed, snapshot_.lm_head(), {0, num_rows}, tokens, logits);
   team.barrier();
   return logits;
