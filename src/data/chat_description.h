@@ -1,4 +1,4 @@
-// Owns what `qrl-train check chat` says of a chat template. Knows nothing of data.
+// Owns the report of `qrl-train check chat` on a chat template.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace qrl::data {
 
-/// Describes the chat template in the tokenizer's folder, one property a line. Shows a sample prompt, with text from
-/// data between « and », the end of a turn, and which parts of a conversation the template shows. Reports whether later
-/// turns change what it wrote.
+/// Describes the chat template in the tokenizer's folder, one property per line. Shows a sample prompt with data
+/// between « and », the end of a turn, and which parts of a conversation the template shows. Reports whether later
+/// turns change earlier output.
 std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

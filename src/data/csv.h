@@ -1,7 +1,8 @@
-// Owns reading of CSV files. Knows nothing of what their columns mean.
+// Owns reading of CSV files.
 //
-// RFC 4180: fields separated by commas, one record a line, a header first; a field in double quotes may hold commas,
-// line ends and doubled quotes. UTF-8. A byte order mark, CRLF and a missing last line end are fine.
+// The format is RFC 4180: comma-separated fields, one record per line, a header first. A field in double quotes may
+// hold commas, line ends and doubled quotes. Files are UTF-8. A byte order mark, CRLF and a missing last line end are
+// allowed.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +14,15 @@
 
 namespace qrl::data {
 
-/// Calls `take` with each record in order, as an object of strings by column, and file:line of its first line. Input
-/// errors name file:line: no header or one that names a column twice, records of another number of fields, a quote in
-/// the midst of a field or never closed, invalid UTF-8, a NUL byte, a field above 64 MiB.
+/// Calls `take` with each record in order, as an object of strings by column, and with the number of its first line.
+///
+/// Throws an input error that names file:line for a missing header, a column named twice, or a record with another
+/// number of fields. So do a quote inside an unquoted field, an unclosed quote, invalid UTF-8, a NUL byte, and a field
+/// above 64 MiB.
 void read_csv(std::istream& in, const std::string& name,
               const std::function<void(const nlohmann::json& record, std::int64_t line)>& take);
 
-/// One line for `qrl-train check csv`: records and columns.
+/// Returns one line for `qrl-train check csv`: records and columns.
 std::string describe_csv(const std::filesystem::path& file);
 
 }  // namespace qrl::data

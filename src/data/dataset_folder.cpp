@@ -20,7 +20,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// "train" of "train-00000-of-00003", with the number of shards it is one of; 0: a file by itself.
+/// Returns "train" for "train-00000-of-00003", and the number of shards; 0 for a single file.
 std::pair<std::string, std::size_t> split_of(const std::string& stem) {
   const std::size_t of = stem.rfind("-of-");
   const std::size_t dash = of == std::string::npos || of == 0 ? std::string::npos : stem.rfind('-', of - 1);
@@ -31,13 +31,12 @@ std::pair<std::string, std::size_t> split_of(const std::string& stem) {
   return {stem.substr(0, dash), std::stoul(stem.substr(of + 4))};
 }
 
-/// The files of one split in one folder and format.
 struct Candidate {
   std::vector<fs::path> files;
   std::size_t num_shards = 0;
 };
 using Candidates =
-    std::map<std::pair<std::string, std::string>, Candidate>;  // by folder within the data set, extension
+    std::map<std::pair<std::string, std::string>, Candidate>;  // by folder within the data set, and extension
 
 void look_in(const fs::path& root, const fs::path& within, const std::string& split, bool any_name, Candidates& found,
              std::set<std::string>& splits) {

@@ -1,5 +1,4 @@
-// Owns how a recipe names a split of a data set's folder, laid out as the Hugging Face Hub has it. Knows nothing of
-// rows.
+// Owns the names of data set splits in a recipe, for folders in the layout of the Hugging Face Hub.
 #pragma once
 
 #include <filesystem>
@@ -8,17 +7,18 @@
 
 namespace qrl::data {
 
-/// A file of rows, or the shards of one split, in order.
+/// A file of rows, or the shards of one split in order.
 struct DataFiles {
   std::vector<std::filesystem::path> files;
-  std::string source;  ///< what the rows' source is called where they do not say: the file's stem, or the folder's name
+  std::string source;  ///< data source of rows that name none: the file's stem, or the folder's name
 };
 
-/// What an entry of data.train_files or its kin names. A path that is there: that file. Else DIR:SPLIT or
-/// DIR:CONFIG/SPLIT: the .parquet, .jsonl, .json or .csv files of the split in DIR, DIR/data, DIR/CONFIG or
-/// DIR/data/CONFIG, named SPLIT.EXT or SPLIT-00000-of-00003.EXT, or any in a folder SPLIT. Input errors: no such folder
-/// or split (those that are there are listed), several that match (all are listed), shards that are missing. A name
-/// without a folder in it is returned as it is, for its reader to refuse.
+/// Finds the files of an entry of data.train_files or a similar key. An existing path is that file. Otherwise the entry
+/// is DIR:SPLIT or DIR:CONFIG/SPLIT, and the search covers DIR, DIR/data, DIR/CONFIG and DIR/data/CONFIG. Files of a
+/// split are SPLIT.EXT, SPLIT-00000-of-00003.EXT, or any in a folder SPLIT, with EXT parquet, jsonl, json or csv.
+///
+/// Throws an input error for a missing folder or split (and lists the existing ones), for several matches (and lists
+/// them), and for missing shards. Returns a name whose folder does not exist unchanged; its reader refuses it.
 DataFiles find_data_files(const std::string& name);
 
 }  // namespace qrl::data

@@ -1,4 +1,4 @@
-// Owns the chat templates that are built into the program: the files of data/templates (embed.cmake writes the source).
+// Owns the chat templates built into the program: the files of data/templates (embed.cmake writes the source).
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ struct EmbeddedTemplate {
   std::string_view text;  ///< in Jinja
 };
 
-/// All of them, in the order of their names.
+/// Returns all templates, ordered by name.
 std::span<const EmbeddedTemplate> embedded_templates();
 
 }  // namespace qrl::data

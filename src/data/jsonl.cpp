@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r";
-constexpr std::size_t kStart_bytes = 32;  // which tell a Git LFS pointer
+constexpr std::size_t kStart_bytes = 32;  // enough to recognize a Git LFS pointer
 
 struct Signature {
   std::string_view bytes;
   const char* name;
 };
-// Two-byte marks of UTF-16 come after UTF-32's, which begin with them.
+// UTF-32's marks come first, because they begin with those of UTF-16.
 const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
                                                   {"PAR1", "parquet: name it .parquet"},
                                                   {"ARROW1", "Arrow: convert it to JSONL first"},
@@ -44,19 +44,19 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Refuses what is no text by its name, before a parser says something less helpful about it.
+/// Refuses foreign formats by name, before a parser reports something less helpful.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
     QRL_REQUIRE(!first_line.starts_with(foreign.bytes), file, "JSONL", foreign.name);
   }
-  // Without a mark, UTF-16 shows in the NUL beside the first brace.
+  // UTF-16 without a mark has a NUL next to the first brace.
   const std::string_view start = first_line.substr(0, 2);
   QRL_REQUIRE(start != std::string_view("{\0", 2) && start != std::string_view("\0{", 2), file, "JSONL",
               "UTF-16: save it as UTF-8");
 }
 
-/// Refuses text that is no line of JSONL but something people take for it, which a parser would blame less helpfully.
+/// Refuses common lookalikes of JSONL, for which a parser's error would be less helpful.
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";
@@ -75,7 +75,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is one");
 }
 
-/// std::getline with a limit: false at the end of the file, an error for a longer line.
+/// Reads a line like std::getline, with a limit. Returns false at the end of the file, throws for a longer line.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();
@@ -87,7 +87,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
-/// Lone surrogate escapes become that of the replacement character, in place. Text that is no JSON stays none.
+/// Replaces lone surrogate escapes by that of U+FFFD, in place. Invalid JSON stays invalid.
 void replace_lone_surrogates(std::string& line) {
   constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
   const auto unit_at = [&line](std::size_t k) -> unsigned {
@@ -103,7 +103,7 @@ void replace_lone_surrogates(std::string& line) {
     const std::size_t next = k + kEscape_bytes;
     const bool pair = is_high(unit) && next < line.size() && is_low(unit_at(next));
     if (!pair && (is_high(unit) || is_low(unit))) line.replace(k, kEscape_bytes, "\\ufffd");
-    k += pair ? 2 * kEscape_bytes : 2;  // behind \\ too
+    k += pair ? 2 * kEscape_bytes : 2;  // skips the character after \\ as well
   }
 }
 
@@ -113,7 +113,7 @@ void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>
   rows.push_back(std::move(*row));
 }
 
-/// The command that makes a file which the shipped recipes name; "" for other files.
+/// Returns the command that creates a data file of the shipped recipes; "" for other files.
 std::string maker_of(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
   const std::string set = file.parent_path().filename().string();

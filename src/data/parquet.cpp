@@ -16,13 +16,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The library's functions; null ones where there is no library.
+/// The library's functions; null without a library.
 struct Functions {
   decltype(&qrl_parquet_open) open = nullptr;
   decltype(&qrl_parquet_next) next = nullptr;
   decltype(&qrl_parquet_left_out) left_out = nullptr;
   decltype(&qrl_parquet_close) close = nullptr;
-  std::string why;  ///< there are none
+  std::string why;  ///< reason why there are none
 };
 
 template <class Function>
@@ -30,7 +30,7 @@ void find(void* handle, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(handle, name));
 }
 
-/// Beside the program, above a test's folder, or where an install has a program's libraries.
+/// Looks next to the program, above a test's folder, and in an install's library folder.
 Functions open_functions() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -48,7 +48,7 @@ Functions open_functions() {
   return functions;
 }
 
-/// What to add to an error that names fields which the row does not have because JSON has no form for them.
+/// Returns a note for an error that names fields which a row lacks because they have no JSON form.
 std::string about_left_out(const std::string& error, std::string_view left_out) {
   std::string text;
   while (!left_out.empty()) {

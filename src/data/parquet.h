@@ -1,5 +1,4 @@
-// Owns reading of parquet files, by libqrl_parquet.so, which is opened when the first one is read. Knows nothing of
-// what a row means.
+// Owns reading of parquet files with libqrl_parquet.so, which is loaded when the first one is read.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +8,13 @@
 
 namespace qrl::data {
 
-/// Calls `take` with each row of a file as the text of a JSON object, and its number from 1. Input errors: a build
-/// without parquet, with the command that adds it; a file that is none, and types of columns that JSON has no form for.
+/// Calls `take` with each row of a file as the text of a JSON object, and its number from 1. Throws an input error for
+/// a build without parquet, with the command that adds it, and for a file or row that cannot be read. An error of
+/// `take` that names a column without a JSON form is extended by the reason.
 void read_parquet(const std::filesystem::path& file,
                   const std::function<void(std::string_view text, std::int64_t number)>& take);
 
-/// Whether this build has the library.
+/// Returns whether this build has the library.
 bool can_read_parquet();
 
 }  // namespace qrl::data

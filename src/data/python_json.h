@@ -1,4 +1,4 @@
-// Owns JSON as Python writes it, which chat templates show to a model. Knows no template.
+// Owns JSON in Python's spelling, which chat templates show to a model.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace qrl::data {
 
-/// What json.dumps(value, ensure_ascii=False) writes; members in the order of `Json`.
+/// Returns json.dumps(value, ensure_ascii=False), with members in the order of `Json`.
 template <class Json>
 std::string python_json(const Json& value) {
   std::string text;

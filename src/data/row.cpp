@@ -39,7 +39,7 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
 }
 
-/// "`a`, `b` or `c`"
+/// Returns "`a`, `b` or `c`".
 std::string named(const std::vector<std::string>& keys) {
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i)
@@ -47,7 +47,7 @@ std::string named(const std::vector<std::string>& keys) {
   return text;
 }
 
-/// The names of fields that a setting holds, with commas; `usual` without any.
+/// Splits a setting's field names at commas; returns `usual` for an empty setting.
 std::vector<std::string> names_in(std::string_view text, const char* setting, const std::vector<std::string>& usual) {
   if (text.empty()) return usual;
   std::vector<std::string> names;
@@ -60,7 +60,7 @@ std::vector<std::string> names_in(std::string_view text, const char* setting, co
   }
 }
 
-/// The one of several fields that is present, and its name.
+/// Returns the one of several fields that is present, and its name.
 std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
                                              const std::string& where, const char* setting) {
   std::pair<const json*, std::string> found;
@@ -113,7 +113,7 @@ std::string gold_text(const json& value, const std::string& name, const std::str
 
 namespace {
 
-/// A prompt of messages. One question, after a system message or none, is a text like any other.
+/// Reads a prompt of messages. A single question, with or without a system message, becomes a plain text prompt.
 void read_messages(const nlohmann::ordered_json& whole, const std::string& name, const nlohmann::ordered_json& messages,
                    const std::string& where, PromptRow& row) {
   const auto tools = whole.find("tools");
@@ -231,7 +231,7 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   const json* source = find_field(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
-  // It becomes part of metric names and of lines on a terminal.
+  // The source becomes part of metric names and of terminal output.
   QRL_REQUIRE(config::is_source_name(result.data_source), where, "a data source without control characters",
               base::quoted(result.data_source),
               source != nullptr ? "mend the field `" + data_source_key_ + "`" : "rename the file");

@@ -1,4 +1,4 @@
-// Owns text ↔ token ids as a Hugging Face tokenizer.json defines them. Knows nothing of models or prompts.
+// Owns text ↔ token ids as a Hugging Face tokenizer.json defines them.
 #pragma once
 
 #include <cstdint>
@@ -16,71 +16,71 @@ namespace qrl::data {
 
 struct TokenizerParts;
 
-/// A part of a text. The parts of a text are read as if they were one, so that ids are those of the whole text; only
-/// where added tokens may come from differs.
+/// A part of a text. Parts are tokenized as one text, so ids equal those of the whole text. Parts differ only in
+/// whether added tokens are recognized.
 struct TextPart {
   std::string_view text;
-  bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten characters like any others
+  bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
 };
 
-/// Byte-level BPE: the families of GPT-2, Qwen2/3, Llama 3 and Phi-2, and vocabularies without merges. Ids equal those
-/// of the tokenizers library, which reads the same file; a setting of the file that we do not know is refused by name
-/// when it is read. Cheap to copy; may be used by many threads at once.
+/// Byte-level BPE of the families GPT-2, Qwen2/3, Llama 3 and Phi-2, and vocabularies without merges. Ids equal those
+/// of the tokenizers library for the same file. A setting of the file that is not implemented is refused by name on
+/// reading. Cheap to copy. Thread-safe.
 class Tokenizer {
  public:
-  /// The quickstart's: ids 0…255 are the bytes, then <|endoftext|> (256, special: end and padding), <answer> (257) and
-  /// </answer> (258), one token each.
+  /// Returns the quickstart's tokenizer: ids 0…255 are the bytes, then <|endoftext|> (256, special: end and padding),
+  /// <answer> (257) and </answer> (258).
   static Tokenizer byte_level();
   /// Reads DIR/tokenizer.json and the end token: its name in DIR/tokenizer_config.json, else the first id in
-  /// DIR/generation_config.json. Every reason for refusal is an input error that names it. Keeps the files of the
-  /// tokenizer for `save`. A file in DIR's place is a tokenizer.json alone, without end token.
+  /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Keeps the tokenizer's
+  /// files for `save`. Throws an input error with the reason for whatever it refuses.
   static Tokenizer load(const std::filesystem::path& dir);
-  /// The same from the text of a tokenizer.json (named `where` in errors) and the content of the added token that ends
-  /// a text ("": none).
+  /// Same, from the text of a tokenizer.json (`where` names it in errors) and the content of the end token, an added
+  /// token ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
-  /// Text of a user, a data set or a model: never control tokens ("<answer>" is what its letters are). The one kind of
-  /// added token that it reads is white space alone, which controls nothing (Phi-2's runs of spaces).
+  /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters. The
+  /// only added tokens recognized are those of white space alone, which control nothing (Phi-2's runs of spaces).
   std::vector<types::TokenId> encode(std::string_view text) const;
-  /// Text of our own making (templates, demonstrations): added tokens are recognized, as the tokenizers library does
-  /// with add_special_tokens=False.
+  /// Encodes our own text (templates, demonstrations). Added tokens are recognized, as in the tokenizers library with
+  /// add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
-  /// Several parts as one text. Bytes that are not UTF-8 become the tokens of single bytes; where the file asks for
-  /// NFC, each part is brought into it, so that decode gives back the text's normal form, and else exactly the text.
-  /// Neither holds of bytes that the vocabulary lacks.
+  /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
+  /// each part is normalized, and decode returns the normalized text; otherwise it returns exactly the text. Bytes that
+  /// the vocabulary lacks are lost.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
-  /// Bytes of `text` that the vocabulary has no token for: encode leaves them out, or gives them the file's unk_token,
-  /// as the tokenizers library does.
+  /// Counts bytes of `text` without a token in the vocabulary. encode drops them, or replaces them with the file's
+  /// unk_token, like the tokenizers library.
   std::int64_t unencodable_bytes(std::string_view text) const;
-  /// Whether there are such bytes.
+  /// Returns whether the vocabulary lacks any byte.
   bool lacks_bytes() const;
-  /// Logs a warning that names `where` for a text of `where` with such bytes; none when `num_bytes` is 0.
+  /// Logs a warning that names `where` for a text with such bytes; does nothing if `num_bytes` is 0.
   void warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const;
 
-  /// What the file's post-processor puts before and behind a text (Llama 3: <|begin_of_text|> before), which encode
-  /// leaves to the caller.
+  /// Tokens that the file's post-processor puts before and after a text (Llama 3: <|begin_of_text|> before). encode
+  /// does not add them.
   const std::vector<types::TokenId>& prefix() const;
   const std::vector<types::TokenId>& suffix() const;
 
-  /// Bytes as they are (not necessarily UTF-8); special tokens left out, other added tokens spelled. Ids that no token
-  /// has (the padding rows of a model's vocabulary) are left out, as transformers does.
+  /// Returns the bytes of tokens, not necessarily UTF-8. Leaves out special tokens and, like transformers, ids without
+  /// a token (padding rows of a model's vocabulary). Other added tokens are spelled.
   std::string decode(std::span<const types::TokenId> tokens) const;
-  /// The bytes of one token; of a special one its spelling when `spell_special`, else none.
+  /// Returns the bytes of one token. A special token gives its spelling if `spell_special`, else none.
   std::string_view bytes_of(types::TokenId token, bool spell_special) const;
 
-  types::TokenId eos() const;       ///< −1: none known
+  types::TokenId eos() const;       ///< −1: unknown
   std::int64_t vocab_size() const;  ///< largest id + 1
-  /// The id of the added token that is spelled so; −1: none.
+  /// Returns the id of an added token by its spelling; −1: none.
   types::TokenId added_token_id(std::string_view text) const;
 
-  /// One line for `qrl-train check tokenizer`.
+  /// Returns one line for `qrl-train check tokenizer`.
   std::string describe() const;
-  /// A file that came with the tokenizer ("tokenizer_config.json"), or nothing where it had none.
+  /// Returns the content of a file that came with the tokenizer ("tokenizer_config.json"); null if it had none.
   const std::string* file(const std::string& name) const;
-  /// Where that is or would be, for messages: with the folder that was loaded.
+  /// Returns the path of that file in the loaded folder, whether or not it exists, for messages.
   std::string path_of(const std::string& name) const;
-  /// Writes the tokenizer's files as they were read; transformers reads them to the same ids.
+  /// Writes the tokenizer's files as they were read.
   void save(const std::filesystem::path& dir) const;
 
  private:
@@ -88,21 +88,20 @@ class Tokenizer {
   std::shared_ptr<const TokenizerParts> parts_;
 };
 
-/// Text of tokens that come one after another: gives back only whole characters, and keeps the bytes of a character
-/// that is not complete until it is.
+/// Decodes tokens one at a time into whole characters. Keeps the bytes of an incomplete character until it is complete.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool spell_special = false)
       : tokenizer_(tokenizer), spell_special_(spell_special) {}
-  /// The characters that this token completes; bytes that cannot begin or go on a character of UTF-8 come as U+FFFD.
+  /// Returns the characters that this token completes. Bytes that cannot be part of a UTF-8 character become U+FFFD.
   std::string push(types::TokenId token);
-  /// What is left at the end: U+FFFD for a character that was not completed, else nothing.
+  /// Returns U+FFFD for an incomplete last character, else nothing.
   std::string finish();
 
  private:
   Tokenizer tokenizer_;
   bool spell_special_;
-  std::string pending_;  ///< the beginning of one character
+  std::string pending_;  ///< first bytes of one character
 };
 
 }  // namespace qrl::data

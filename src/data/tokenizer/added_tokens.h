@@ -1,4 +1,4 @@
-// Owns the tokens that a tokenizer finds in a text before it is cut into pieces. Knows nothing of pieces and merges.
+// Owns the added tokens, which a tokenizer finds in a text before it splits the text into pieces.
 #pragma once
 
 #include <array>
@@ -10,33 +10,33 @@
 
 namespace qrl::data {
 
-/// As tokenizer.json's added_tokens has it.
+/// An entry of tokenizer.json's added_tokens.
 struct AddedToken {
   std::string text;
   types::TokenId id = 0;
   bool special = false;      ///< left out when text is decoded
-  bool single_word = false;  ///< only where no word goes on beside it
-  bool lstrip = false;       ///< takes the white space before it in
-  bool rstrip = false;       ///< takes the white space after it in
-  bool normalized = false;   ///< looked for after normalization
+  bool single_word = false;  ///< only without word characters next to it
+  bool lstrip = false;       ///< includes white space before it
+  bool rstrip = false;       ///< includes white space after it
+  bool normalized = false;   ///< searched after normalization
 };
 
-/// A range of a text: bytes begin … end − 1.
+/// Bytes begin … end − 1 of a text.
 struct TextRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// Added tokens of one kind (looked for before normalization, or after it), as the tokenizers library finds them: the
-/// leftmost first, of those that begin at one place the longest; one that single_word rejects hides what it covers.
+/// Finds added tokens of one kind, searched before or after normalization, like the tokenizers library. The leftmost
+/// match wins, then the longest. A match that single_word rejects still hides the text that it covers.
 class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Cuts `text`, valid UTF-8 or not, in order into ranges of plain text and tokens (id −1 and the id). `trusted`
-  /// lists, in order and apart from each other, where tokens may be found; outside of them only tokens of white space
-  /// alone, which control nothing (Phi-2's indents), are.
+  /// Splits `text`, valid UTF-8 or not, in order into ranges of plain text (id −1) and tokens. `trusted` lists the
+  /// ordered, disjoint ranges where all tokens are recognized. Elsewhere only tokens of white space alone are, which
+  /// control nothing (Phi-2's indents).
   struct Part {
     TextRange range;
     types::TokenId id = -1;
@@ -46,8 +46,8 @@ class AddedTokens {
  private:
   const AddedToken* match(std::string_view text, std::size_t at, std::size_t trusted_end) const;
 
-  std::vector<AddedToken> tokens_;                   ///< by first byte, then longest first
-  std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of the first that begins with that byte
+  std::vector<AddedToken> tokens_;                   ///< sorted by first byte, then longest first
+  std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of the first token with that byte
 };
 
 }  // namespace qrl::data

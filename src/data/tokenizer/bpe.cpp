@@ -11,8 +11,8 @@ using types::TokenId;
 
 namespace {
 
-/// Pieces up to this many bytes look for their best pair by walking along; it beats a heap while all fits in a line or
-/// two of cache.
+/// Pieces up to this many bytes find their best pair by a linear scan, which beats a heap while all fits in one or two
+/// cache lines.
 constexpr std::size_t kShort_bytes = 48;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
@@ -26,7 +26,7 @@ std::size_t hash_of(std::uint64_t pair) {
 
 std::size_t hash_of(std::string_view word) { return std::hash<std::string_view>{}(word); }
 
-/// Slots for `count` entries, at most half of them taken.
+/// Returns the number of slots for `count` entries, at most half of them used.
 std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
 }  // namespace
@@ -102,7 +102,7 @@ void Bpe::encode(std::string_view piece, std::vector<TokenId>& ids) const {
   else merge_long(piece, ids);
 }
 
-/// Writes the tokens of single bytes, which are at most as many as the bytes; returns their number.
+/// Writes the tokens of single bytes, at most one per byte, and returns their number.
 std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tokens) const {
   std::size_t size = 0;
   bool after_unknown = false;
@@ -118,7 +118,7 @@ std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tok
 
 void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
   std::array<TokenId, kShort_bytes + 2> token;
-  std::array<std::uint32_t, kShort_bytes + 2> rank;  // of token i with token i + 1
+  std::array<std::uint32_t, kShort_bytes + 2> rank;  // of tokens i and i + 1
   std::size_t size = put_single_bytes(piece, token);
   for (std::size_t i = 0; i + 1 < size; ++i) rank[i] = rank_of(token[i], token[i + 1]);
   while (size > 1) {
@@ -164,7 +164,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[best.at];
-    // A pair that has changed since it was noted: one of the two was merged (token −1) or took another in.
+    // Skips a pair that has changed: one of the two was merged (token −1) or has grown.
     if (left.token < 0 || left.after == kNone || rank_of(left.token, symbols[left.after].token) != best.rank) continue;
     Symbol& right = symbols[left.after];
     left.token = merged_[best.rank];

@@ -1,4 +1,4 @@
-// Owns byte-pair encoding: the bytes of one piece of text to token ids. Knows nothing of how text is cut into pieces.
+// Owns byte-pair encoding: from the bytes of one piece of text to token ids.
 #pragma once
 
 #include <array>
@@ -13,34 +13,34 @@
 
 namespace qrl::data {
 
-/// Two neighbors that become one token. A list of merges is in order of rank: the first is done first.
+/// Two neighbors that become one token. Lists of merges are ordered by rank, lowest first.
 struct Merge {
   types::TokenId left = 0;
   types::TokenId right = 0;
   types::TokenId merged = 0;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019): of all neighbors the pair of lowest
-/// rank is merged first, of equal ones the leftmost, until none is left.
+/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019). The neighboring pair of lowest rank is
+/// merged first, the leftmost on ties, until no pair is left.
 class Bpe {
  public:
-  /// What a byte becomes that the vocabulary has no token for.
+  /// Replacement of a byte without a token.
   struct Unknown {
-    types::TokenId id = -1;     ///< -1: nothing; its neighbors then stand side by side
-    bool fuse_repeats = false;  ///< several in a row become `id` once
+    types::TokenId id = -1;     ///< -1: dropped, which makes its neighbors adjacent
+    bool fuse_repeats = false;  ///< consecutive ones give `id` once
   };
 
-  /// `vocab`: bytes by id, empty where text must never become the token; each single byte is in it at most once. A pair
-  /// that comes twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that is a token as a
-  /// whole becomes it, whatever the merges would make of it (Llama 3).
+  /// `vocab`: bytes by id, empty for tokens that no text becomes; each single byte at most once. A pair that occurs
+  /// twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that is a token becomes it,
+  /// whatever the merges give (Llama 3).
   Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
-  /// Appends the ids of one piece, any bytes. Takes time that grows as n·log n.
+  /// Appends the ids of one piece of any bytes, in O(n log n) time.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// Whether the vocabulary has a token of this byte alone.
+  /// Returns whether the vocabulary has a token of this byte alone.
   bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
   bool has_all_bytes() const { return has_byte_.all(); }
-  /// What a byte without a token becomes; -1: nothing.
+  /// Id of a byte without a token; -1: dropped.
   types::TokenId unknown() const { return unknown_.id; }
 
  private:
@@ -68,10 +68,10 @@ class Bpe {
   std::vector<std::string> vocab_;
   Unknown unknown_;
   std::bitset<256> has_byte_;
-  std::array<types::TokenId, 256> byte_ids_{};  ///< of a byte without a token: unknown_.id
+  std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
   std::vector<types::TokenId> merged_;          ///< by rank
   std::vector<PairSlot> pairs_;                 ///< open addressing, a power of two of slots
-  std::vector<WordSlot> words_;                 ///< the same; tokens that are what their own bytes become
+  std::vector<WordSlot> words_;                 ///< likewise; tokens that their own bytes encode to
 };
 
 }  // namespace qrl::data

@@ -1,4 +1,4 @@
-// Owns the spelling of bytes in the vocabularies of byte-level tokenizers. Knows nothing of tokens.
+// Owns the spelling of bytes in the vocabularies of byte-level tokenizers.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace qrl::data {
 
-/// A byte as GPT-2's vocabulary spells it, so that vocabularies are printable text (bytes_to_unicode, Radford et al.,
-/// 2019): printable Latin-1 bytes stand for themselves, the other 68 are U+0100, U+0101, … in their order. UTF-8.
+/// Returns GPT-2's spelling of a byte, in UTF-8 (bytes_to_unicode, Radford et al., 2019). Printable Latin-1 bytes are
+/// themselves; the other 68 are U+0100, U+0101, … in order.
 const std::string& byte_spelling(unsigned char byte);
 
-/// The bytes that a token's spelling stands for; nothing when it holds another character.
+/// Returns the bytes of a token's spelling; nothing if it has a character outside of this alphabet.
 std::optional<std::string> bytes_of_spelling(std::string_view spelling);
 
 }  // namespace qrl::data

@@ -1,4 +1,4 @@
-// Owns a tokenizer's files: which there are, in and out.
+// Reads and writes a tokenizer's files.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -20,11 +20,11 @@ constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kGenerationFile = "generation_config.json";
-/// Kept with the tokenizer where they are there: transformers reads them beside it.
+/// Files kept with the tokenizer if they exist, because transformers reads them.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
 
-/// The name of the end token; "" when the config names none.
+/// Returns the name of the end token; "" if the config names none.
 std::string eos_token_of(const std::string& config_text, const std::string& where) {
   const nlohmann::json config = state::parse_json(config_text, where);
   QRL_REQUIRE(config.is_object(), where, "a JSON object", config.type_name());
@@ -36,8 +36,8 @@ std::string eos_token_of(const std::string& config_text, const std::string& wher
   return content.get<std::string>();
 }
 
-/// Reads the first end token of generation_config.json, which counts where the tokenizer's own config names none; -1:
-/// none that is a special added token.
+/// Reads the first end token of generation_config.json, used if the tokenizer's config names none. Returns -1 unless it
+/// is a special added token.
 types::TokenId eos_of_model(const std::filesystem::path& dir, const TokenizerParts& parts) {
   const std::filesystem::path file = dir / kGenerationFile;
   if (!std::filesystem::exists(file)) return -1;

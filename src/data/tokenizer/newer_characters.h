@@ -1,5 +1,4 @@
-// Owns the general categories of characters that are younger than the Unicode version of some PCRE2 in use. Knows
-// nothing of patterns.
+// Owns the general categories of characters that are newer than the Unicode version of some PCRE2 releases.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ struct NewerCharacters {
   std::string_view category;  ///< two letters
 };
 
-/// Characters of Unicode 15, 15.1 and 16 that Unicode 14 (PCRE2 10.40 to 10.42) had not assigned.
+/// Returns characters of Unicode 15, 15.1 and 16 that Unicode 14 (PCRE2 10.40 to 10.42) did not assign.
 std::span<const NewerCharacters> newer_characters();
 
 }  // namespace qrl::data

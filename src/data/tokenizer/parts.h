@@ -1,4 +1,4 @@
-// Owns what a tokenizer.json comes to once it is read. Knows nothing of files.
+// Owns the parsed form of a tokenizer.json.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,10 @@
 
 namespace qrl::data {
 
-/// One cut of a text into pieces, each of which the next cut is made in.
+/// One split of a text into pieces; the next step splits each piece.
 struct SplitStep {
   SplitPattern pattern;
-  bool keep_gaps = true;  ///< what lies between matches is a piece, too; else it is dropped
+  bool keep_gaps = true;  ///< text between matches becomes pieces as well; else it is dropped
 };
 
 struct TokenizerParts {
@@ -30,12 +30,12 @@ struct TokenizerParts {
   std::vector<bool> is_special;          ///< by id
   std::map<std::string, types::TokenId, std::less<>> added_ids;
   types::TokenId eos = -1;
-  std::string summary;                       ///< vocabulary and pipeline in one line
-  std::map<std::string, std::string> files;  ///< by name, as they were read
-  std::filesystem::path dir;                 ///< where they were; empty: nowhere
+  std::string summary;                       ///< one line about vocabulary and pipeline
+  std::map<std::string, std::string> files;  ///< by name, unchanged
+  std::filesystem::path dir;                 ///< folder of the files; empty: none
 };
 
-/// Reads the text of a tokenizer.json; see Tokenizer::parse.
+/// Parses a tokenizer.json; see Tokenizer::parse.
 TokenizerParts read_tokenizer(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
 }  // namespace qrl::data

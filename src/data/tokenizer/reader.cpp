@@ -1,4 +1,4 @@
-// Reads the text of a tokenizer.json. Every setting that would change ids and is not implemented is refused by name.
+// Parses a tokenizer.json. Settings that would change ids and are not implemented are refused by name.
 #include <algorithm>
 #include <bitset>
 #include <limits>
@@ -23,15 +23,15 @@ namespace {
 constexpr int kMaxDepth = 16;
 constexpr const char* kUseByteLevel =
     "tokenizers of the GPT-2, Qwen2/3, Llama 3 and Phi-2 kind are: byte-level BPE, no normalizer or NFC";
-/// GPT-2's cut (Radford et al. 2019, encoder.py), which ByteLevel makes itself with use_regex.
+/// GPT-2's pattern (Radford et al. 2019, encoder.py), which ByteLevel applies with use_regex.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// A setting of the file that this version cannot honour.
+/// Refuses a setting that is not implemented.
 [[noreturn]] void refuse(const std::string& where, const std::string& setting) {
   base::fail_input(where, "", setting + " is not supported by this version", kUseByteLevel);
 }
 
-/// Reads one tokenizer.json; throws at the first thing that is wrong or not supported.
+/// Parses one tokenizer.json; throws at the first error or unsupported setting.
 class TokenizerReader {
  public:
   TokenizerReader(const json& root, const std::string& where) : root_(root), where_(where) {}
@@ -41,8 +41,7 @@ class TokenizerReader {
     only_keys(root_, "",
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                "decoder", "model"});
-    // `truncation` and `padding` stay from a call before the tokenizer was saved; transformers ignores them when
-    // loading.
+    // `truncation` and `padding` are left over from calls before saving; transformers ignores them on loading.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
     const json& model = read_model();
     read_normalizer(field(root_, "normalizer"));
@@ -94,7 +93,7 @@ class TokenizerReader {
     QRL_REQUIRE(part.is_object(), where_, "an object `" + name + "`", part.type_name());
     return text_of(part, "type");
   }
-  /// The members of a Sequence, or the part itself; null is an empty list.
+  /// Returns the members of a Sequence, or the part itself; null gives an empty list.
   std::vector<json> sequence(const json& part, const std::string& name, const char* members) const {
     if (part.is_null()) return {};
     if (type_of(part, name) != "Sequence") return {part};
@@ -175,7 +174,7 @@ class TokenizerReader {
     const std::string text = text_of(pattern, is_regex ? "Regex" : "String");
     const std::string behavior = text_of(step, "behavior");
     const bool invert = flag_of(step, "invert");
-    // Matches are pieces in both: "Isolated" keeps what lies between them, and "Removed" inverted drops it.
+    // Matches are pieces in both: "Isolated" keeps the text between them, inverted "Removed" drops it.
     const bool isolated = behavior == "Isolated" && !invert;
     if (!isolated && !(behavior == "Removed" && invert))
       refuse(where_, "Split with behavior " + base::quoted(behavior) + (invert ? " inverted" : ""));
@@ -192,7 +191,7 @@ class TokenizerReader {
     for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) flag_of(part, flag);
   }
 
-  /// ByteLevel (moves offsets only) and templates that put special tokens before and behind a text.
+  /// Reads ByteLevel, which moves offsets only, and templates that add special tokens before and after a text.
   void read_post_processor(const json& part) {
     for (const json& step : sequence(part, "post_processor", "processors")) {
       if (type_of(step, "post_processor") == "TemplateProcessing") read_template(step);
@@ -255,9 +254,9 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// An added token either is an entry of the vocabulary under that one's id or takes the next id after it: the
-  /// tokenizers library gives it that id whatever the file says. Where the vocabulary decides, the file's own id means
-  /// nothing; where it does not, another id would be another row of the model's embedding.
+  /// An added token has the id of its vocabulary entry, or the next id after the vocabulary. The tokenizers library
+  /// ignores the file's id. So do we for vocabulary entries; otherwise a different id would select another row of the
+  /// model's embedding and is an error.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
@@ -285,14 +284,14 @@ class TokenizerReader {
     std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
-      // User text must not reach an added token. One that is a byte's own and not special is no control token.
+      // User text must never become an added token. A single byte's own token that is not special controls nothing.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
       QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
                   "special added tokens that are no single byte of the vocabulary", base::quoted(vocab_[id]));
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      // No text becomes an entry of other letters than the alphabet's, which is decoded as it is spelled.
+      // Entries outside of the byte alphabet are reached by no text; they decode to their spelling.
       is_unreachable_[id] = !spelled || spelled->empty();
       result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
@@ -309,7 +308,7 @@ class TokenizerReader {
       const auto [left, right] = pair_of(entry, merges.size());
       both.assign(left).append(right);
       merges.push_back({merge_id(left, entry), merge_id(right, entry), merge_id(both, entry)});
-      // Text that a user writes must not become a control token by way of merges either.
+      // Merges of user text must not produce a control token either.
       QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_, "merges that make no added token",
                   base::quoted(entry.dump()));
     }
@@ -325,7 +324,7 @@ class TokenizerReader {
         (num_missing_bytes_ == 0 ? std::string()
                                  : ", no token for " + std::to_string(num_missing_bytes_) + " of 256 bytes");
   }
-  /// Reads what a byte becomes that the vocabulary lacks: `unk_token`, or nothing without one.
+  /// Reads the replacement of bytes that the vocabulary lacks: `unk_token`, or nothing without one.
   Bpe::Unknown unknown_of(const json& model) const {
     if (num_missing_bytes_ == 0 || field(model, "unk_token").is_null()) return {};
     const std::string token = text_of(model, "unk_token");
@@ -333,7 +332,7 @@ class TokenizerReader {
     QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
     return {found->second, flag_of(model, "fuse_unk")};
   }
-  /// A merge is written as two strings, or by tokenizers before 0.20 as one with a space between.
+  /// Splits a merge, written as two strings, or by tokenizers before 0.20 as one with a space between.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
       return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};
@@ -353,10 +352,10 @@ class TokenizerReader {
 
   const json& root_;
   const std::string& where_;
-  std::vector<std::string_view> vocab_;  ///< by id, as the file spells it (and holds it)
+  std::vector<std::string_view> vocab_;  ///< by id, as spelled in the file, which holds the text
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< by id; once set_bytes is done: and text must not become it
+  std::vector<bool> is_added_;        ///< by id; after set_bytes, only tokens that no text may become
   std::vector<bool> is_unreachable_;  ///< by id: not spelled in the byte-level alphabet
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;

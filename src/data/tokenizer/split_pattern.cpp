@@ -16,9 +16,10 @@ namespace qrl::data {
 namespace {
 
 constexpr std::size_t kMaxPattern_bytes = 10'000;
-/// White_Space as Oniguruma's \s has it; PCRE2's own \s adds U+180E.
+/// White_Space as in Oniguruma's \s; PCRE2's own \s adds U+180E.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-/// Those of which the two engines' tables agree except for newer characters: not C and Cn, to which these then belong.
+/// Categories for which the two engines' tables agree except for newer characters. C and Cn are excluded, because newer
+/// characters belong to them in old tables.
 constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
@@ -34,7 +35,7 @@ std::string code_point(std::uint32_t code) {
   return "\\x{" + digits + "}";
 }
 
-/// What stands inside a class for a general category: PCRE2's table and the characters that it may not know yet.
+/// Returns a general category as the inside of a class: PCRE2's table plus characters that it may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
   for (const NewerCharacters& newer : newer_characters()) {
@@ -45,7 +46,7 @@ std::string category_class(std::string_view category) {
   return inside;
 }
 
-/// Reads a pattern once, left to right, refuses what it does not know, and writes it in PCRE2's words.
+/// Reads a pattern in one pass, refuses unknown syntax, and writes it in PCRE2's syntax.
 class Translator {
  public:
   Translator(std::string_view pattern, const std::string& where) : pattern_(pattern), where_(where) {}
@@ -59,7 +60,7 @@ class Translator {
       else if (c == '*' || c == '+' || c == '?') repeat();
       else if (c == '{') interval();
       else if (c == '.' || c == '^' || c == '$') refuse(std::string(1, c));
-      else out_ += pattern_[at_++];  // '#' and spaces, too: no extended syntax
+      else out_ += pattern_[at_++];  // including '#' and spaces: no extended syntax
     }
     return std::move(out_);
   }
@@ -72,7 +73,7 @@ class Translator {
   }
   bool next_is(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
 
-  /// The general category of a \p{…} at at_, which moves behind it.
+  /// Returns the general category of a \p{…} at at_, and moves at_ past it.
   std::string_view category() {
     const std::size_t close = pattern_.find('}', at_);
     const bool braced = pattern_.substr(at_ + 2).starts_with('{') && close != std::string_view::npos;
@@ -127,7 +128,7 @@ class Translator {
       if (escaped == 's') out_ += kSpaces;
       else if (escaped == 'd') out_ += category_class("Nd");
       else literal_escape(escaped);
-      // "\s-x" is a range to one engine and three characters to the other.
+      // "\s-x" is a range in one engine and three characters in the other.
       if ((escaped == 's' || escaped == 'd') && next_is("-") && !next_is("-]")) refuse("a range from a class");
     }
     out_ += pattern_[at_++];
@@ -135,7 +136,7 @@ class Translator {
 
   void group() {
     if (!next_is("(?")) {
-      out_ += "(?:";  // nothing refers to a group, and those that hold no capture cost less
+      out_ += "(?:";  // groups are never referenced, and non-capturing ones are cheaper
       ++at_;
       return;
     }
@@ -168,7 +169,7 @@ class Translator {
     if (!known) refuse("{ that is no {n}, {n,} or {n,m}");
     out_ += pattern_.substr(at_, close + 1 - at_);
     at_ = close + 1;
-    // {n,m}+ is possessive to PCRE2 and a repeat of a repeat to Oniguruma; {n}? is optional to it.
+    // {n,m}+ is possessive in PCRE2 and a nested repeat in Oniguruma; {n}? is optional there.
     if (next_is("+") || next_is("*") || next_is("?") || next_is("{")) refuse("a repeat of {…}");
   }
 
@@ -196,7 +197,7 @@ SplitPattern::SplitPattern(const std::string& pattern, const std::string& where)
   QRL_REQUIRE(code != nullptr, where, "a valid split pattern",
               base::quoted(pattern, 200) + ": " + (code == nullptr ? pcre2_message(error) : ""));
   code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
-  // Where the machine allows no JIT the same pattern is interpreted: slower, with the same matches.
+  // If the machine forbids JIT, the pattern is interpreted: slower, with equal matches.
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 }
 

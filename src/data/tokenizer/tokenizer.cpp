@@ -13,7 +13,7 @@ using types::TokenId;
 
 namespace {
 
-/// Bytes of the longest valid UTF-8 that `text` begins with.
+/// Returns the number of bytes of the longest valid UTF-8 prefix of `text`.
 std::size_t valid_bytes(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -25,7 +25,7 @@ std::size_t valid_bytes(std::string_view text) {
   return at;
 }
 
-/// One call of encode: a text on its way through the tokenizer's parts.
+/// The state of one call of encode.
 class Encoding {
  public:
   explicit Encoding(const TokenizerParts& parts) : parts_(parts) {}
@@ -49,7 +49,7 @@ class Encoding {
     text = text.substr(range.begin, range.end - range.begin);
     const bool is_valid = base::is_utf8(text);
     if (!parts_.nfc || (is_valid && is_nfc(text))) return added(text, inside, is_valid);
-    // Each trusted range and what lies between them by itself, so that it stays known where each ends.
+    // Normalizes trusted ranges and the text between them separately, to keep track of their bounds.
     std::string result;
     std::vector<TextRange> moved;
     std::size_t done = 0;
@@ -92,8 +92,8 @@ class Encoding {
     }
   }
 
-  /// The cuts of steps_[step…], then merges. Matches follow Oniguruma's order: one that is empty counts unless it
-  /// stands where the one before ended.
+  /// Applies split steps from `step` on, then merges. Matches follow Oniguruma's order: an empty match counts unless it
+  /// is at the end of the previous match.
   void cut(std::string_view text, std::size_t step) {
     if (step == parts_.steps.size()) return parts_.bpe->encode(text, ids_);
     const SplitStep& split = parts_.steps[step];
@@ -117,13 +117,13 @@ class Encoding {
   std::vector<TokenId> ids_;
 };
 
-/// How many bytes a character of UTF-8 has that begins with `lead`; 0 where none does.
+/// Returns the number of bytes of a UTF-8 character that begins with `lead`; 0 if none does.
 std::size_t character_bytes(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }
 
-/// Whether some character begins with these bytes: completed with the middle continuation byte that the second byte's
-/// bounds (no overlong forms, no surrogates) always allow, they are one.
+/// Returns whether some character begins with these bytes. Completes them with continuation bytes that are always
+/// allowed (no overlong forms, no surrogates) and checks the result.
 bool begins_character(std::string_view bytes) {
   const std::size_t length = character_bytes(static_cast<unsigned char>(bytes.front()));
   if (length < bytes.size()) return false;
@@ -199,7 +199,7 @@ std::string StreamDecoder::push(TokenId token) {
   for (const char byte : tokenizer_.bytes_of(token, spell_special_)) {
     pending_ += byte;
     if (!begins_character(pending_)) {
-      // As UTF-8 is shown everywhere: one U+FFFD for the bytes that began a character, then this byte anew.
+      // As usual for UTF-8: one U+FFFD for the incomplete character, then this byte starts anew.
       const bool had_beginning = pending_.size() > 1;
       pending_.assign(1, byte);
       whole += kReplacement;

@@ -22,8 +22,7 @@ const icu::Normalizer2& nfc() {
   return *instance;
 }
 
-/// The same for characters of Unicode 9, whose tables the tokenizers library has: newer ones stay as and where they
-/// are.
+/// Same, for characters of Unicode 9, whose tables the tokenizers library uses. Newer ones stay unchanged and in place.
 const icu::Normalizer2& nfc_of_unicode_9() {
   static const icu::UnicodeSet known = [] {
     UErrorCode error = U_ZERO_ERROR;
@@ -38,10 +37,10 @@ const icu::Normalizer2& nfc_of_unicode_9() {
 
 icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_cast<int32_t>(text.size())}; }
 
-/// Normalization works on ranges of at most this many bytes: ICU counts in 32 bits.
+/// Maximum bytes of a range to normalize, because ICU counts in 32 bits.
 constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
 
-/// Below U+0300 every character is its own normal form and joins nothing, and these are the lead bytes below it.
+/// Returns whether all characters are below U+0300, by their lead bytes. Such text is its own normal form.
 bool is_plain(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
 }
@@ -52,7 +51,7 @@ bool is_word(UChar32 c) {
          u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
 }
 
-/// The character at byte `at`, which moves behind it.
+/// Returns the character at byte `at`, and moves `at` past it.
 UChar32 next(std::string_view text, std::size_t& at) {
   const char* bytes = text.data() + at;
   int32_t moved = 0;
@@ -62,7 +61,7 @@ UChar32 next(std::string_view text, std::size_t& at) {
   return c;
 }
 
-/// The character that ends before byte `at`, which moves to its first byte.
+/// Returns the character that ends before byte `at`, and moves `at` to its first byte.
 UChar32 previous(std::string_view text, std::size_t& at) {
   do --at;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U);
