@@ -382,11 +382,19 @@ class Profile(unittest.TestCase):
         self.assertEqual([list(row.values()) for row in tables[0]["rows"]], [["a_kernel", 5, 5, 1, 5, 5, 5, "2x3x1", 128, 40, 8]])
 
 
-def figures_of(frame, spills, name="_ZN3qrl18some_thing_kernelE"):
+def figures_of(frame, spills, name="_ZN3qrl18some_thing_kernelE", arch="sm_80", registers=40):
     """What ptxas says of a kernel."""
-    return (f"ptxas info    : Compiling entry function '{name}' for 'sm_80'\nptxas info    : Function properties for {name}\n"
+    return (f"ptxas info    : Compiling entry function '{name}' for '{arch}'\nptxas info    : Function properties for {name}\n"
             f"    {frame} bytes stack frame, {spills} bytes spill stores, {spills} bytes spill loads\n"
-            "ptxas info    : Used 40 registers, used 1 barriers\n")
+            f"ptxas info    : Used {registers} registers, used 1 barriers\n")
+
+
+def elf_of(kernels):
+    """What cuobjdump -elf says of kernels: symbol, bytes of code, threads of the launch bounds or None."""
+    sections = "".join(f"   3b  2b600    {size:x}  0 80                     PROGBITS  2000006    3 1d00003a .text.{symbol}\n" for symbol, size, _ in kernels)
+    bounds = "\t<0x9>\n\tAttribute:\tEIATTR_MAX_THREADS\n\tFormat:\tEIFMT_SVAL\n\tValue:\t0x{:x} 0x1 0x1 \n"
+    return sections + "".join(f".nv.info.{symbol}\n\t<0x1>\n\tAttribute:\tEIATTR_CBANK_PARAM_SIZE\n{bounds.format(threads) if threads else ''}"
+                              for symbol, _, threads in kernels) + ".nv.callgraph\n"
 
 
 class Kernels(unittest.TestCase):
@@ -399,6 +407,21 @@ class Kernels(unittest.TestCase):
             run = subprocess.run([GPU / "kernels", "--objects", self.folder, "--tools", self.folder], capture_output=True, text=True)
             self.assertTrue(run.stdout.startswith(said), run.stdout)
             self.assertTrue(run.returncode == 1 or said == "ok   ")
+
+    def test_instructions_and_blocks_at_once_of_hopper(self):
+        # Registers are given to warps 256 at a time: 41 a thread are 1,536 a warp, so that 42 warps fit, five blocks of 8.
+        wide, narrow, free = "_ZN3qrl10sum_kernelILi256ELNS_5RoundE3EEEv", "_ZN3qrl10one_kernelEv", "_ZN3qrl11free_kernelEv"
+        (self.folder / "rows.ptxas").write_text("".join(figures_of(0, 0, name, "sm_90a", registers)
+                                                        for name, registers in ((wide, 41), (narrow, 16), (free, 16))))
+        tool = self.folder / "cuobjdump"
+        tool.write_text(f"#!/bin/sh\n[ $1 = -elf ] && cat <<'END'\n{elf_of([(wide, 16 * 700, 256), (narrow, 64, 32), (free, 128, None)])}END\n")
+        tool.chmod(0o755)
+        run = subprocess.run([GPU / "kernels", "--objects", self.folder, "--tools", self.folder], capture_output=True, text=True)
+        said = [" ".join(line.split()) for line in run.stdout.splitlines()]
+        self.assertEqual(said[:3], [
+            "ok rows sm_90a sum_kernel<256, 3> 41 registers, 700 instructions, 256 threads, 5 blocks a multiprocessor, 0 bytes spilled, 0 bytes stack frame",
+            "ok rows sm_90a one_kernel 16 registers, 4 instructions, 32 threads, 32 blocks a multiprocessor, 0 bytes spilled, 0 bytes stack frame",
+            "ok rows sm_90a free_kernel 16 registers, 8 instructions, 0 bytes spilled, 0 bytes stack frame"])
 
     def test_a_stack_frame_fails_the_build(self):
         for frame, code in ((16, 1), (0, 0)):
