@@ -73,11 +73,12 @@ MatmulRoom DeviceWeightStore::matmul_room(const WeightId& matrix, std::int64_t n
 void DeviceWeightStore::matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) {
   require_on_device(x, engine_.device, "matmul, x");
   require_on_device(input.quantized, engine_.device, "matmul, quantized rows");
-  require_on_device(y, engine_.device, "matmul, y");
+  if (y != nullptr) require_on_device(y, engine_.device, "matmul, y");
   const DeviceMatrix& w = engine_.weights.matrix(input.matrix);
   const QuantizedRows rows = rows_in(input.quantized, w, input.num_rows);
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
     quantize_rows({x, rows}, input.num_rows, theirs);
+    if (y == nullptr) return;
     engine_.gemms->multiply({rows, input.num_rows, w, y, w.at.rows, engine_.options.f32_gemms}, theirs);
   });
 }

@@ -122,7 +122,7 @@ class WeightStore {
   virtual Table table(std::string_view name) const = 0;  ///< kEmbedding or kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
   /// The GEMM of a tick of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
-  /// dense; y = x̂ · Ŵᵀ, without a bias and an adapter, of the precision that a tick rounds it to.
+  /// dense; y = x̂ · Ŵᵀ, without a bias and an adapter, of the precision that a tick rounds it to. y null: none.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
   /// Dequantizes those rows: value · scale in fp32, rounded to bf16 unless to_f32, dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;

@@ -11,7 +11,7 @@ namespace {
 /// an output in place of 4.
 void add_product(Tensor y, const Tensor& x, const Tensor& w) {
   if (y.scalar_type() == torch::kFloat32) return add_exact_matmul(x, w.t(), y);
-  if (y.is_cuda()) y.addmm_(x, w.t());
+  if (!y.is_cpu()) y.addmm_(x, w.t());
   else y.add_(exact_matmul(x, w.t()));  // LibTorch computes this sum in fp32
 }
 
@@ -52,7 +52,8 @@ Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const T
 
 }  // namespace
 
-Tensor with_device_adapter(const Tensor& y, const Tensor& x, const Linear& linear, torch::ScalarType compute) {
+Tensor with_device_adapter(const Tensor& y, const Tensor& x, const Linear& linear, torch::ScalarType compute,
+                           bool is_read) {
   const LinearAdapter adapter = linear.adapter;
   const Rounding rounded{linear.quantized != nullptr ? torch::kBFloat16 : x.scalar_type(), compute};
   const Operands operands(adapter, rounded);
@@ -60,7 +61,7 @@ Tensor with_device_adapter(const Tensor& y, const Tensor& x, const Linear& linea
   const Tensor products = torch::mm(kept_x.to(compute), operands.a.t()).to(rounded.format);
   // With a version of its own: y may be a view, whose history autograd would make anew for one that was written over.
   const Tensor sum = y.variable_data();
-  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+  for (std::size_t i = 0; is_read && i < adapter.parts.size(); ++i) {
     add_product(sum.narrow(1, adapter.parts[i].first_output, operands.b[i].size(0)),
                 of_part(products, i, adapter.rank()).to(compute), operands.b[i]);
   }

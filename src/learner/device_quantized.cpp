@@ -60,7 +60,7 @@ void* stream_on(const torch::Device& device) {
   return device.is_cuda() ? at::accelerator::getCurrentStream(device.index()).native_handle() : nullptr;
 }
 
-Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer) {
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read) {
   const torch::Device device = x.device();
   const auto there = torch::TensorOptions().device(device);
   const Tensor rows = x.detach().contiguous();
@@ -72,7 +72,8 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   const auto input = [matrix = layer.matrix, quantized, num_rows = rows.size(0)] {
     return model::MatmulInput{matrix, num_rows, quantized.data_ptr()};
   };
-  layer.weights->multiply(rows.data_ptr<float>(), input(), padded.data_ptr(), stream_on(device));
+  if (is_read || master.gradient.defined())
+    layer.weights->multiply(rows.data_ptr<float>(), input(), is_read ? padded.data_ptr() : nullptr, stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
   if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is
   const bool in_fp8 =

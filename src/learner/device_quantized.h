@@ -31,8 +31,8 @@ struct DeviceLayer {
 /// master.gradient unrounded, where it is trained (else no X̂ is kept). With backward fp8_e4m3 dY and X̂ are quantized as
 /// quantized_linear's, dequantized and rounded to `compute` (2⁻⁹ with bf16, beside e4m3's 2⁻⁴), some thousand tokens at
 /// a time: its numbers out of `compute`'s matmuls, whose sums are fp32, scales within them. The weights must not change
-/// before it.
-Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer);
+/// before it. Where y is not read it has no values.
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true);
 
 /// The decoder's embedding or lm_head in place, bf16 [num_rows, width].
 Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,

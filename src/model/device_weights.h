@@ -88,7 +88,7 @@ class DeviceWeights {
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
   /// The decoder's own product, without an adapter, x fp32 [num_rows, in] dense: its quantized values are written to
-  /// input.quantized, y = x̂ · Ŵᵀ without a bias as it would be in a tick.
+  /// input.quantized, y = x̂ · Ŵᵀ without a bias as it would be in a tick. y null: the quantized values alone.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
   /// Writes x̂, dense [num_rows, in]: fp32, or bf16 rounded from it.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
