@@ -68,6 +68,13 @@ class DeviceTraining final : public TrainingKernels {
     check(task.scored);
     QRL_CUDA_TARGET::score_gradient(task, on(stream));
   }
+  void sum_rows(const RowListsTask& task, CallersStream stream) const override {
+    QRL_CUDA_TARGET::sum_rows(task, on(stream));
+  }
+  void squares(const SquaresTask& task, CallersStream stream) const override {
+    QRL_CUDA_TARGET::squares(task, on(stream));
+  }
+  void adamw(const AdamwTask& task, CallersStream stream) const override { QRL_CUDA_TARGET::adamw(task, on(stream)); }
 
  private:
   Stream on(CallersStream stream) const {

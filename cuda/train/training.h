@@ -116,6 +116,43 @@ struct ScoreGradientTask {
   bool is_f32 = false;  ///< else bf16
 };
 
+/// Sums of rows by lists: row i of `to` = Σ of `from`'s rows that list i names, fp32 one after another, rounded once.
+/// Lists of one row each gather rows. A second pair of `from` and `to` has the same done to it in the same launch.
+struct RowListsTask {
+  ReadRows from[2];  ///< the second without values: none
+  WrittenRows to[2];
+  const std::int32_t* starts = nullptr;   ///< num_lists + 1, where each begins in `rows`; null: list i is rows[i]
+  const std::int32_t* rows = nullptr;     ///< null: 0, 1, 2, …
+  const std::int32_t* to_rows = nullptr;  ///< the row of `to` that list i is summed in, none twice; null: i
+  bool adds = false;                      ///< to what `to` holds, which then comes first in each sum
+  std::int64_t num_lists = 0, width = 0;
+};
+
+/// A tensor among others in one array; its sum of squares is that of the parts from first_part on.
+struct TensorSpan {
+  std::int64_t begin = 0, count = 0, first_part = 0;
+};
+/// Numbers of a tensor that one block squares; the last part of a tensor has fewer.
+inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
+/// Σ x² of each part of each tensor: squares fp32 numbers in fp64, and sums in fp64 in one order.
+struct SquaresTask {
+  const float* values = nullptr;
+  const TensorSpan* tensors = nullptr;  ///< on the device, ascending by first_part, which has no gaps
+  std::int64_t num_tensors = 0, num_parts = 0;
+  double* squares = nullptr;  ///< written, one a part
+};
+
+/// AdamW's step of `count` weights by ops::AdamW's formula, arithmetic fp32, in one pass over memory. Gradients are
+/// scaled first and cleared at the end. Weights are left rounded in a second place, too.
+struct AdamwTask {
+  float *weights = nullptr, *gradients = nullptr, *exp_avg = nullptr, *exp_avg_sq = nullptr;
+  void* copy = nullptr;      ///< null: none
+  bool copy_is_f32 = false;  ///< else bf16
+  std::int64_t count = 0;
+  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, gradient_scale = 1;
+  float first_correction = 1, second_correction = 1;  ///< 1 / (1 − β^t)
+};
+
 /// The kernels, on one device. Each call returns at once, with its work at the end of the caller's stream, and gives
 /// the same bits each time. From any thread. A launch that fails is an internal error.
 class TrainingKernels {
@@ -137,6 +174,9 @@ class TrainingKernels {
   virtual void score(const ScoreTask& task, CallersStream stream) const = 0;
   virtual std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size) const = 0;
   virtual void score_gradient(const ScoreGradientTask& task, CallersStream stream) const = 0;
+  virtual void sum_rows(const RowListsTask& task, CallersStream stream) const = 0;
+  virtual void squares(const SquaresTask& task, CallersStream stream) const = 0;
+  virtual void adamw(const AdamwTask& task, CallersStream stream) const = 0;
 };
 
 /// Errors as make_engine's; the device by its number as there.

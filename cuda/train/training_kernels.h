@@ -24,6 +24,9 @@ void transform_heads_gradient(const HeadsGradientTask& task, const Stream& strea
 void score(const ScoreTask& task, const Stream& stream);
 std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size);
 void score_gradient(const ScoreGradientTask& task, const Stream& stream);
+void sum_rows(const RowListsTask& task, const Stream& stream);
+void squares(const SquaresTask& task, const Stream& stream);
+void adamw(const AdamwTask& task, const Stream& stream);
 
 /// to[c] += Σ over rows of from[row, c], fp32 in one order.
 struct ColumnSumsTask {

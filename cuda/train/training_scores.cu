@@ -1,5 +1,6 @@
 // Log-probs of targets, entropies and the gradients of both: logits are read once each way.
 #include "cuda/runtime/layout.h"
+#include "cuda/train/block_sums.cuh"
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 
@@ -18,16 +19,8 @@ constexpr int kJoinThreads = 128;
 constexpr std::int64_t num_parts(std::int64_t vocab_size) { return (vocab_size + kPart - 1) / kPart; }
 constexpr float kLowest = -3.402823466e38F;
 
-// Every thread of a block gets these, of doubles and the largest of floats; `exchange` holds kWarps of them.
-QRL_DEVICE double block_sum(double value, double* exchange) {
-  for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
-  if (lane_idx() == 0) exchange[warp_idx()] = value;
-  sync_block();
-  double total = 0;
-  for (int warp = 0; warp < kWarps; ++warp) total += exchange[warp];
-  sync_block();
-  return total;
-}
+// Every thread of a block gets these; `exchange` holds kWarps doubles.
+QRL_DEVICE double block_sum(double value, double* exchange) { return block_sum_f64<kWarps>(value, exchange); }
 QRL_DEVICE float block_max(float value, double* exchange) {
   value = warp_max(value);
   if (lane_idx() == 0) exchange[warp_idx()] = static_cast<double>(value);
