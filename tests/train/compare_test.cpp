@@ -72,6 +72,56 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
   CHECK(second.output.find("cold start") == std::string::npos);
   CHECK(second.output.find(" s  ") == std::string::npos);  // the seconds of a run
   CHECK(rows_of(dir / "out/metrics.csv.gz", "coarse,qurl,0,") == steps);
+
+  // Without the run on this machine its row is kept while its recipe is the arm's.
+  const std::string row = rows_of(dir / "out/runs.csv", "coarse,qurl,0,").front();
+  const std::string keep = kScript + "--small --seeds 0 --arms qurl --variants coarse --keep --report-only --out " +
+                           (dir / "out").string() + " --runs " + (dir / "none").string() + " --steps ";
+  const test::Outcome same = test::run_command(keep + "2");
+  INFO(same.output);
+  CHECK(same.exit_code == 0);
+  CHECK(rows_of(dir / "out/runs.csv", "coarse,qurl,0,") == std::vector<std::string>{row});
+  CHECK(rows_of(dir / "out/metrics.csv.gz", "coarse,qurl,0,") == steps);
+  const test::Outcome other = test::run_command(keep + "3");
+  CHECK(other.exit_code == 2);
+  CHECK(test::says(other, "coarse qurl seed 0: trainer.total_training_steps was 2 and is 3"));
+
+  // Keys that the recipe was stored without: one whose default is what was done before, and one whose is not.
+  const fs::path recipes = dir / "out/recipes.json.gz";
+  auto stored = nlohmann::json::parse(text_of(recipes));
+  REQUIRE(stored.size() == 1);
+  auto& keys = stored.front();
+  REQUIRE(row.ends_with("," + stored.begin().key()));
+  REQUIRE(keys.erase("rollout.enforce_eager") == 1);
+  const auto write = [&] {
+    std::ofstream(dir / "recipes.json") << stored.dump();
+    REQUIRE(test::run_command("gzip -c " + (dir / "recipes.json").string() + " > " + recipes.string()).exit_code == 0);
+  };
+  write();
+  CHECK(test::run_command(keep + "2").exit_code == 0);
+  REQUIRE(keys.erase("algorithm.name") == 1);  // a mode sets it
+  write();
+  const test::Outcome set = test::run_command(keep + "2");
+  CHECK(set.exit_code == 2);
+  CHECK(test::says(set, "algorithm.name is new and"));
+  stored.clear();
+  write();
+  CHECK(test::says(test::run_command(keep + "2"), "is not in recipes.json.gz"));
+}
+
+TEST_CASE("a new key whose default is not what was done before keeps older runs out") {
+  const auto differences = [](const std::string& stored, const std::string& today) {
+    return test::run_command("cd " QRL_SOURCE_DIR
+                             "/scripts && python3 -c 'import resolved; print(resolved.differences(" +
+                             stored + ", resolved.read(\"" + today + "\")))'")
+        .output;
+  };
+  const std::string rotated = "quant:\\n  rollout:\\n    rotation: auto # default\\n";
+  CHECK(differences("{}", rotated) == "['quant.rollout.rotation is new and auto, which was none before']\n");
+  CHECK(differences("{}", "quant:\\n  rollout:\\n    rotation: none # mode qarl\\n") == "[]\n");
+  CHECK(differences("{\"a\": \"1\"}", "a: 2 # default\\nb: 3 # default\\n") == "['a was 1 and is 2']\n");
+  CHECK(differences("{\"a\": \"1\", \"gone\": \"7\"}", "a: 1 # default\\nb: 3 # r.yaml:1\\n") ==
+        "['b is new and 3, not its default']\n");
 }
 
 TEST_CASE(
@@ -101,7 +151,7 @@ TEST_CASE(
                                           "\n";
   std::ofstream(run / "outcome.json") << R"({"settings": [], "exit_code": 0, "program": "abc", "seconds": 7.5})";
   REQUIRE(test::run_command(report + variants).exit_code == 0);
-  CHECK(rows_of(out / "runs.csv", "standard,bf16,1,") == std::vector<std::string>{"standard,bf16,1,abc,7.5,"});
+  CHECK(rows_of(out / "runs.csv", "standard,bf16,1,") == std::vector<std::string>{"standard,bf16,1,abc,7.5,,unknown"});
   CHECK(rows_of(out / "metrics.csv.gz", "standard,bf16,1,").size() == 2);
   for (const char* other : {"standard,bf16,0,", "standard,bf16-tis,1,", "off-policy,bf16,1,"})
     CHECK(rows_of(out / "metrics.csv.gz", other) == rows_of(kPublished / "metrics.csv.gz", other));
