@@ -27,7 +27,6 @@ std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
 }
 
-/// Returns the full name of a command: "qrl-train", "qrl-train data".
 std::string full_name(const CLI::App& command) {
   return (command.get_parent() == nullptr ? "" : full_name(*command.get_parent()) + " ") + command.get_name();
 }

@@ -25,7 +25,7 @@ base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, co
 // These check an option's value for CLI::Option::check; their texts say "expected …, got …".
 CLI::Validator between(std::int64_t low, std::int64_t high);  ///< an integer; --help shows "INT:1..1024"
 CLI::Validator one_of(const std::vector<std::string>& words);
-CLI::Validator positive();                        ///< a number above 0
+CLI::Validator positive();
 CLI::Validator value_of(const std::string& key);  ///< a value of the recipe key of that name
 CLI::Validator not_empty();
 CLI::Validator whole_number();  ///< decimal digits that fit 64 bits, without sign or leading zero

@@ -13,7 +13,6 @@
 
 namespace qrl::app {
 
-/// Holds the arguments of every command that has a recipe.
 struct RecipeArguments {
   std::string file;
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
@@ -24,7 +23,7 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 /// Adds --set only.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
-/// Returns std::cin, which reads in blocks (not byte by byte) from now on. Only for commands that write with stdio.
+/// Returns std::cin, which reads in blocks from now on. Only for commands that write with stdio.
 std::istream& standard_input();
 
 /// Returns the settings that determine the command's memory, for the out-of-memory message; "" before a recipe is read.

@@ -25,7 +25,7 @@ struct Program {
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 
-/// Runs the command that the arguments select and returns the process's exit code.
+/// Returns the process's exit code.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace qrl::app

@@ -24,7 +24,6 @@ void add_sequences(Json& result, const BenchArguments& arguments) {
   result["tokens"] = arguments.prompts * arguments.n * (arguments.prompt_tokens + arguments.new_tokens);
 }
 
-/// Returns the bytes of the KV cache pages of `recipe`.
 std::int64_t kv_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},

@@ -25,7 +25,6 @@ struct LearnerWork {
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 
-/// Adds the speed of an update that took `learner_s`, and its share of the machine's ceiling.
 void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench, const LearnerWork& work,
                          double learner_s);
 

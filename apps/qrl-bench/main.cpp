@@ -1,5 +1,4 @@
-// Runs qrl-bench, which measures the decoder, the learner, whole steps, the tokenizer and GPU kernels on this machine,
-// compared with its ceilings. scripts/bench builds and runs it.
+// Runs qrl-bench; scripts/bench builds and starts it.
 #include "program.h"
 
 int main(int argc, char** argv) {

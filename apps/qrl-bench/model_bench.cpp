@@ -77,7 +77,6 @@ std::vector<std::string> accepted_keys(const std::string& name) {
   return keys;
 }
 
-/// Throws an input error for keys that do not affect the benchmark `name`.
 const std::vector<std::string>& checked(const std::vector<std::string>& overrides, const std::string& name) {
   const std::vector<std::string> keys = accepted_keys(name);
   for (const std::string& text : overrides) {

@@ -29,7 +29,7 @@ struct BenchArguments {
 /// Limit the values of options.
 inline constexpr int kMaxBenchTokens = 1'048'576, kMaxBenchSequences = 65'536;
 
-/// Adds the benchmark `name` with the common options. --new takes at least `fewest_new`.
+/// Adds a benchmark with the common options. --new takes at least `fewest_new`.
 CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what, BenchArguments& arguments,
                           int fewest_new = 1);
 /// Adds --prompts and --n.
@@ -73,10 +73,9 @@ struct ModelBench {
 /// Adds the peak memory and prints the result.
 void finish(nlohmann::ordered_json& result, const BenchArguments& arguments);
 
-/// Throws an input error if a tick cannot hold the batch.
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments);
 
-/// Runs --dry-run of the benchmark `name`: checks settings and shapes, and prints what it would measure and the memory.
+/// Runs --dry-run: checks settings and shapes, and prints what would be measured and the memory.
 void plan_bench(const std::string& name, const BenchArguments& arguments);
 
 }  // namespace qrl::app

@@ -82,7 +82,6 @@ double attention_reads(quant::KvFormat format) {
   return format == quant::KvFormat::bf16 ? 0.885 : format == quant::KvFormat::int8 ? 0.70 : 0.77;
 }
 
-/// Returns the bound with the most seconds.
 MatmulEstimate largest(std::initializer_list<std::pair<const char*, double>> bounds) {
   MatmulEstimate estimate;
   for (const auto& [bound, seconds] : bounds) {

@@ -70,7 +70,6 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-/// Holds a file to check, and the recipe's description of its rows.
 struct RowArguments {
   std::string file, numbers = "all";
   config::DataRecipe keys;

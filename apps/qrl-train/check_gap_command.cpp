@@ -40,7 +40,7 @@ struct GapArguments {
   bool all = false;
 };
 
-/// Holds one candidate configuration of a run as recipe keys.
+/// Holds a candidate configuration of a run.
 struct Setting {
   const char* name;
   std::vector<std::string> keys;  ///< below quant.rollout. unless they contain a dot
@@ -137,7 +137,6 @@ std::vector<types::MicroBatch> packed_samples(const Drawn& drawn) {
   return rollout::pack(items, kMostTokens);
 }
 
-/// Holds the figures of a setting.
 struct GapRow {
   train::GapSums sums;
   std::size_t weight_bytes = 0;

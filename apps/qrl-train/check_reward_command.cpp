@@ -89,7 +89,6 @@ struct Judged {
   tasks::JudgeReport report;
 };
 
-/// Judges the groups in order, or in reverse order.
 Judged judge(const Rows& rows, const tasks::Verifier& verifier, bool backwards) {
   std::vector<std::size_t> order(rows.all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -29,7 +29,6 @@ struct DataArguments {
   bool demonstrations = false;
 };
 
-/// Returns the option of a key: "--min-numbers" for min_numbers.
 std::string option_of(std::string_view key) {
   std::string name = "--" + std::string(key);
   std::replace(name.begin(), name.end(), '_', '-');

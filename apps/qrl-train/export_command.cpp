@@ -172,7 +172,6 @@ void report_quantized(const ExportArguments& arguments, const train::Policy& pol
       "is the adapters beside the base");
 }
 
-/// Prints which policy the run sampled, and the scores that it measured.
 void report_scores(const std::string& checkpoint) {
   if (!train::is_checkpoint(checkpoint)) return;
   const train::KnownScores known = train::known_scores(checkpoint);

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 /// The response limit for a Hugging Face folder, which has no recipe. transformers' default of 20 cuts most answers.
 constexpr int kFolderMaxTokens = 256;
 
-/// Describes an option that sets a recipe key: a shorter name with the key's range and meaning.
+/// Describes an option that sets a recipe key.
 struct KeyOption {
   const char* option;
   const char* key;
@@ -56,7 +56,6 @@ struct GenerateArguments {
   bool as_json = false;
 };
 
-/// Holds a model and the recipe that defines its sampling.
 struct Source {
   config::Recipe recipe;
   train::Policy policy;

@@ -13,7 +13,6 @@ namespace {
 /// Returns the text before the first semicolon.
 std::string first_fact(const std::string& description) { return description.substr(0, description.find(';')); }
 
-/// Lays out two columns; the first is as wide as its widest text.
 std::string columns(const std::vector<std::pair<std::string, std::string>>& rows) {
   std::size_t width = 0;
   for (const auto& [name, fact] : rows) width = std::max(width, name.size());

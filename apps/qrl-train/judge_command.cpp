@@ -154,7 +154,6 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   print();
 }
 
-/// Returns the option of a key: "--answer-form" for reward.answer_form.
 std::string option_of(const config::OwnKey& key) {
   std::string name = "--" + key.name.substr(key.name.rfind('.') + 1);
   std::replace(name.begin(), name.end(), '_', '-');

@@ -39,7 +39,6 @@ std::string field(const nlohmann::json& row, const std::string& name, const std:
   }
 }
 
-/// Returns a text field; "" if it is missing.
 std::string text_of(const nlohmann::json& row, const char* name) {
   const auto found = row.find(name);
   return found == row.end() || !found->is_string() ? "" : found->get<std::string>();

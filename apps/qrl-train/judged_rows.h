@@ -19,7 +19,6 @@ struct JudgedRow {
   tasks::Question question() const { return {ground_truth, prompt, data_source, ground_truth_json, json}; }
 };
 
-/// Describes how rows are read.
 struct RowForm {
   const tasks::VerifierChoice* verifier = nullptr;  ///< its fields may replace the ground truth; null: none
   std::string gold_key;                             ///< field of the ground truth; "": ground_truth, or the verifier's
@@ -27,7 +26,7 @@ struct RowForm {
   bool whole = false;                               ///< keep prompt, data source and the row itself
 };
 
-/// Reads a row. Input errors name `where`.
+/// Input errors name `where`.
 JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const std::string& where);
 
 /// Judges the rows as one batch, each as its own group.

@@ -15,7 +15,6 @@ namespace qrl::app {
 /// training.
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint);
 
-/// Holds a policy, its sampler, and the quantizer state of its checkpoint.
 struct LoadedSampler {
   LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from, dist::Collectives& world,
                 std::int64_t longest_prompt_tokens);

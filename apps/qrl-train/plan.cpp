@@ -115,7 +115,6 @@ void describe_batch(const config::Recipe& recipe) {
   }
 }
 
-/// Holds the comparison of the plan with this machine's memory.
 struct MemoryFit {
   std::string fault;  ///< the reason why it cannot run; "" if it can
   std::string doubt;  ///< the reason why it may fail

@@ -11,7 +11,6 @@ constexpr bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c 
 constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 constexpr char lower(char c) noexcept { return is_letter(c) ? static_cast<char>(c | 32) : c; }
 
-/// Returns the text without leading and trailing white space.
 constexpr std::string_view trimmed(std::string_view text) noexcept {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);

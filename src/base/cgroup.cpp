@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 /// Describes a mounted control-group hierarchy, read from /proc/self/mountinfo (proc_pid_mountinfo(5)).
 struct Hierarchy {
   std::string root;  ///< the group that is mounted
-  fs::path place;    ///< the mount point
+  fs::path place;
   bool is_v2 = false;
   std::string options;  ///< version 1: the controllers
 };

@@ -7,9 +7,8 @@
 
 namespace qrl::base {
 
-/// Returns the CPU quota of the process in processors: 1.5 for 150 ms of each 100. The result is the minimum over its
-/// control group and the ancestors; nothing without a quota. `root` is the folder that has /proc and the paths named in
-/// it.
+/// Returns the CPU quota of the process in processors (1.5 for 150 ms of each 100): the minimum over its control group
+/// and the ancestors. Returns nothing without a quota. `root` is the folder that has /proc and the paths named in it.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// Returns the lowest memory limit of the process's control group and its ancestors; nothing without a limit.

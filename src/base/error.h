@@ -43,14 +43,14 @@ bool making_parts();
 
 }  // namespace qrl::base
 
-/// Throws an input error if the condition is false, also in release builds. The texts are built only on failure.
+/// Checks input, also in release builds. The texts are built only on failure.
 #define QRL_REQUIRE(condition, ...)         \
   do {                                      \
     if (!(condition)) [[unlikely]]          \
       ::qrl::base::fail_input(__VA_ARGS__); \
   } while (false)
 
-/// Throws an internal error if the condition is false, also in release builds. The texts are built only on failure.
+/// Checks an invariant, also in release builds. The texts are built only on failure.
 #define QRL_INVARIANT(condition, ...)          \
   do {                                         \
     if (!(condition)) [[unlikely]]             \

@@ -5,7 +5,7 @@
 
 namespace qrl::base {
 
-/// Says in an error what such a file is and what to do about it.
+/// Describes such a file in an error, and what to do.
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
 
 /// Returns whether a file with this text (or beginning) is a Git LFS pointer.

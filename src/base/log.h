@@ -15,7 +15,7 @@ void log_warning(std::string_view line);
 /// Logs like log_warning, but only the first time that the process uses this `key`.
 void log_once(std::string_view key, std::string_view line);
 
-/// Writes a line to the log file only, for what the terminal shows in another form or not at all.
+/// Writes a line to the log file only.
 void log_to_file(std::string_view line);
 /// Writes the last message of a process to stderr, on every rank, and to the log file.
 void log_error(std::string_view line);
@@ -24,8 +24,8 @@ void log_error(std::string_view line);
 /// empty path closes the file. Throws an input error if the file cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
-/// Sets a function that is called before each line to stderr, so that an unfinished progress line can be ended. It must
-/// not log. An empty function removes it.
+/// Sets a function that ends an unfinished progress line before each line to stderr. It must not log. An empty function
+/// removes it.
 void set_before_log(std::function<void()> end_open_line);
 
 }  // namespace qrl::base

@@ -28,7 +28,7 @@ std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcep
 // Operands are below 2^63 in magnitude, so products are below 2^126 and a sum of two products below 2^127. The 128-bit
 // values are exact; only the reduced result must fit in 64 bits.
 std::optional<Rational> sum(Rational a, Rational b) noexcept {
-  if (a.is_integer() && b.is_integer()) {  // the common case needs no gcd
+  if (a.is_integer() && b.is_integer()) {  // needs no gcd
     std::int64_t value = 0;
     const bool fits =
         !__builtin_add_overflow(a.numerator, b.numerator, &value) && value != std::numeric_limits<std::int64_t>::min();

@@ -11,8 +11,8 @@ namespace qrl::base {
 /// not UTF-8 become \xNN. At most `max_bytes` of the text are shown, in whole characters.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
-/// Returns the text in a form that is safe for a terminal. Newlines and tabs stay. Other control characters, and
-/// characters that reorder or hide text, become \xNN or \uNNNN; bytes that are not UTF-8 become \xNN.
+/// Escapes a text for a terminal: control characters except newline and tab, characters that reorder or hide text, and
+/// bytes that are not UTF-8.
 std::string printable(std::string_view text);
 
 /// Prints like printf, with the formatted text passed through `printable`.

@@ -42,8 +42,8 @@ class RandomField {
   std::array<std::uint32_t, 2> key_;
 };
 
-/// Reads one stream of a RandomField sequentially, for generators and shuffles. Copyable. `index` selects the stream,
-/// so item i does not depend on the number of draws for item i−1.
+/// Reads one stream of a RandomField sequentially. Copyable. `index` selects the stream, so item i does not depend on
+/// the number of draws for item i−1.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}

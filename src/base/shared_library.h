@@ -13,7 +13,7 @@ struct SharedLibrary {
   std::string path;
   std::string why;
 };
-/// Opens the first of `names` (paths, or names that the loader searches) that can be opened.
+/// Opens the first of `names` (paths, or names for the loader) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names);
 
 /// Returns the file of the loaded library of this name; empty if the process has not loaded it.
@@ -31,7 +31,6 @@ struct LibraryReport {
 
   /// Returns e.g. "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
   std::string found_text() const;
-  /// Returns e.g. "cuBLASLt: 13 wanted, found 13.1.0 at /path".
   std::string line() const;
 };
 

@@ -6,7 +6,7 @@
 
 namespace qrl::base {
 
-/// Returns the text as one word of a shell command, in single quotes if it needs them.
+/// Quotes the text as one word of a shell command if it needs quotes.
 std::string shell_word(std::string_view text);
 
 }  // namespace qrl::base

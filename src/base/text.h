@@ -17,7 +17,6 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
 /// Quotes untrusted text for a message: at most `max_chars` bytes, with bytes outside printable ASCII as \xNN.
 std::string quoted(std::string_view text, std::size_t max_chars = 60);
 
-/// Joins the words (any range of texts) with the separator between them.
 template <class Words>
 std::string joined(const Words& words, std::string_view separator) {
   std::string text;

@@ -4,11 +4,8 @@
 namespace qrl::base {
 
 /// Sets the number of threads of parallel regions that the calling thread begins, LibTorch's included, during its
-/// lifetime. A `count` of 0 changes nothing. Scopes nest. The decoder and the learner use it to apply their numbers of
-/// threads.
-///
-/// libgomp keeps a pool of workers for each thread that begins regions. A decoder that runs in another thread therefore
-/// has its own pool.
+/// lifetime. A `count` of 0 changes nothing. Scopes nest. libgomp keeps a pool of workers for each thread that begins
+/// regions, so a decoder in another thread has its own pool.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(int count);

@@ -44,8 +44,7 @@ void Team::barrier() {
     meeting_->phase.store(phase + 1, std::memory_order_release);
     return;
   }
-  // The other threads normally arrive within microseconds. If they do not (a busy machine), this thread yields its
-  // processor.
+  // The other threads normally arrive within microseconds. On a busy machine this thread yields its processor.
   for (int spins = 0; meeting_->phase.load(std::memory_order_acquire) == phase; ++spins) {
     if (spins < 4096) __builtin_ia32_pause();
     else sched_yield();

@@ -1,7 +1,5 @@
-// Owns the process's one pool of worker threads and the division of work among them.
-//
-// The pool is OpenMP's because LibTorch uses the same library (libgomp.so.1). Its operators and ours share one set of
-// workers, and do not oversubscribe the processors.
+// Owns the process's one pool of worker threads and the division of work among them. The pool is that of OpenMP
+// (libgomp.so.1), which LibTorch also uses, so both share the processors.
 #pragma once
 
 #include <atomic>
@@ -17,18 +15,16 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Represents one thread of a team that runs a function together (SPMD). Each thread has its own Team; all share the
-/// barrier.
+/// Represents one thread of a team that runs a function together (SPMD). Each thread has its own Team.
 class Team {
  public:
-  /// Returns a team with the calling thread only. Its slices are whole ranges, and its barriers return at once.
+  /// Returns a team with the calling thread only.
   static Team solo() { return Team(0, 1, nullptr); }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Returns this thread's contiguous share of [0, count), cut at multiples of `grain`. The shares of all threads
-  /// partition the range.
+  /// Returns this thread's contiguous share of [0, count), cut at multiples of `grain`.
   Range slice(std::int64_t count, std::int64_t grain = 1) const;
 
   /// Waits for all threads of the team. Memory that any of them wrote before is visible to all after.
@@ -46,8 +42,8 @@ class Team {
   Meeting* meeting_;
 };
 
-/// Returns the number of threads that `parallel` uses by default; LibTorch uses the same number. The default is
-/// OMP_NUM_THREADS, else the number of processors that this process may run on.
+/// Returns the default of `parallel` and of LibTorch: OMP_NUM_THREADS, else the processors that this process may run
+/// on.
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 

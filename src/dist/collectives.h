@@ -54,7 +54,6 @@ class Collectives {
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
   /// Returns the byte strings of all ranks, of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-  /// Copies `bytes` from rank `root` to every rank.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
 
   bool is_first() const { return rank() == 0; }
@@ -62,11 +61,10 @@ class Collectives {
   bool any(bool mine);
 };
 
-/// Assigns items of the given loads to ranks and returns the rank of each item. The largest item is first; each is
-/// assigned to the least loaded rank, the lowest in a tie. Every rank computes the same result.
+/// Assigns items of the given loads to ranks: the largest item first, each to the least loaded rank (the lowest in a
+/// tie). Returns the rank of each item, the same on every rank.
 std::vector<int> share_out(std::span<const double> loads, int num_ranks);
 
-/// Returns the world of a single process.
 std::unique_ptr<Collectives> make_solo();
 
 /// Returns the job that this process belongs to: MPI if mpirun or srun started several processes, else solo without

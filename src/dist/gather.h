@@ -12,7 +12,7 @@
 
 namespace qrl::dist {
 
-/// Returns the values of each rank, in rank order, on every rank. The number of values may differ between ranks.
+/// Returns the values of each rank, in rank order, on every rank.
 template <class T>
 std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectives& world) {
   static_assert(std::is_trivially_copyable_v<T>);

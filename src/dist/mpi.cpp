@@ -104,7 +104,7 @@ class Mpi final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), size_);
-    // The work is done in rounds: each owner sums its next window, which bounds the scratch memory.
+    // Each owner sums one window per round, which bounds the scratch memory.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -175,7 +175,6 @@ class Mpi final : public Collectives {
   static std::string whole(double seconds) { return std::to_string(std::llround(seconds)); }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  /// Returns each rank's parts, cut into windows.
   std::vector<std::vector<std::span<float>>> windows_of(std::span<float> values, std::span<const Part> parts) const {
     const std::size_t longest = kWindowBytes / sizeof(float) / index(size_) + 1;
     std::vector<std::vector<std::span<float>>> windows(index(size_));

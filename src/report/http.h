@@ -8,7 +8,7 @@
 
 namespace qrl::report {
 
-/// Limits the head of a request: its length, and its number of lines.
+/// Limits the head of a request.
 inline constexpr std::size_t kMaxHead_bytes = std::size_t{16} << 10, kMaxHeadLines = 100;
 
 struct Request {

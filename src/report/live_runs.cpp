@@ -32,7 +32,6 @@ double held_out_score(const Metrics& metrics) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Returns each row as an object of its metrics.
 Json rows_json(const Rows& rows) {
   Json list = Json::array();
   for (const Row& row : rows.rows) {
@@ -43,7 +42,6 @@ Json rows_json(const Rows& rows) {
   return list;
 }
 
-/// Lists the steps of a run's sample files.
 Json sample_steps(const fs::path& dir) {
   Json steps = Json::array();
   for (const SampleFile& file : sample_files(dir / "rollouts")) steps.push_back({{"step", file.step}});

@@ -10,12 +10,11 @@
 
 namespace qrl::report {
 
-/// Limits the content of a page.
 struct PageLimits {
   std::size_t max_rows = 2000;              ///< per run; longer runs show minimum and maximum of neighboring steps
   std::size_t max_sample_files = 40;        ///< per run
   std::size_t max_prompts = 8;              ///< per file
-  std::size_t max_sample_bytes = 11 << 20;  ///< all runs together
+  std::size_t max_sample_bytes = 11 << 20;  ///< of all runs
 };
 
 /// Returns the values as little-endian float32 in base64.

@@ -16,7 +16,6 @@ struct Panel {
 
 std::span<const Panel> panels();
 
-/// Returns whether a panel shows the metric.
 bool is_shown(std::string_view metric, bool of_cold_start);
 
 }  // namespace qrl::report

@@ -25,8 +25,8 @@ struct Row {
 struct Rows {
   std::vector<Row> rows;             ///< in file order, without rows that have no metric
   std::vector<std::string> changes;  ///< changes by a resume: "step 20: optim.lr 0.001 -> 0.0005"
-  std::int64_t num_unreadable = 0;   ///< number of lines that are no metric row
-  std::uint64_t num_bytes = 0;       ///< bytes of the lines read
+  std::int64_t num_unreadable = 0;   ///< lines that are no metric row
+  std::uint64_t num_bytes = 0;
 };
 
 /// Reads the rows of metrics.jsonl or sft_metrics.jsonl after byte `from`; none if the file is missing. An incomplete

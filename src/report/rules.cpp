@@ -15,7 +15,6 @@ constexpr const char* kReward = "critic/rewards/mean";
 
 using Values = std::vector<double>;
 
-/// Returns the finite values, in order.
 Values finite(std::span<const double> values) {
   Values kept;
   std::copy_if(values.begin(), values.end(), std::back_inserter(kept), [](double x) { return std::isfinite(x); });

@@ -46,7 +46,7 @@ struct Rule {
   double step_bound = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// Returns all rules in the order of the page.
+/// The order is that of the page.
 std::span<const Rule> rules();
 /// Returns the rule of that name, which must exist.
 const Rule& rule(std::string_view name);
@@ -59,7 +59,6 @@ struct Verdict {
 
 /// Returns a verdict for each rule, in the rules' order.
 std::vector<Verdict> judge(const Course& course);
-/// Judges a run's rows.
 std::vector<Verdict> judge(const Rows& rows);
 /// Returns e.g. "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take prompts
 /// …".

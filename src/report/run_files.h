@@ -12,7 +12,7 @@ namespace qrl::report {
 
 struct RunFiles {
   std::filesystem::path dir;
-  std::string name;         ///< the folder's name
+  std::string name;
   std::string recipe_yaml;  ///< config.yaml with each value's origin; empty if missing
   Rows rows, sft_rows;
   std::vector<Session> sessions;

@@ -9,7 +9,7 @@
 
 namespace qrl::report {
 
-/// Names a file rollouts/step_N.jsonl or validation/step_N.jsonl.
+/// A file rollouts/step_N.jsonl or validation/step_N.jsonl
 struct SampleFile {
   std::int64_t step = 0;
   std::filesystem::path path;

@@ -23,7 +23,6 @@ class Server {
 
   /// Returns the page's URL, including the token if there is one.
   std::string url() const;
-  /// Serves until any thread calls `stop`.
   void run();
   void stop();
 

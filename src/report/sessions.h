@@ -8,7 +8,6 @@
 
 namespace qrl::report {
 
-/// Holds one start of a run.
 struct Session {
   double unix_s = 0;  ///< seconds since 1970
   std::string host, processor, isa, program;
@@ -20,7 +19,6 @@ struct Session {
   std::string ended;  ///< "done", or "exit 3: …" with the error's text
 };
 
-/// Returns a start on this machine, now.
 Session session_here();
 
 /// Appends a line for a start. Throws an internal error if the file cannot be written.

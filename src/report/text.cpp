@@ -26,7 +26,6 @@ std::string counted(std::size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-/// Returns the finite values of a metric, in order.
 std::vector<double> series(const RunFiles& run, const std::string& name) {
   std::vector<double> values;
   for (const Row& row : run.rows.rows) {
@@ -62,13 +61,12 @@ std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
   return list;
 }
 
-/// Counts the characters of UTF-8 text.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-/// Aligns the first column to the left, and the others to the right.
+/// Aligns the first column to the left, the others to the right.
 std::string aligned(const std::vector<Line>& lines) {
   std::vector<std::size_t> widths(lines.front().size());
   for (const Line& line : lines) {

@@ -19,8 +19,7 @@ std::string version_record(double wall_time_s);
 /// since 1970.
 std::string step_record(double wall_time_s, std::int64_t step, const Metrics& metrics);
 
-/// Appends a record per step to a folder's events file. Each record is one write call, so that TensorBoard can read the
-/// file after a kill.
+/// Appends a record per step to a folder's events file, in one write call each: a kill leaves a readable file.
 class EventsFile {
  public:
   EventsFile() = default;  ///< append has no effect

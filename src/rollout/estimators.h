@@ -20,7 +20,6 @@ inline constexpr double kAdvantageEps = 1e-6;
 /// mean.
 enum class BatchStd : std::uint8_t { none, of_rewards, of_centred };
 
-/// Describes an estimator: its word in a recipe and its function.
 struct AdvantageEstimator : config::Choice {
   double (*advantage)(const RewardSpread&) = nullptr;
   BatchStd batch_std = BatchStd::none;

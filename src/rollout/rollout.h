@@ -21,7 +21,7 @@ struct Rollout {
   const types::Prompt* prompt = nullptr;
   std::int32_t sample_idx = 0;
   types::Completion completion;
-  std::string response;  ///< decoded text
+  std::string response;
   reward::Verdict verdict;
   double score = 0;   ///< weighted sum of the verdict's scores (tasks::score_weights)
   double reward = 0;  ///< after shaping
@@ -102,7 +102,6 @@ std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const A
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);
 
-/// Holds a sequence for the learner.
 struct PackItem {
   std::span<const types::TokenId> prompt, response;
   std::span<const float> sampler_logprobs;  ///< [response]; empty: zeros (SFT)

@@ -60,7 +60,7 @@ void require_no_special_file(const std::filesystem::path& path);
 /// if the folder is missing or not writable, or if `path` exists and is no regular file.
 std::filesystem::path output_file(const std::filesystem::path& path);
 
-/// Calls fsync on a folder, after which the names in it survive a power cut.
+/// Syncs a folder: the names in it then survive a power cut.
 void sync_dir(const std::filesystem::path& dir);
 
 /// Returns a path for messages, quoted if one of its bytes is not printable ASCII.

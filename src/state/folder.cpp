@@ -93,7 +93,7 @@ std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* fol
   base::fail_internal(shown(dir), "to list the folder", error.code().message());
 }
 
-/// Reads the manifest and checks its own hash.
+/// Checks the manifest's own hash.
 Json read_manifest(const fs::path& dir) {
   const fs::path file = dir / kManifest;
   const std::optional<File> open = File::open_if_there(file);

@@ -15,7 +15,6 @@ class Hash {
   ~Hash();
   Hash& add(const void* bytes, std::size_t num_bytes);
   Hash& add(std::string_view text) { return add(text.data(), text.size()); }
-  /// Returns the hash of all bytes added so far.
   std::string hex() const;
 
  private:

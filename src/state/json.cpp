@@ -75,7 +75,6 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
     return &(*member_ = std::move(value));
   }
 
-  /// Describes the position of an error by the bytes around it.
   std::string around(std::size_t byte) const {
     constexpr std::size_t kBefore = 20;
     constexpr std::size_t kShown = 30;

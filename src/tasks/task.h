@@ -6,8 +6,7 @@
 
 namespace qrl::tasks {
 
-/// Holds the parts of a task. A part with an empty word does not exist: arithmetic is judged by `math`, which has no
-/// generator.
+/// A part with an empty word does not exist: arithmetic is judged by `math`, which has no generator.
 struct Task {
   Generator generator;
   VerifierChoice verifier;

@@ -20,7 +20,7 @@ namespace qrl::tasks {
 using reward::Outcome;
 using reward::Verdict;
 
-/// Holds what a verifier receives about a prompt.
+/// The input of a verifier about a prompt
 struct Question {
   std::string_view ground_truth;
   std::string_view prompt = {};             ///< text before the chat template; "": unknown
@@ -114,7 +114,7 @@ struct GroundTruthField {
   bool is_optional = false;  ///< may be missing or null
 };
 
-/// Describes a word of reward.verifier.
+/// A word of reward.verifier
 struct VerifierChoice : config::Choice {
   std::unique_ptr<Verifier> (*make)(const config::Recipe& recipe) = nullptr;
   std::string_view data_hold;                              ///< what this verifier's data contains: "grids"

@@ -64,7 +64,6 @@ class AnswerForm {
     return (open[0] && !done[0]) || (open[1] && !done[1]);
   }
 
-  /// Returns whether the value is a rational number.
   bool is_rational(const Node& at) {
     if (has_symbols(at)) return false;
     const Value value = Evaluator(algebra_, budget_).value(at);

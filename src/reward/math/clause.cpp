@@ -24,7 +24,6 @@ bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
 
 bool has_value(std::string_view text) noexcept { return text.find_first_of(kValues) != std::string_view::npos; }
 
-/// Returns the letters at the end of a text.
 std::string_view last_word(std::string_view text) noexcept {
   std::size_t begin = text.size();
   while (begin > 0 && is_letter(text[begin - 1])) --begin;

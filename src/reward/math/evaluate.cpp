@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Evaluates a number token (see TokenType::number); its exponent has at most four digits.
+/// Evaluates a number token; its exponent has at most four digits.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);

@@ -66,7 +66,7 @@ struct Value {
   /// Returns the real number; nothing unless the value is a real constant.
   std::optional<long double> real() const noexcept;
 };
-/// Compares two values of the same lane.
+/// Both values must be of the same lane.
 bool equal(const Value& a, const Value& b) noexcept;
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! of a larger n is approximate
@@ -87,7 +87,6 @@ class Algebra {
   /// Returns the value of ASCII digits below `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| ≤
   /// 10⁴.
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
-  /// Returns a constant of TokenType::constant.
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
   /// Returns f(arguments) for an unknown function f.

@@ -100,7 +100,6 @@ class Extraction {
 
   // ---- boxes
 
-  /// Returns the last box of a text; nothing if none is closed.
   static std::optional<Box> last_closed(std::string_view text) {
     return last_box(text, {"\\boxed", "\\boxed ", "\\boxed  ", "\\fbox", "\\framebox"});
   }

@@ -16,9 +16,9 @@ inline constexpr std::size_t kMaxTokens = 2048;
 struct Token {
   TokenType type = TokenType::end;
   char code = 0;
-  bool space = false;      ///< white space before it
+  bool space = false;
   bool newline = false;    ///< a line break or \quad in that white space
-  bool thousands = false;  ///< a number with thousands commas
+  bool thousands = false;  ///< has thousands commas
   std::string_view text;
 };
 

@@ -28,7 +28,6 @@ struct Reading {
   std::vector<Read> reads;  ///< one for each meaning of its commas; a single one if all agree
 };
 
-/// Returns the verdict on an answer by its value.
 Verdict compare(const Reading& gold, const Reading& answer);
 /// Returns why a gold answer cannot be used; empty if it can. A text (letters that are no formula) is usable.
 std::string fault_of(const Reading& gold);
@@ -41,7 +40,7 @@ bool is_worked_out_as(const Reading& gold, const Reading& answer);
 
 // ---- the verifier
 
-/// Holds a gold answer, parsed once for all responses to its prompt.
+/// Parsed once for all responses to a prompt
 struct Gold {
   Reading reading;
   bool is_readable = false;

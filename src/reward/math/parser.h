@@ -11,7 +11,6 @@ namespace qrl::reward::math {
 /// Names the ways to join an operand to the previous one that need more than a single sign.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
-/// Describes an operator that follows an operand.
 struct Operator {
   Joint joint;
   TokenType type;
@@ -51,7 +50,6 @@ class Parser {
     const Token& token = next();
     return Node(kind, token.text, token.code);
   }
-  /// Returns the text from a token to the previous token.
   std::string_view span_of(std::size_t first) const noexcept {
     const char* const begin = tokens_[first].text.data();
     return {begin, static_cast<std::size_t>(before().text.data() + before().text.size() - begin)};

@@ -10,7 +10,6 @@ namespace {
 
 using T = TokenType;
 
-/// Returns whether both are integers and the first is less than the second.
 bool are_below(std::string_view one, std::string_view other) noexcept {
   const auto above = integer_of(Node(Kind::number, one)), under = integer_of(Node(Kind::number, other));
   return above && under && *above < *under;

@@ -7,7 +7,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Holds a number at which membership changes.
+/// A number at which membership changes
 struct Cut {
   Value value;
   long double real;
@@ -62,7 +62,7 @@ bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text
 struct Reader {
   Evaluator evaluator;
 
-  /// Reads a set; recursion depth is at most kMaxTreeDepth.
+  /// Recursion depth is at most kMaxTreeDepth.
   Set read(const Node& at) {
     if (at.is(Kind::tuple)) return interval(at);
     if (at.is(Kind::set))

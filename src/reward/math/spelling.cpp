@@ -13,7 +13,6 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Describes how characters with a compatibility decomposition are written.
 struct Spelling {
   UDecompositionType type;
   std::string_view before, behind;
@@ -140,7 +139,7 @@ struct NumberWords {
     if (taken) look(end);
     return taken;
   }
-  /// Returns a whole number; −1 if there is none.
+  /// −1: no number
   std::int64_t whole() {
     constexpr std::int64_t kHundred = 100, kAny = 1'000'000'000'000;
     std::int64_t total = 0, part = -1, room = kAny;

@@ -76,7 +76,6 @@ struct Node {
   /// Returns the node with a sign before it.
   Node behind(char sign) && noexcept { return joint = sign, std::move(*this); }
 
-  /// Returns whether the node is of one of these kinds.
   template <std::same_as<Kind>... Kinds>
   bool is(Kinds... kinds) const noexcept {
     return ((kind == kinds) || ...);
@@ -105,7 +104,6 @@ Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 // ---- properties of a tree's form, without its value
 
-/// Returns whether `predicate` is true for a node of the tree.
 template <class Predicate>
 bool any_node(const Node& at, const Predicate& predicate) {
   return predicate(at) || std::ranges::any_of(at.parts, [&](const Node& part) { return any_node(part, predicate); });
@@ -120,7 +118,6 @@ inline bool has_symbol(const Node& at, std::string_view name) noexcept {
 inline bool has_plus_minus(const Node& at) noexcept {
   return any_node(at, [](const Node& part) { return part.joint == 'P' || part.joint == 'M'; });
 }
-/// Returns the variables with their indices.
 std::set<std::string> variables_of(const Node& at);
 /// Returns whether the node is a number with digits only.
 inline bool is_digits(const Node& at) noexcept {
@@ -132,11 +129,9 @@ std::optional<std::int64_t> integer_of(const Node& at) noexcept;
 std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
 /// Returns the number of decimal places of a decimal, which may have a sign; 0 for anything else.
 std::size_t places_of(const Node& at) noexcept;
-/// Returns whether the node is a single capital letter.
 inline bool is_capital(const Node& at) noexcept {
   return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z';
 }
-/// Returns whether the node is ℝ, ℤ or a similar set.
 inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.starts_with("\\mathbb"); }
 /// Returns the node without its sign.
 inline const Node& unsigned_of(const Node& at) noexcept {

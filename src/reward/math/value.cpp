@@ -59,7 +59,7 @@ Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + exp(log(Real
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
-/// Describes a function with a law: above(z) / below(z).
+/// A function with a law: above(z) / below(z)
 struct Function {
   Law law;
   Complex (*above)(Complex) noexcept;

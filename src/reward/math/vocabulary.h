@@ -16,7 +16,6 @@
 namespace qrl::reward::math {
 
 inline bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
-/// Returns the letters at the start of a text.
 inline std::string_view letters_of(std::string_view text) noexcept {
   return text.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(text, base::is_letter) - text.begin()));
 }
@@ -110,8 +109,8 @@ enum class WordClass : unsigned char {
   turning,      ///< in the name of a value: it is another quantity
   saying,       ///< after a value: part of the statement, required on both sides
   hedge,        ///< approximately
-  reals,        ///< words for all real numbers
-  nothing,      ///< words for no solution
+  reals,        ///< all real numbers
+  nothing,      ///< no solution
   condition,    ///< before a condition
   shortened,    ///< an abbreviation: its full stop ends no sentence
   concluding,   ///< capitalized: begins a conclusion
@@ -153,16 +152,13 @@ struct Row {
   long double value = 0, step = 0;  ///< of the first name, and the increment per name
 };
 
-/// Holds the messages of grammar errors.
 struct Fault {
   static const std::string_view kOpenBracket, kUnfitWords, kNoOperationBetween, kOperandMissing, kUnlikeRows;
 };
 
-/// Returns the rows that qrl-train uses.
 std::span<const Row> default_rows() noexcept;
 /// Returns pairs of opening and closing delimiters around an answer, which have no effect.
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept;
-/// Returns Unicode characters and their replacements.
 std::span<const std::pair<std::string_view, std::string_view>> characters() noexcept;
 
 constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
@@ -177,7 +173,6 @@ class Vocabulary {
   bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
   /// Returns the unit of a word, singular or plural, in lower case or as its symbol is written; code 0: no unit.
   Meaning unit(std::string_view word) const noexcept;
-  /// Returns whether the text has a word of the class.
   bool any(WordClass of, std::string_view text) const {
     for (Words words{text}; words.next();)
       if (is(of, words.word)) return true;

@@ -14,19 +14,18 @@ struct ArithmeticTask {
   struct Step {
     char op = '+';  ///< + − * /
     std::int64_t operand = 0;
-    std::int64_t value = 0;  ///< after this step
+    std::int64_t value = 0;
   };
-  std::string text;  ///< the text of the problem
+  std::string text;
   std::int64_t start = 0;
   std::vector<Step> steps;
   std::int64_t answer() const { return steps.back().value; }
 };
 
-/// Limits the problems of a generator.
 struct ArithmeticRanges {
-  std::int64_t min_steps = 0, max_steps = 0;  ///< number of operations
-  std::int64_t max_number = 0;                ///< operands of + and − are 1 … max_number
-  std::int64_t max_target = 0;                ///< values are 1 … max_target
+  std::int64_t min_steps = 0, max_steps = 0;
+  std::int64_t max_number = 0;  ///< operands of + and − are 1 … max_number
+  std::int64_t max_target = 0;  ///< values are 1 … max_target
 };
 
 /// Returns problem `index` of the endless sequence (ranges, seed, split), about a person and things. It has

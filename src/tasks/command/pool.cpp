@@ -27,7 +27,6 @@ constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// Holds the object of a parsed line, or the reason why it has none.
 struct ParsedLine {
   nlohmann::json object;
   std::string fault;

@@ -21,7 +21,7 @@ struct PoolSettings {
   Program program;
   std::string hello;  ///< the first line to each worker, with its newline
   std::int64_t num_workers = 1;
-  std::int64_t in_flight = 1;  ///< rows that a worker holds at once
+  std::int64_t in_flight = 1;  ///< rows per worker
   double timeout_s = 10, start_timeout_s = 60;
   std::string withheld;  ///< a note on the environment in the error of a failed start; may be empty
 };
@@ -76,7 +76,7 @@ class Pool {
     std::unique_ptr<Worker> worker;
     std::vector<std::size_t> again;  ///< a stack: its last row is next
   };
-  struct Work;  ///< a job and its progress
+  struct Work;
 
   void start_worker(Slot& slot);
   /// Kills the worker and all processes that it started. Returns how the program ended.

@@ -72,7 +72,6 @@ const Fd& watchdog_file() {
   return file;
 }
 
-/// Holds the arguments of posix_spawn and frees them in the destructor.
 struct SpawnPlan {
   posix_spawn_file_actions_t actions{};
   posix_spawnattr_t attributes{};

@@ -18,7 +18,6 @@ struct Program {
   std::int64_t memory_bytes = 0;         ///< largest address space; 0: no limit
 };
 
-/// Closes a file descriptor in the destructor.
 class Fd {
  public:
   Fd() = default;
@@ -49,7 +48,7 @@ Pipe make_pipe();
 /// killed, the watchdog does the same.
 class Process {
  public:
-  /// Starts the program. Throws an input error if it cannot be started.
+  /// Throws an input error if the program cannot be started.
   explicit Process(const Program& program);
   ~Process() { kill(); }
   Process(const Process&) = delete;
@@ -71,7 +70,7 @@ class Process {
 
   pid_t watchdog_ = -1;
   Fd in_, out_, err_;
-  Fd notes_;  ///< the socket to the watchdog
+  Fd notes_;
   std::string end_;
 };
 

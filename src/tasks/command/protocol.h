@@ -13,7 +13,6 @@
 
 namespace qrl::tasks {
 
-/// Holds the ready line of a command.
 struct CommandReady {
   std::vector<std::string> scores;  ///< names, in the command's order
   std::vector<double> weights;      ///< default weight of each score

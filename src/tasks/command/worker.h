@@ -13,7 +13,6 @@
 
 namespace qrl::tasks {
 
-/// Limits a line from a worker.
 inline constexpr std::size_t kMaxCommandLine_bytes = std::size_t{64} << 20;
 
 /// Holds a row that a worker has not answered yet.
@@ -50,14 +49,14 @@ class Worker {
  private:
   ErrorLog& log_;
   Process process_;
-  std::vector<char> piece_;  ///< buffer of one read
+  std::vector<char> piece_;
   std::string unsent_;
   std::size_t sent_ = 0;
   std::string received_;
   std::size_t taken_ = 0;    ///< bytes of received_ that next_line returned
   std::size_t scanned_ = 0;  ///< bytes of received_ after taken_ that contain no newline
   std::deque<std::string> errors_;
-  std::string error_line_;  ///< the incomplete last line
+  std::string error_line_;  ///< incomplete
 };
 
 }  // namespace qrl::tasks

@@ -110,7 +110,7 @@ class Parser {
     return value;
   }
 
-  /// Parses an argument of \frac: an expression in braces, or one digit.
+  /// Parses an expression in braces, or one digit.
   Rational argument() noexcept {
     if (stopped()) return {};
     const int outer_depth = depth_;

@@ -16,7 +16,6 @@ struct CountdownTask {
   friend bool operator==(const CountdownTask&, const CountdownTask&) = default;
 };
 
-/// Limits the numbers and targets of a generator.
 struct CountdownRanges {
   std::int64_t min_numbers = 0, max_numbers = 0;  ///< how many numbers a task has
   std::int64_t max_number = 0;                    ///< numbers are 1 … max_number

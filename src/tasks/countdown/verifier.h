@@ -22,7 +22,6 @@
 
 namespace qrl::tasks {
 
-/// Holds a parsed ground truth.
 struct CountdownTruth {
   std::vector<std::int64_t> numbers;  ///< ascending; 1 to kMaxNumbers values, each 0 or more
   std::int64_t target = 0;

@@ -13,10 +13,9 @@ struct SudokuTask {
   SudokuGrid puzzle, solution;
 };
 
-/// Limits the grids of a generator.
 struct SudokuRanges {
-  int grid_size = 4;                          ///< rows per grid: 4 or 9
-  std::int64_t min_empty = 0, max_empty = 0;  ///< number of empty cells
+  int grid_size = 4;  ///< rows per grid: 4 or 9
+  std::int64_t min_empty = 0, max_empty = 0;
 };
 
 /// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution. It has size
