@@ -83,9 +83,8 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
   }
 }
 
-/// Returns advice for a recipe key that is used as an option: "--optim.lr=1e-6", "--optim.lr 1e-6", or another
-/// trainer's "--learning_rate 1e-6". The advice is --set or this project's name of the key; `value` is the text after
-/// the name. Returns "" for any other word.
+/// Returns advice for a recipe key used as an option ("--optim.lr=1e-6", or another trainer's "--learning_rate 1e-6"):
+/// --set, or this project's key. `value` is the text after the name. Returns "" for any other word.
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;
@@ -93,7 +92,7 @@ std::string advice_for_key(const std::string& option, const std::string& value) 
   return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
 }
 
-/// Returns advice for an unknown word: the most similar option, or --set for a recipe key.
+/// Returns the most similar option for an unknown word, or advises --set for a recipe key.
 std::string advice_for_extra(const CLI::App& command, const std::vector<std::string>& words) {
   std::vector<std::string> options;
   for (const CLI::Option* option : command.get_options()) {

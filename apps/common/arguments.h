@@ -10,10 +10,10 @@
 
 namespace qrl::app {
 
-/// Throws the input error for a word that is none of `parent`'s commands; it names the word and the commands.
+/// Throws the input error for an unknown command; it names the word and `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
-/// Throws the error of refuse_command for the first word that should be a command and is none. Called before parsing,
-/// because the parser takes an unknown command for a recipe or an extra argument.
+/// Throws the error of refuse_command for the first unknown command. Called before parsing, because the parser takes
+/// such a word for a recipe or an extra argument.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 
 /// Returns the words, with "auto" inserted after a --resume that has no value.

@@ -1,4 +1,4 @@
-// Owns how a subcommand is added to a program's command line: each command's file adds its options and sets its action.
+// Owns the parts that commands share: each command's file adds its options and sets its action.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -31,7 +31,7 @@ const std::string& memory_settings();
 /// Sets this text. A failed allocation is an input error from now on.
 void set_memory_settings(const std::string& text);
 
-/// Throws an input error if a file, folder or link of that name exists: nothing is overwritten.
+/// Throws an input error if a file, folder or link of that name exists.
 void require_new_file(const std::string& file, const std::string& option);
 
 /// Throws an input error under mpirun, for commands that run in one process. `command`: "qrl-train eval".

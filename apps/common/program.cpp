@@ -22,8 +22,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure and returns the exit code. A job of several ranks is aborted; the first rank logs before the
-/// others. `stopped`: the stop was requested, so the message is not marked as an error.
+/// Logs the failure and returns the exit code. Aborts a job of several ranks; the first rank logs first. `stopped`: the
+/// stop was requested, so the message is no error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -43,7 +43,7 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the exit code of a finished command: 1 if not all of its output could be written.
+/// Returns 1 if not all of the output could be written.
 int finish_output(const dist::Collectives* world) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return fail(
@@ -58,8 +58,7 @@ void open_standard_streams() {
   }
 }
 
-/// Ends the process for an exception without a handler: out of memory in a library's thread, or before main. Allocates
-/// nothing.
+/// Ends the process for an exception without a handler, e.g. in a library's thread or before main. Allocates nothing.
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
       "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";

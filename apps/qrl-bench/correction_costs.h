@@ -9,9 +9,8 @@
 
 namespace qrl::app {
 
-/// Adds to `result` loss_s, the seconds of a GRPO loss without correction on these batches (with the sampler's
-/// log-probs). Adds for each correction its additional time, 0 or more, as a share of `step_s`. Each value is the best
-/// of several rounds, which measure all corrections alternately.
+/// Adds loss_s, the seconds of a GRPO loss without correction on these batches. Adds each correction's additional time,
+/// 0 or more, as a share of `step_s`. Each value is the best of several rounds.
 void add_correction_costs(nlohmann::ordered_json& result, std::span<const types::MicroBatch> batches,
                           const types::GlobalCounts& counts, double step_s, dist::Collectives& world);
 

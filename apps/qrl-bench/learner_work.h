@@ -20,8 +20,8 @@ struct LearnerWork {
   types::GlobalCounts counts;
 };
 
-/// Accumulates the gradient of all micro-batches and updates the weights. `sampled`: the log-probs in `work` come from
-/// the sampler at the learner's current weights. A bitwise learner then throws unless its log-probs have the same bits.
+/// Accumulates the gradient of all micro-batches and updates the weights. `sampled`: the log-probs in `work` are the
+/// sampler's at the current weights; a bitwise learner then throws unless its own have the same bits.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 

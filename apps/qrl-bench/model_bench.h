@@ -1,5 +1,4 @@
-// Owns the common part of the benchmarks of a whole model (decode, learner, step): arguments, recipe, model, and the
-// machine's ceilings.
+// Owns the common part of the benchmarks of a whole model: decode, learner and step.
 #pragma once
 
 #include <memory>
@@ -38,8 +37,8 @@ void add_sample_options(CLI::App& command, BenchArguments& arguments);
 using Measure = void (*)(const BenchArguments&, dist::Collectives&);
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure);
 
-/// Returns the settings of the benchmark `name`: the recipe's defaults (int8 weights, bf16 learner), --set's values,
-/// and lengths from the arguments. Throws an input error for keys that do not affect it.
+/// Returns a benchmark's settings: the recipe's defaults (int8 weights, bf16 learner), --set's values, and the
+/// arguments' lengths. Throws an input error for keys that do not affect it.
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
 /// Sets the keys at `auto` like a run of the benchmark's sequences: for this machine's GPU, else for one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
@@ -47,8 +46,7 @@ void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const mod
 /// Returns the config of --model, or of --shape.
 model::ModelConfig config_of(const BenchArguments& arguments);
 
-/// Holds a model, the recipe's settings (defaults: int8 weights, bf16 learner), and the machine's ceilings, measured by
-/// the constructor.
+/// Holds a model, its settings, and the machine's ceilings, measured by the constructor.
 struct ModelBench {
   ModelBench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world);
 

@@ -38,8 +38,8 @@ constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
 double up(std::int64_t count, std::int64_t divisor) { return static_cast<double>((count + divisor - 1) / divisor); }
 
-/// Holds the thread instructions of the streamed kernel's inner loop per weight, for tiles of 8, 16, 32 and 64 rows.
-/// They were counted in the sm_90a machine code of commit ce0255e8, compiled with nvcc 13.0.
+/// Holds thread instructions per weight in the streamed kernel's inner loop, for tiles of 8, 16, 32 and 64 rows. They
+/// were counted in the sm_90a code of commit ce0255e8 (nvcc 13.0).
 struct InnerLoop {
   quant::Format format;
   double of_tile[4];
@@ -66,9 +66,8 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Returns the share of issue slots that the streamed kernel reaches. Its warps wait for x in L2, and more so with more
-/// rows. Formats with scales per 128 inputs have additional instructions, which wait less. Many row tiles occupy the
-/// multiprocessors better.
+/// Returns the share of issue slots that the streamed kernel reaches. Its warps wait for x in L2, longer with more
+/// rows. Instructions for scales per 128 inputs wait less. Many row tiles occupy the multiprocessors better.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;

@@ -1,5 +1,4 @@
-// Owns the least arithmetic and memory traffic of a decoder tick and a learner update, with which benchmarks compare
-// measured times.
+// Owns the least arithmetic and memory traffic of a decoder tick and a learner update.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +24,21 @@ struct AttentionWork {
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
 /// Holds the least work of a tick on a GPU with a bf16 lm_head. Bytes are weights, scales, keys and values, each read
-/// once. Layer operations are those of the layers' matmuls. The other operations, of lm_head and attention, run at the
-/// bf16 rate.
+/// once. Other operations are those of lm_head and attention, at the bf16 rate.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
 TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, const DecodeTick& tick);
 
-/// Returns the peak operations per second of matmuls with weights of a format; the format of the activations decides.
+/// Returns the peak operations per second of matmuls with weights of a format, which its activation format decides.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
 /// Returns the least seconds of the tick: the maximum of compute time and DRAM time. DRAM traffic is all weights except
 /// the embedding, and the keys and values, each once.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
-/// Returns train::learner_operations of `sequences` separate sequences of `length` tokens with logits of every token. A
-/// learner that computes a group's prompt once per sample does this work.
+/// Returns train::learner_operations of separate sequences of `length` tokens with logits of every token: the work
+/// without shared prompts.
 double unshared_learner_operations(const model::ModelConfig& config, std::int64_t sequences, std::int64_t length);
 
 }  // namespace qrl::app

@@ -120,7 +120,7 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   });
 }
 
-/// Prints, a line each, the libraries that a GPU learner and GPU rollouts require and those that were found. Then loads
+/// Prints the libraries that a GPU learner and GPU rollouts require and those found, one per line. Then loads
 /// LibTorch's CUDA library, which detects other missing parts.
 void describe_gpu() {
   std::string lacking;

@@ -1,5 +1,4 @@
-// Implements check gap: measures the difference between sampler and learner log-probs of a model, in the number formats
-// of possible runs.
+// Implements check gap: measures the difference between sampler and learner log-probs in several number formats.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -25,8 +24,7 @@ namespace qrl::app {
 
 namespace {
 
-// The sizes are this project's choice: enough tokens to separate formats whose gaps differ by factors, in a minute for
-// a 135M model.
+// Enough tokens to separate formats whose gaps differ by factors, in a minute for a 135M model.
 constexpr std::int32_t kGapSamples = 4;  // per prompt
 constexpr std::int32_t kGapTokens = 64;  // per sample
 constexpr const char* kGapPrompts[] = {

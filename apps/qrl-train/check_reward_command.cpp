@@ -1,5 +1,4 @@
-// Implements check reward: judges a few responses with a recipe's verifier, measures the speed, and checks that a
-// second pass gives the same scores.
+// Implements check reward: judges a few responses with a recipe's verifier, twice, and measures the speed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

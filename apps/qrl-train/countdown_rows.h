@@ -9,8 +9,8 @@
 
 namespace qrl::app {
 
-/// Returns a line that names the rows without a solution, and one for rows with too many numbers to search; empty if
-/// there are none. Rows with another task's ground truth are skipped.
+/// Returns a line for rows without a solution, and one for rows with too many numbers to search; empty if there are
+/// none. Rows of other tasks are skipped.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers);
 
 }  // namespace qrl::app

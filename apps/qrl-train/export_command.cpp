@@ -32,8 +32,8 @@ struct ExportArguments {
   bool merge = false, quantized = false;
 };
 
-/// Reads the folder back and writes our fp32 logits for fixed random sequences, for comparison with another program.
-/// scripts/golden/check_export.py reads tokens_N (I32 [T]) and logits_N (F32 [T, V]).
+/// Reads the folder back and writes our fp32 logits for fixed random sequences: tokens_N (I32 [T]) and logits_N (F32
+/// [T, V]). scripts/golden/check_export.py compares them with another program.
 void write_logits(const std::string& folder, const std::string& file) {
   const model::HfModel hf = model::open_hf(folder);
   model::Snapshot snapshot(hf.config, quant::Format::f32);
@@ -115,7 +115,7 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
 }
 
 /// Returns a run's weights in bf16. Reading them records in `errors` how rounding changes the update from the recipe's
-/// model.path. Without that folder, or if its shapes differ, the weights are returned unchanged.
+/// model.path. Without a matching folder there, the weights are returned unchanged.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -179,8 +179,7 @@ void report_scores(const std::string& checkpoint) {
   if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
 }
 
-/// Creates the folder (new or empty) and calls `write`; if it throws, empties the folder, so that no incomplete model
-/// remains.
+/// Creates the folder (new or empty) and calls `write`; if it throws, empties the folder.
 template <class Write>
 void write_folder(const std::string& dir, const Write& write) {
   std::error_code error;

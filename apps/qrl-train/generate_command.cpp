@@ -62,8 +62,8 @@ struct Source {
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// Returns the overrides of the recipe; the user's are last. Overrides of learner keys lift limits that do not apply
-/// here: a longer response needs no larger micro-batch.
+/// Returns the overrides of the recipe; the user's are last. The learner's limits are lifted, because they do not apply
+/// here.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",

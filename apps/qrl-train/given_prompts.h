@@ -34,8 +34,8 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
 void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
 std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< in tokens
 
-/// Warns once if a prompt lacks the newline at the end of the prompts of the recipe's task. A model trained on the task
-/// has never seen a prompt without it.
+/// Warns once if a prompt lacks the newline that ends the prompts of the recipe's task: a model trained on the task has
+/// never seen that.
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

@@ -9,8 +9,8 @@ namespace qrl::app {
 inline constexpr const char* kRareOptions = "More options";
 inline constexpr const char* kRareCommands = "More commands";
 
-/// Gives the program --help, of at most 24 lines of 80 columns, and --help-all. --help-all prints every option of every
-/// command, and the keys of a recipe. Called after all commands are added.
+/// Adds --help, of at most 24 lines of 80 columns, and --help-all, which prints all options and recipe keys. Called
+/// after all commands are added.
 void add_help(CLI::App& program);
 
 }  // namespace qrl::app

@@ -24,7 +24,7 @@ std::string names_of_fields(const nlohmann::json& row) {
 }
 
 /// Returns a field of a row, or of nested objects ("a.b"), as text. null is empty, and so is a number whose digits were
-/// lost (a gold answer that no verifier accepts). Other values are written as JSON, e.g. a list of numbers.
+/// lost. Other values are written as JSON.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);

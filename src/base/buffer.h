@@ -8,9 +8,8 @@
 
 namespace qrl::base {
 
-/// Allocates pieces for buffers from blocks of whole huge pages, so that reading many small matrices misses the TLB
-/// less. Pages that no buffer has written take address space only. A block is freed with the last buffer that has a
-/// piece of it.
+/// Allocates buffers' memory from blocks of whole huge pages, so that many small matrices cause fewer TLB misses.
+/// Unwritten pages take address space only. A block is freed with the last buffer in it.
 class Arena {
  public:
   /// Returns untouched, zeroed memory, 64-byte aligned. Throws std::bad_alloc.

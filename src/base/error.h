@@ -36,8 +36,8 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase in which a run is built from its recipe. Memory that runs out in this phase is an input error; later
-/// it is an internal error. The reader of a recipe sets it, the start of the work resets it, and main reads it.
+/// Marks the phase in which a run is built from its recipe: running out of memory is then an input error, later an
+/// internal one. The reader of a recipe sets it, the start of the work resets it, and main reads it.
 void set_making_parts(bool making);
 bool making_parts();
 

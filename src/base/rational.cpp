@@ -25,8 +25,8 @@ std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcep
 
 }  // namespace
 
-// Operands are below 2^63 in magnitude, so products are below 2^126 and a sum of two products below 2^127. The 128-bit
-// values are exact; only the reduced result must fit in 64 bits.
+// Operands are below 2^63 in magnitude, so products are below 2^126 and sums of two below 2^127: the 128-bit values are
+// exact.
 std::optional<Rational> sum(Rational a, Rational b) noexcept {
   if (a.is_integer() && b.is_integer()) {  // needs no gcd
     std::int64_t value = 0;

@@ -6,9 +6,9 @@
 
 namespace qrl::base {
 
-/// Quotes a text in a form that YAML and JSON read back. Letters of all languages stay; \", \\, \n and \t are escaped.
-/// Control characters, and characters that reorder or hide text on a terminal, become \xNN or \uNNNN. Bytes that are
-/// not UTF-8 become \xNN. At most `max_bytes` of the text are shown, in whole characters.
+/// Quotes a text in a form that YAML and JSON read back, at most `max_bytes` of it in whole characters. \", \\, \n and
+/// \t are escaped. Control characters, and characters that reorder or hide text on a terminal, become \xNN or \uNNNN.
+/// Bytes that are not UTF-8 become \xNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
 /// Escapes a text for a terminal: control characters except newline and tab, characters that reorder or hide text, and

@@ -17,11 +17,10 @@ struct Part {
 };
 
 /// Connects the ranks of one job. Every rank makes the same calls, with the same sizes, in the same order and from one
-/// thread. All calls block; a long wait sleeps, so it takes no processor time from the working ranks. Buffers are CPU
-/// memory of any size; two arguments alias only if they are the same span. A lost rank ends the job: the launcher kills
-/// the others. A rank that the others wait for longer than the time limit also ends it. Calls return no errors except
-/// the internal error for wrong sizes. The destructor waits for the other ranks, so a rank that fails alone calls
-/// abort_job first.
+/// thread. All calls block; a long wait sleeps. Buffers are CPU memory of any size; two arguments alias only if they
+/// are the same span. The job ends if a rank is lost, or if the others wait for it longer than the time limit. Calls
+/// return no errors except the internal error for wrong sizes. The destructor waits for the other ranks, so a rank that
+/// fails alone calls abort_job first.
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -67,9 +66,9 @@ std::vector<int> share_out(std::span<const double> loads, int num_ranks);
 
 std::unique_ptr<Collectives> make_solo();
 
-/// Returns the job that this process belongs to: MPI if mpirun or srun started several processes, else solo without
-/// touching MPI. Called once, from the main thread. Throws an input error if several processes were started but cannot
-/// connect: a build without MPI, or another MPI's launcher.
+/// Returns the job of this process: MPI if mpirun or srun started several processes, else solo without touching MPI.
+/// Called once, from the main thread. Throws an input error if the processes cannot connect: a build without MPI, or
+/// another MPI's launcher.
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv);
 
 /// Ends every rank of the job at once with this exit code. A solo world calls std::_Exit.

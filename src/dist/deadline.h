@@ -7,7 +7,7 @@
 namespace qrl::dist {
 
 /// Runs a timer during its lifetime. After `limit_s` seconds it prints "qrl-train: " and `message` to stderr and exits
-/// with code 1, and the launcher then ends the job. Time in which the process is suspended does not count.
+/// with code 1, which ends the job. Suspended time does not count.
 class Deadline {
  public:
   Deadline(double limit_s, std::string message);

@@ -1,7 +1,6 @@
-// Implements Collectives with MPI. Sums do not use MPI_Allreduce: libraries choose the order of addition by message
-// size, rank count and topology, and some orders differ between ranks. Here each rank receives all terms for its own
-// part of the array, adds them in rank order and sends the result. The traffic is that of a ring all-reduce, and the
-// bits do not depend on the library.
+// Implements Collectives with MPI. MPI_Allreduce's order of addition depends on message size, rank count and topology,
+// and may differ between ranks. Here each rank receives all terms for its own part of the array, adds them in rank
+// order and sends the result. The traffic is that of a ring all-reduce, and the bits do not depend on the library.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -69,8 +68,8 @@ class Mpi final : public Collectives {
   }
 
   ~Mpi() override {
-    // During an exception the other ranks may be in another call, so waiting for them here would hang. The launcher
-    // ends the job when this process exits without MPI_Finalize.
+    // During an exception the other ranks may be in another call, and waiting would hang. The launcher ends the job
+    // when this process exits without MPI_Finalize.
     if (std::uncaught_exceptions() != 0) return;
     const Deadline deadline(limit_s_, "waited " + whole(limit_s_) +
                                           " s for the other ranks to end: the job ends here "
@@ -208,8 +207,8 @@ class Mpi final : public Collectives {
       waited_s += std::min(now_s - last_s, 1.0);
       last_s = now_s;
       if (waited_s > limit_s_) give_up(calls);
-      // Another rank may work for minutes (the cold start), and spinning would take its cores. Sleeping for a hundredth
-      // of the time waited adds at most one percent.
+      // Another rank may work for minutes, and spinning would take its cores. Sleeping for a hundredth of the time
+      // waited adds at most one percent.
       constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
       if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
     }

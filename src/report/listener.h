@@ -17,7 +17,7 @@ struct ListenerLimits {
 };
 
 /// Accepts connections, each with one request without a body. A head longer than kMaxHead_bytes is rejected. At the
-/// limit of connections, a new one closes the unfinished one that is oldest: slow clients cannot block others.
+/// limit of connections, a new one closes the oldest unfinished one.
 class Listener {
  public:
   /// Binds to `host` and `port` (0: any free port). Throws an input error if the address is not available.

@@ -88,9 +88,8 @@ double reward_left(const Course& course) {
   return best > kAnyReward ? now / best : kNan;
 }
 
-/// Returns the rise of a held-out score as a share of the rise of the training reward: the maximum over sets. The
-/// higher of a set's last two scores counts, because one score is noisy. An older maximum does not count, because the
-/// run may have forgotten since.
+/// Returns the rise of a held-out score as a share of the rise of the training reward, the maximum over sets. The
+/// higher of a set's last two scores counts, because one score is noisy; an older one may be forgotten since.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));

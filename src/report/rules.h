@@ -1,5 +1,5 @@
-// Owns the rules that detect a run that does not learn: a table of measures and bounds. The warnings of a running run,
-// `report`, and the report's page use it.
+// Owns the rules that detect a run that does not learn: a table of measures and bounds, for a run's warnings and for
+// reports.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,8 @@
 
 namespace qrl::report {
 
-/// Returns each run's state and verdicts, then a table of the panels' metrics. The table has each metric's last value
-/// and its mean over the last quarter, with the digits of scripts/compare_runs. For two runs it has also the
-/// differences.
+/// Returns each run's state and verdicts, then a table of the panels' metrics: last value, and mean over the last
+/// quarter, with the digits of scripts/compare_runs. For two runs it has also the differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
 /// Returns the values as a line of eight heights, at most `width` characters, the newest last. More values are averaged

@@ -6,8 +6,7 @@
 
 namespace qrl::reward {
 
-/// Limits the search to the end of a response: some 30,000 tokens. The limit bounds the time for any response, even a
-/// malicious one, to a few milliseconds.
+/// Limits the search to the end of a response (some 30,000 tokens), and its time to a few milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {

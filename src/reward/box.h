@@ -13,8 +13,7 @@ struct Box {
 };
 
 /// Returns the last box with a closed brace; a box begins with one of `names` directly before its brace ("\\boxed").
-/// Takes linear time: a pass from the end counts the unpaired closing braces, so unclosed boxes add no cost. A second
-/// pass finds the end of the box.
+/// Takes linear time, also for unclosed boxes.
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
 }  // namespace qrl::reward

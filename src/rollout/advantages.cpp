@@ -28,8 +28,8 @@ GroupSpread spread_of(std::span<Rollout* const> group) {
   return spread;
 }
 
-/// Returns reward − mean of the group, and exactly 0 for a flat group. The mean of a flat group may differ from its
-/// rewards by a rounding error, which a division by std + eps would magnify.
+/// Returns reward − mean of the group, exactly 0 for a flat group. A rounding error of the mean would otherwise be
+/// magnified by the division by std + eps.
 double centred(const Rollout& rollout, const GroupSpread& group, std::size_t size) {
   return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
 }

@@ -1,5 +1,4 @@
-// Owns a step's samples between sampling and learning: collecting, judging, advantages, packing. Text comes through
-// types::TextSource; batches leave as types::MicroBatch.
+// Owns a step's samples between sampling and learning: collecting, judging, advantages, packing.
 #pragma once
 
 #include <cstdint>
@@ -109,11 +108,10 @@ struct PackItem {
   std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all
 };
 
-/// Packs items into micro-batches of at most `max_tokens` tokens. Throws an input error for a longer item. Items whose
-/// prompt is the very same span form a group. The prompt without its last token is packed once as their shared prefix
-/// (types::MicroBatch), and once more in each further micro-batch of the group. Groups are placed first-fit in order of
-/// decreasing length, whole if possible; within a group the longest items come first. The order depends only on lengths
-/// and indices.
+/// Packs items into micro-batches of at most `max_tokens` tokens. Throws an input error for a longer item. Items with
+/// the very same prompt span form a group. Its prompt without the last token is packed once per micro-batch, as a
+/// shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible; within a group the
+/// longest items come first. The order depends only on lengths and indices.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

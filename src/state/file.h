@@ -11,13 +11,11 @@
 
 namespace qrl::state {
 
-/// Holds an open file with the permissions of the process's umask. Movable; the destructor closes it. A read past the
-/// end is an input error: the file changed in the meantime. Any other failure of the system is an internal error with
-/// its message.
+/// Holds an open file; movable, closed by the destructor. A read past the end is an input error, because the file has
+/// changed. Any other failure of the system is an internal error.
 class File {
  public:
-  /// Opens for reading and follows links (Hugging Face's cache consists of links). Throws an input error unless the
-  /// target is a regular file.
+  /// Opens for reading and follows links. Throws an input error unless the target is a regular file.
   static File open(const std::filesystem::path& path);
   /// Opens like `open`, but throws an input error if the last component of the path is a link.
   static File open_no_follow(const std::filesystem::path& path);

@@ -1,5 +1,4 @@
-// Owns strict JSON parsing: texts on which JSON parsers disagree are rejected. Only .cpp files include this header,
-// because it includes all of nlohmann/json.
+// Owns strict JSON parsing. Only .cpp files include this header, because it includes all of nlohmann/json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,9 +11,9 @@ namespace qrl::state {
 inline constexpr int kMaxJsonDepth = 32;
 
 /// Parses `text` and returns object members sorted by key. Throws an input error that names `where` and the byte.
-/// Syntax errors are rejected, and also: a byte-order mark, invalid UTF-8, lone surrogate escapes, a NUL byte,
-/// duplicate keys, comments. Numbers beyond a double, NaN and Infinity, text after the value, and more than `max_depth`
-/// levels are rejected as well.
+/// Beyond syntax errors it rejects a byte-order mark, invalid UTF-8, lone surrogate escapes, a NUL byte, duplicate keys
+/// and comments. It also rejects numbers beyond a double, NaN and Infinity, text after the value, and more than
+/// `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
 /// Parses like parse_json, but keeps object members in the order of the text. Each member is compared with all earlier

@@ -137,8 +137,8 @@ float f16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// Names the format of a file that is no safetensors file, by its first bytes, and what to do; "" if it is unknown.
-/// Called only after the header was found invalid, because a valid length field may look like a magic number.
+/// Names the format of a file that is no safetensors file by its first bytes, and what to do; "" if unknown. Called
+/// only for an invalid header, because a valid length field may look like a magic number.
 std::string foreign_format(std::string_view start) {
   struct Mark {
     std::string_view bytes;

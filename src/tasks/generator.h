@@ -23,8 +23,8 @@ struct WorkedTask {
   std::string response;  ///< trusted text
 };
 
-/// Describes a word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task. Its own keys are
-/// in those sections. Both functions depend only on their arguments, and throw an input error if the own keys allow no
+/// Describes a word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its own
+/// keys in those sections. Both functions depend only on their arguments, and throw an input error if the keys allow no
 /// task.
 struct Generator : config::Choice {
   /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split). The splits have no task in common.

@@ -92,9 +92,8 @@ class Verifier {
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
-/// Judges each sample independently, on all threads. Its scores are `correct`, `wrong`, `format` and `partial`. The
-/// first three are 0 or 1: a right answer, any other, and a wrong answer in the right form. `partial` is the partial
-/// credit.
+/// Judges each sample independently, on all threads. Its scores `correct`, `wrong` and `format` are 0 or 1: a right
+/// answer, any other, and a wrong answer in the right form. `partial` is the partial credit.
 class RuleVerifier : public Verifier {
  public:
   /// Judges one response. Never throws; work is bounded for any input.

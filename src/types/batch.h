@@ -9,8 +9,8 @@
 namespace qrl::types {
 
 /// Holds several sequences, concatenated without padding. Arrays have N = tokens.size() entries except where noted.
-/// Position t of a sequence predicts token t+1, and entry t of the per-token arrays describes that next token. Entries
-/// at the end of a sequence, and those that predict a prompt token, therefore have loss_mask 0.
+/// Position t of a sequence predicts token t+1, which entry t of the per-token arrays describes. Entries at the end of
+/// a sequence, and those that predict a prompt token, have loss_mask 0.
 struct MicroBatch {
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> sequence_starts;  ///< S+1 offsets into tokens, first 0, last N

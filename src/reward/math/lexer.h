@@ -1,4 +1,4 @@
-// Owns the tokens of an answer: LaTeX and plain text as one sequence, and the spelling of characters and numbers.
+// Owns the tokens of an answer (LaTeX and plain text), and the spelling of characters and numbers.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,4 @@
-// Owns the math verifier. It extracts an answer by a profile (extract.h), tries its readings, and compares it with the
-// gold answer in value and, if reward.answer_form requires it, in form.
+// Owns the math verifier: it extracts an answer, tries its readings, and compares each with the gold answer.
 #pragma once
 
 #include <optional>
@@ -12,7 +11,7 @@
 
 namespace qrl::reward::math {
 
-/// Holds a text and its readings, without the label of a choice. It is parsed once and can be compared many times.
+/// Holds a text and its readings, without the label of a choice.
 struct Reading {
   struct Read {
     Comma comma;

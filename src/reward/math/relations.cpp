@@ -155,8 +155,8 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
 }
 
 /// Returns whether `solution` is `equation` solved for a variable. They are y = f(x) and x = g(y), inverse to each
-/// other, or the equation is a(x) y + b = 0, b ≠ 0, and holds there. y = 6/x solves xy = 6, but y = x/x does not solve
-/// xy = x, which is also true for x = 0.
+/// other, or the equation is a(x) y + b = 0, b ≠ 0, and holds there. y = 6/x solves xy = 6; y = x/x does not solve xy =
+/// x, which is also true for x = 0.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   // Returns the variable on a side of an equation if the other side is a formula without it; else empty.
   const auto solved_for = [this](const Answer& of, std::size_t side) {

@@ -1,5 +1,4 @@
-// Owns the words of answers: LaTeX commands, functions, units, and the words around an answer. It consists of table
-// rows (tables.cpp); each stage takes a Vocabulary as an argument.
+// Owns the words of answers: LaTeX commands, functions, units, and the words around an answer (tables.cpp).
 #pragma once
 
 #include <algorithm>

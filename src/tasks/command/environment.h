@@ -1,5 +1,4 @@
-// Owns the environment of a reward program: the variables that it inherits from the run, and the folder of this
-// project's Python modules (apps/python).
+// Owns the environment of a reward program.
 #pragma once
 
 #include <string>
@@ -13,9 +12,9 @@ struct ProgramEnvironment {
 };
 
 /// Returns the environment of a reward program: the variables that programs need (docs/reference/reward-protocol.md),
-/// and those in `names` (reward.env). Other variables, such as the user's keys and tokens, are left out. PYTHONPATH
-/// begins with the folder of qrl_reward.py: PREFIX/share/qrl-train/python for a program in PREFIX/bin, or apps/python
-/// next to the build folder. Throws an input error for a name that is not set.
+/// and those in `names` (reward.env). The user's keys and tokens are left out. PYTHONPATH begins with the folder of
+/// qrl_reward.py: PREFIX/share/qrl-train/python, or apps/python next to the build folder. Throws an input error for a
+/// name that is not set.
 ProgramEnvironment program_environment(const std::vector<std::string>& names);
 
 }  // namespace qrl::tasks

@@ -1,5 +1,4 @@
-// Owns a pool of workers: distribution of rows, time limits, crashes and restarts. It uses two facts of the protocol:
-// lines are JSON objects with an id, and a worker's first line is its ready line.
+// Owns a pool of workers: distribution of rows, time limits, crashes and restarts.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +45,8 @@ struct PoolJob {
 };
 
 /// Answers or fails each row exactly once, within rows × timeout_s plus the start time of new workers. A worker that
-/// fails is killed with all its child processes, and a new worker gets its rows. After a crash, each of these rows runs
-/// alone, so that the next crash can be attributed.
+/// fails is killed with all processes that it started, and a new worker gets its rows. After a crash, each of these
+/// rows runs alone, so that the next crash can be attributed.
 class Pool {
  public:
   /// Starts no worker.

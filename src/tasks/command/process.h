@@ -43,9 +43,9 @@ struct Pipe {
 Pipe make_pipe();
 
 /// Runs a program below a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
-/// has its own process group and default signals, writes no core file, and inherits no other descriptors. The
-/// destructor kills the program and everything that it started, in any process group or session. If this process is
-/// killed, the watchdog does the same.
+/// has its own process group and default signals, writes no core file, and inherits no other descriptors. When the
+/// destructor runs or this process is killed, everything that the program started is killed, in any process group or
+/// session.
 class Process {
  public:
   /// Throws an input error if the program cannot be started.

@@ -26,9 +26,9 @@ struct CountdownRanges {
 Split split_of(const CountdownTask& task);
 
 /// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split). Random operators join random pairs
-/// of the numbers until one value is left, the target, so every task is solvable. Every value is an integer: divisors
-/// are positive and exact. The target is in 1…max_target. The result depends only on the arguments. Throws an input
-/// error if the ranges allow too few tasks.
+/// of the numbers until one value is left, the target, in 1…max_target. Every value is an integer: divisors are
+/// positive and exact. The result depends only on the arguments. Throws an input error if the ranges allow too few
+/// tasks.
 CountdownTask generate_countdown(const CountdownRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
 /// Returns the prompt of a task: "3 8 12 = 36\n".
@@ -42,9 +42,8 @@ struct Demonstration {
 /// Returns demonstration `index` of the sequence (ranges, seed): a task of the train split and a search of at most
 /// eight attempts. An attempt looks like "6*2=12-4=8~40?": operations from left to right, ~, the target, and !
 /// (reached) or ?. The last attempt's expression follows in <answer>. Arithmetic and labels are always correct. After
-/// each failed attempt, three searches in ten stop and answer wrongly. A model that imitates them learns the form and
-/// solves a minority of the tasks; RL then learns to search longer. The form was chosen by measurement on the
-/// quickstart.
+/// each failed attempt, three searches in ten stop and answer wrongly: a model that imitates them learns the form, and
+/// RL then learns to search longer. The form was chosen by measurement on the quickstart.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

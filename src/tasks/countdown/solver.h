@@ -15,8 +15,8 @@ inline constexpr std::size_t kMaxCountdownNumbers = 6;
 
 /// Returns an expression such as "3*8+12" that equals `target`, or nothing if none exists. It uses `numbers` (1 to
 /// kMaxCountdownNumbers, none negative) with + − * / and parentheses: each exactly once (`use` all) or at most once.
-/// Intermediate values are exact 64-bit fractions. The search is complete and bounded: without a solution, four numbers
-/// need some hundred lookups and six numbers some ten thousand.
+/// Intermediate values are exact 64-bit fractions. The search is complete: at most some ten thousand lookups for six
+/// numbers.
 std::optional<std::string> solve_countdown(std::span<const std::int64_t> numbers, std::int64_t target, Numbers use);
 
 }  // namespace qrl::tasks

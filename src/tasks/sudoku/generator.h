@@ -18,10 +18,10 @@ struct SudokuRanges {
   std::int64_t min_empty = 0, max_empty = 0;
 };
 
-/// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution. It has size
-/// ranges.grid_size and ranges.min_empty to max_empty empty cells. 4×4 solutions are drawn uniformly from all 288; for
-/// 9×9 the diagonal boxes are random and the solver fills the rest. Clues are removed in random order while the
-/// solution stays unique. Throws an input error if no grid in a thousand reaches the requested number of empty cells.
+/// Returns task `index` of the endless sequence (ranges, seed, split): a grid of ranges.grid_size with ranges.min_empty
+/// to max_empty empty cells and exactly one solution. 4×4 solutions are drawn uniformly from all 288; for 9×9 the
+/// diagonal boxes are random and the solver fills the rest. Clues are removed in random order while the solution stays
+/// unique. Throws an input error if no grid in a thousand reaches the requested number of empty cells.
 SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
 /// Returns e.g. "3102 2000 0210 0320\n": rows, with 0 for an empty cell.

@@ -1,10 +1,9 @@
-// Owns the watchdog process between a run and a worker of its reward.command. It kills the worker and all processes
-// that the worker started when the run requests it, and one second after the run has ended. It is a subreaper: it
-// inherits every orphaned process below it, in any process group or session.
+// Owns the watchdog process between a run and a worker of its reward.command. It kills all processes of the worker when
+// the run requests it, and one second after the run has ended. It is a subreaper: it inherits every orphaned process
+// below it, in any process group or session.
 //
 // usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]. The watchdog has the program's standard streams and a
-// socket to the run (note.h). Its executable is embedded in the program that starts it (process.cpp), and it uses only
-// the C library.
+// socket to the run (note.h). Its executable is embedded in the program that starts it, and it uses only the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
