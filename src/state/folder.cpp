@@ -214,7 +214,7 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
                 base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
-    if (error.kind() != base::ErrorKind::input) throw;  // the system could not read it; the bytes may be undamaged
+    if (error.kind() != base::ErrorKind::input) throw;  // it could not be read, which says nothing of its bytes
     return error.what();
   } catch (const Json::exception&) {
     return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";
