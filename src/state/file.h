@@ -11,20 +11,20 @@
 
 namespace qrl::state {
 
-/// Holds an open file; movable, closed by the destructor. A read past the end is an input error, because the file has
-/// changed. Any other failure of the system is an internal error.
+/// Holds an open file; movable, closed by the destructor. New files get the permissions of the process's umask. A read
+/// past the end is an input error, because the file has changed. Any other failure of the system is an internal error.
 class File {
  public:
   /// Opens for reading and follows links. Throws an input error unless the target is a regular file.
   static File open(const std::filesystem::path& path);
   /// Opens like `open`, but throws an input error if the last component of the path is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Opens like `open_no_follow`, and returns nothing if no such file exists. Throws an internal error for every other
-  /// failure of the system: the file may be undamaged.
+  /// Opens like `open_no_follow`, but returns nothing if the file does not exist or is a link. Throws an internal error
+  /// for every other failure of the system: the file may be undamaged.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
-  /// Opens a new file for writing. Throws an error if a file or a link of that name exists.
+  /// Opens a new file for writing. Throws an internal error if a file or a link of that name exists.
   static File create(const std::filesystem::path& path);
-  /// Opens for writing and empties an existing file. Throws an error if a link of that name exists.
+  /// Opens for writing and empties an existing file. Throws an internal error for a link of that name.
   static File create_or_empty(const std::filesystem::path& path);
 
   File(File&& other) noexcept;

@@ -42,8 +42,8 @@ const Generator& find_generator(const config::Keys& keys, const std::string& wor
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
                                           std::int64_t size);
 
-/// Returns the index of the train-split task that a demonstration solves. It is random below 2^62, and so never one of
-/// the first tasks, which training uses.
+/// Returns the index of the train-split task that a demonstration solves: random below 2^62, so practically never one
+/// of the first tasks, which training uses.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
 /// Returns tasks as JSONL rows (prompt, ground_truth, data_source) for data::read_jsonl.

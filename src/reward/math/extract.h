@@ -34,8 +34,8 @@ std::string_view sentence(std::string_view text, const Vocabulary& vocabulary);
 /// Returns the value in a clause, without leading words of the vocabulary and without a closing part: "42" of "a total
 /// of 42 because …".
 std::string value_of_clause(std::string_view clause, const Vocabulary& vocabulary);
-/// Returns the last number of a text with the formula and unit around it (x^2 = 16, 12 m²), by the rule of
-/// docs/reference. Returns nothing if text before it in its sentence rejects it, or if other text follows.
+/// Returns the last number of a text with the formula and unit around it (x^2 = 16, 12 m²), by the rule in
+/// docs/reference/verifiers.md. Returns nothing if text before it in its sentence rejects it, or if other text follows.
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary);
 /// Returns whether a text looks like mathematics: it has no plain words except function names, "and" and "or".
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary);
