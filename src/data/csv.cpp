@@ -16,7 +16,7 @@ class CsvReader {
  public:
   CsvReader(std::istream& in, const std::string& name) : bytes_(*in.rdbuf()), name_(name) {}
 
-  /// Reads the fields of the next record. Skips blank lines. Returns false at the end.
+  /// Skips blank lines. Returns false at the end.
   bool next(std::vector<std::string>& fields) {
     fields.clear();
     while (bytes_.sgetc() == '\n' || bytes_.sgetc() == '\r') get();
@@ -40,7 +40,7 @@ class CsvReader {
     QRL_REQUIRE(c != 0, where(line_), "CSV", "a NUL byte");
     return c;
   }
-  /// Reads the field that begins with `c`. Returns the character that ends it: ',', '\n' or the end.
+  /// Returns the character that ends the field: ',', '\n' or the end.
   int read_field(int c, std::string& field) {
     if (c == '"') return read_quoted(field);
     while (c != ',' && c != '\n' && c != kEnd) {

@@ -1,4 +1,4 @@
-// Owns the names of data set splits in a recipe, for folders in the layout of the Hugging Face Hub.
+// Owns the names of data set splits, for folders in the Hugging Face Hub's layout.
 #pragma once
 
 #include <filesystem>

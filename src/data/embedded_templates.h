@@ -11,7 +11,7 @@ struct EmbeddedTemplate {
   std::string_view text;  ///< in Jinja
 };
 
-/// Returns all templates, ordered by name.
+/// Ordered by name.
 std::span<const EmbeddedTemplate> embedded_templates();
 
 }  // namespace qrl::data

@@ -44,7 +44,7 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Refuses foreign formats by name, before a parser reports something less helpful.
+/// Names foreign formats, for which a parser's error would be less helpful.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
@@ -56,7 +56,7 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
               "UTF-16: save it as UTF-8");
 }
 
-/// Refuses common lookalikes of JSONL, for which a parser's error would be less helpful.
+/// Names common lookalikes of JSONL, likewise.
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";
@@ -75,7 +75,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is one");
 }
 
-/// Reads a line like std::getline, with a limit. Returns false at the end of the file, throws for a longer line.
+/// std::getline with a limit. Returns false at the end of the file, throws for a longer line.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();
@@ -113,7 +113,7 @@ void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>
   rows.push_back(std::move(*row));
 }
 
-/// Returns the command that creates a data file of the shipped recipes; "" for other files.
+/// The command that creates a data file of the shipped recipes; "" for others.
 std::string maker_of(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
   const std::string set = file.parent_path().filename().string();

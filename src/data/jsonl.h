@@ -29,7 +29,6 @@ enum class LoneSurrogate : bool {
   replaced,  ///< by U+FFFD
 };
 
-/// Reads the rows of a JSONL text in order.
 class JsonLines {
  public:
   /// `name` denotes the text in messages. `in` must outlive this.
@@ -39,7 +38,7 @@ class JsonLines {
   /// Returns the next line that is not blank; nothing at the end. Throws an input error that names the line for invalid
   /// JSON and for the other faults of read_jsonl's text.
   std::optional<nlohmann::json> next();
-  /// NAME:LINE of the last row, and its line.
+  /// NAME:LINE of the last row.
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   std::int64_t line() const { return line_; }
   /// Text of the last row, valid until the next is read.
@@ -53,14 +52,13 @@ class JsonLines {
   bool any_ = false;
 };
 
-/// A row of a file in any format.
 struct FileRow {
   const nlohmann::json& value;  ///< an object's members are sorted
   std::string_view text;        ///< its line of JSONL; "": the format keeps no order of members
   std::string where;            ///< FILE:LINE
   std::int64_t line = 0;
 
-  /// Returns the row with its members in the file's order.
+  /// Keeps the members in the file's order.
   nlohmann::ordered_json ordered() const;
 };
 
@@ -86,7 +84,7 @@ std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, co
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// Returns one line about rows: their number, prompt sizes in bytes, rows of each data source.
+/// One line: number of rows, prompt sizes in bytes, rows of each data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);
 
 }  // namespace qrl::data

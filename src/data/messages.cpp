@@ -15,7 +15,7 @@ namespace {
 
 bool holds_no_text(std::string_view text) { return base::trimmed(text).empty(); }
 
-/// Returns the text of `content`: a text, null, or a list of {"type": "text", "text"}.
+/// Accepts a text, null, or a list of {"type": "text", "text"}.
 std::string content_of(const Json& message, const std::string& where) {
   const auto found = message.find("content");
   if (found == message.end() || found->is_null()) return {};

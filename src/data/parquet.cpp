@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The library's functions; null without a library.
+/// Null without a library.
 struct Functions {
   decltype(&qrl_parquet_open) open = nullptr;
   decltype(&qrl_parquet_next) next = nullptr;
@@ -48,7 +48,7 @@ Functions open_functions() {
   return functions;
 }
 
-/// Returns a note for an error that names fields which a row lacks because they have no JSON form.
+/// Explains fields that an error names and that a row lacks because they have no JSON form.
 std::string about_left_out(const std::string& error, std::string_view left_out) {
   std::string text;
   while (!left_out.empty()) {

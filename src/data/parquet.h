@@ -14,7 +14,6 @@ namespace qrl::data {
 void read_parquet(const std::filesystem::path& file,
                   const std::function<void(std::string_view text, std::int64_t number)>& take);
 
-/// Returns whether this build has the library.
 bool can_read_parquet();
 
 }  // namespace qrl::data

@@ -6,7 +6,7 @@
 
 namespace qrl::data {
 
-/// Returns json.dumps(value, ensure_ascii=False), with members in the order of `Json`.
+/// Equals json.dumps(value, ensure_ascii=False), with members in the order of `Json`.
 template <class Json>
 std::string python_json(const Json& value) {
   std::string text;

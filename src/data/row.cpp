@@ -47,7 +47,7 @@ std::string named(const std::vector<std::string>& keys) {
   return text;
 }
 
-/// Splits a setting's field names at commas; returns `usual` for an empty setting.
+/// Splits at commas; returns `usual` for an empty setting.
 std::vector<std::string> names_in(std::string_view text, const char* setting, const std::vector<std::string>& usual) {
   if (text.empty()) return usual;
   std::vector<std::string> names;
@@ -60,7 +60,7 @@ std::vector<std::string> names_in(std::string_view text, const char* setting, co
   }
 }
 
-/// Returns the one of several fields that is present, and its name.
+/// The one field that is present, and its name.
 std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
                                              const std::string& where, const char* setting) {
   std::pair<const json*, std::string> found;
@@ -113,7 +113,7 @@ std::string gold_text(const json& value, const std::string& name, const std::str
 
 namespace {
 
-/// Reads a prompt of messages. A single question, with or without a system message, becomes a plain text prompt.
+/// A single question, with or without a system message, becomes a plain text prompt.
 void read_messages(const nlohmann::ordered_json& whole, const std::string& name, const nlohmann::ordered_json& messages,
                    const std::string& where, PromptRow& row) {
   const auto tools = whole.find("tools");

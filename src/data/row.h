@@ -1,4 +1,4 @@
-// Owns the meaning of a row of a data file: which fields are its prompt and its gold, and whether the filter keeps it.
+// Owns the meaning of a row: which fields are prompt and gold, and whether the filter keeps it.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct PromptRow {
   std::string row_json = {};           ///< the whole row; with RowReader::keep_rows
 };
 
-/// Maximum nesting of arrays and objects in a row.
+/// Maximum nesting of arrays and objects.
 inline constexpr int kMaxRowDepth = 64;
 
 /// Returns a gold answer as text: a string unchanged, a number by its shortest decimal digits, an array or object as
 /// JSON. Throws an input error for another type, text of white space, or a number that has lost digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
-/// Returns a prompt that is a text. Throws an input error for another type or text of white space.
+/// Throws an input error for another type or text of white space.
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
 /// Returns a field of an object, or of nested ones by a path "a.b"; nullptr if it does not exist.
@@ -54,7 +54,7 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 /// Text of white space alone is an error.
 class RowReader {
  public:
-  /// Throws an input error for a condition of the filter that cannot be parsed.
+  /// Throws an input error for a filter that cannot be parsed.
   explicit RowReader(const config::DataRecipe& recipe, tasks::Split split = tasks::Split::train);
   RowReader() : RowReader(config::DataRecipe{}) {}
   /// Reads prompts only, for generation without a verifier: a row needs no gold and no source, and no filter applies.

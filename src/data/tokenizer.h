@@ -53,9 +53,8 @@ class Tokenizer {
   /// Counts bytes of `text` without a token in the vocabulary. encode drops them, or replaces them with the file's
   /// unk_token, like the tokenizers library.
   std::int64_t unencodable_bytes(std::string_view text) const;
-  /// Returns whether the vocabulary lacks any byte.
   bool lacks_bytes() const;
-  /// Logs a warning that names `where` for a text with such bytes; does nothing if `num_bytes` is 0.
+  /// Logs a warning that names `where`; does nothing if `num_bytes` is 0.
   void warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const;
 
   /// Tokens that the file's post-processor puts before and after a text (Llama 3: <|begin_of_text|> before). encode
@@ -74,13 +73,13 @@ class Tokenizer {
   /// Returns the id of an added token by its spelling; −1: none.
   types::TokenId added_token_id(std::string_view text) const;
 
-  /// Returns one line for `qrl-train check tokenizer`.
+  /// For `qrl-train check tokenizer`.
   std::string describe() const;
-  /// Returns the content of a file that came with the tokenizer ("tokenizer_config.json"); null if it had none.
+  /// Content of a file that came with the tokenizer ("tokenizer_config.json"); null if it had none.
   const std::string* file(const std::string& name) const;
-  /// Returns the path of that file in the loaded folder, whether or not it exists, for messages.
+  /// Path of that file in the loaded folder, for messages; it need not exist.
   std::string path_of(const std::string& name) const;
-  /// Writes the tokenizer's files as they were read.
+  /// Writes the files as they were read.
   void save(const std::filesystem::path& dir) const;
 
  private:

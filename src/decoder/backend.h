@@ -18,8 +18,7 @@ struct DeviceStats {
   double waited_s = 0;           ///< spent in `finish`
 };
 
-/// Computes ticks: the forward pass over a snapshot, keys and values in pages, the samples. Not thread-safe: one thread
-/// calls it.
+/// Computes ticks. Not thread-safe: one thread calls it.
 class Backend {
  public:
   Backend() = default;
@@ -29,10 +28,10 @@ class Backend {
 
   /// Sets the weights; `snapshot` must outlive this or the next load. The caller has checked its model.
   virtual void load(const model::Snapshot& snapshot) = 0;
-  /// Sets the scales of fp8 keys and values. Throws an internal error for other formats or a wrong number of scales.
+  /// Throws an internal error for formats other than fp8, or a wrong number of scales.
   virtual void set_kv_scales(KvScales scales) = 0;
   /// Calibrates the scales (kv_calibration.h) for the snapshot's present weights. A device first rounds keys and values
-  /// to bf16, and uses only the part of the sequences that fits in one tick.
+  /// to bf16, and uses only what fits in one tick.
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< version −1: none
 
@@ -43,9 +42,8 @@ class Backend {
   /// Returns how many ticks may be in flight when another is started: 0 or 1. With 1, a plan may have tokens that are
   /// sampled_before. While any request has top-k or top-p (ops::SampleParams::cuts), the caller uses 0 instead.
   virtual int num_ticks_ahead() const { return 0; }
-  /// Starts a tick: copies pages, stores the rows' keys and values, and samples plan.sample_rows, each with its
-  /// request's parameters and key. Reads the plan before it returns. `samples` has one element per sample row and must
-  /// stay valid until `finish`.
+  /// Starts a tick: copies pages, stores the rows' keys and values, and samples plan.sample_rows. Reads the plan before
+  /// it returns. `samples` has one element per sample row and must stay valid until `finish`.
   virtual void start(const Plan& plan, std::span<ops::SampledToken> samples) = 0;
   /// Waits for the oldest tick in flight, whose samples are then valid. Throws an internal error for a row of logits
   /// that cannot be sampled.
@@ -55,7 +53,7 @@ class Backend {
   virtual void release_kv() = 0;
 
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device
-  /// Returns the weights on a device; null if they are read in host memory.
+  /// null if weights are read in host memory
   virtual model::DeviceWeights* device_weights() { return nullptr; }
 };
 

@@ -1,4 +1,4 @@
-// Owns the ranges of inputs of linear layers after a norm, on given sequences.
+// Owns the observed ranges of linear layers' inputs.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace qrl::decoder {
 
-/// Runs `snapshot` over each sequence and returns the largest |input| per channel after each block's two norms. The
-/// result does not depend on the number of threads. Throws input errors like forced_logits, and for no sequences.
+/// Runs `snapshot` over each sequence and returns the largest |input| per channel after each block's two norms. Does
+/// not depend on the number of threads. Throws input errors like forced_logits, and for no sequences.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);
 

@@ -1,5 +1,4 @@
-// Owns generation: sequences, KV pages, scheduling, the forward pass over a published snapshot, sampling. Does not use
-// LibTorch.
+// Owns generation: scheduling, KV pages, forward pass, sampling. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +18,12 @@
 namespace qrl::decoder {
 
 struct DecoderOptions {
-  base::Device device = base::Device::cpu;     ///< cuda: decoder/device_backend.h
-  int device_number = 0;                       ///< among the visible GPUs, round-robin (cuda/engine/decode_engine.h)
-  std::int64_t max_num_seqs = 256;             ///< sequences in flight
+  base::Device device = base::Device::cpu;  ///< cuda: decoder/device_backend.h
+  int device_number = 0;                    ///< among the visible GPUs, round-robin (cuda/engine/decode_engine.h)
+  std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks
-  std::int64_t page_size = 16;                 ///< tokens per KV page
-  std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
+  std::int64_t page_size = 16;
+  std::int64_t kv_pages = 0;  ///< enough for one longest sequence
   /// GPU only. 0: allocate kv_pages or throw. Else as many of them as fit into this share of its memory, including
   /// other uses.
   double gpu_memory_utilization = 0;
@@ -35,14 +34,14 @@ struct DecoderOptions {
   /// Tokens of the vocabulary whose logits are computed at once (for 32 rows), a multiple of 256. Top-k and top-p need
   /// whole rows instead. Does not change samples. The default fits in a core's cache.
   std::int64_t logit_tile_tokens = 8192;
-  bool prefix_sharing = true;         ///< a group's samples share their prompt's pages
+  bool prefix_sharing = true;         ///< among a group's samples
   std::function<void()> before_tick;  ///< may throw, which abandons all requests but leaves the decoder usable
   /// Returns the text of a token, for requests with stop strings; its bytes stay valid until the next call.
   std::function<std::string_view(types::TokenId)> bytes_of;
   int num_threads = 0;  ///< CPU threads per tick; 0: the caller's (base/thread_scope.h). Does not change samples
 };
 
-/// Totals since construction or reset_stats.
+/// Totals since the last reset_stats.
 struct DecoderStats {
   std::int64_t ticks = 0;
   std::int64_t prefill_tokens = 0;      ///< prompt rows computed, and rows recomputed after a preemption
@@ -52,10 +51,10 @@ struct DecoderStats {
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows saved by sharing a group's prompt
   std::int64_t peak_kv_pages = 0;
-  double prefill_s = 0;  ///< ticks with any prefill row
+  double prefill_s = 0;  ///< of ticks with any prefill row
   double decode_s = 0;   ///< ticks with decode rows only
   std::int64_t decode_ticks = 0;
-  std::int64_t decode_graph_ticks = 0;  ///< those launched as CUDA graphs
+  std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
   double decode_waited_s = 0;           ///< part of decode_s spent waiting for a device
 };
 
@@ -70,7 +69,7 @@ class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for an option out of range, and for a device that this machine or build lacks.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
-  /// Uses a backend made for the same config and options (decoder/backend.h).
+  /// `backend` must be made for the same config and options (decoder/backend.h).
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
@@ -85,12 +84,12 @@ class Decoder final : public types::TextSource {
 
   /// Sets scales made earlier, for `scales.version`. Throws an internal error for other formats.
   void set_kv_scales(KvScales scales);
-  /// Returns the scales in use; version −1 if there are none.
+  /// version −1: none
   const KvScales& kv_scales() const;
 
-  /// Queues a request after the earlier ones and returns its id. Throws an input error for a parameter out of range, or
-  /// a request that can never fit max_model_len or the page pool. A call before `load`, and stop strings without
-  /// DecoderOptions::bytes_of, are internal errors.
+  /// Queues a request and returns its id. Throws an input error for a parameter out of range, or a request that can
+  /// never fit max_model_len or the page pool. A call before `load`, and stop strings without DecoderOptions::bytes_of,
+  /// are internal errors.
   RequestId submit(Request request);
 
   /// Computes one tick; a GPU may compute it while the next one is planned. Returns false, and does nothing, if all
@@ -101,7 +100,7 @@ class Decoder final : public types::TextSource {
   /// before_tick, abandons all requests that were not taken.
   bool tick();
 
-  /// Returns the requests that finished since the last call, in the order of their end.
+  /// Requests that finished since the last call, in the order of their end.
   std::vector<FinishedRequest> take_finished();
 
   /// Submits the requests, all with these parameters and key, and ticks until every request has finished. Throws like
@@ -109,17 +108,16 @@ class Decoder final : public types::TextSource {
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 
-  /// Frees the KV memory while the learner works; the next tick allocates it again. Throws an internal error for an
-  /// unfinished request.
+  /// Frees the KV memory until the next tick. Throws an internal error for an unfinished request.
   void release_kv();
 
-  /// Returns the weights on a GPU, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.
+  /// Weights on a GPU, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.
   model::DeviceWeights* device_weights();
 
-  /// Returns whether `load` set this snapshot, so that a publish into it needs no other load.
+  /// Returns whether `load` set this snapshot.
   bool reads(const model::Snapshot& snapshot) const;
 
-  /// Returns the loaded snapshot. Throws an internal error before `load`.
+  /// Throws an internal error before `load`.
   const model::Snapshot& snapshot() const;
 
   const DecoderStats& stats() const;

@@ -9,11 +9,11 @@
 
 namespace qrl::decoder {
 
-/// Converts plans to ticks; kept between ticks to reuse its memory.
+/// Kept between ticks to reuse its memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
-  /// Returns a tick that refers to `plan` and to this object; valid until the next call.
+  /// Valid until the next call; refers to `plan`.
   cuda::Tick fill(const Plan& plan);
 
  private:

@@ -20,7 +20,7 @@ void check(const model::ModelConfig& config, std::span<const types::TokenId> tok
   }
 }
 
-/// Runs the sequence through the model in chunks; calls chunk(team, first position, its rows) after each.
+/// Calls chunk(team, first position, its rows) after each chunk.
 template <class Chunk>
 void run_forced(const Transformer& transformer, std::span<const types::TokenId> tokens, const KvCache& kv,
                 const ForcedLayout& layout, std::span<const PageId> pages, Transformer::Workspace& scratch,
@@ -83,7 +83,6 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
 
 namespace {
 
-/// Runs the forward pass for what `scratch` observes.
 void run_for(Transformer::Workspace& scratch, const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
              const ForcedLayout& layout) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());

@@ -16,7 +16,7 @@
 
 namespace qrl::decoder {
 
-/// The layout of the computation. Only kv_format changes bits of the result, and tests use this to prove it.
+/// Only kv_format changes bits of the result, which tests use.
 struct ForcedLayout {
   std::int64_t page_size = 16;
   std::int64_t chunk_tokens = 512;  ///< rows per forward pass
@@ -31,11 +31,10 @@ struct ForcedLayout {
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
 
-/// Runs the same forward pass and accumulates ranges into `observed` (decoder/transformer.h). Throws like
-/// forced_logits.
+/// Accumulates ranges into `observed` (decoder/transformer.h). Throws like forced_logits.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
-/// Runs the same forward pass and returns the residual stream after each layer. Throws like forced_logits.
+/// Returns the residual stream after each layer. Throws like forced_logits.
 LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                   const ForcedLayout& layout = {});
 
@@ -47,8 +46,8 @@ struct ForcedKv {
   std::optional<ObservedQueries> queries = {};  ///< if requested; rows in any order
 };
 
-/// Runs the same forward pass over all sequences at once, split over all threads like a tick. A sequence's bits depend
-/// on its tokens alone. Throws like forced_logits, for each sequence.
+/// Computes all sequences at once, split over all threads like a tick. A sequence's bits depend on its tokens alone.
+/// Throws like forced_logits.
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                    bool with_queries = false);
 

@@ -1,4 +1,4 @@
-// Owns the memory of the KV pages of all layers; page_pool.h owns which pages are in use.
+// Owns the memory of KV pages; page_pool.h owns their use.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,12 @@
 
 namespace qrl::decoder {
 
-/// Keys and values of num_pages pages per layer, in the layout of ops/paged_attention.h.
+/// Layout: ops/paged_attention.h.
 class KvCache {
  public:
   /// Allocates nothing until `allocate`.
   KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format);
 
-  /// Allocates the memory if necessary; release frees it.
   void allocate();
   void release() { layers_.clear(); }
   bool allocated() const { return !layers_.empty(); }
@@ -29,7 +28,7 @@ class KvCache {
   std::int64_t page_size() const { return page_size_; }
   quant::KvFormat format() const { return format_; }
   std::int64_t num_bytes() const;  ///< 0 while not allocated
-  /// Returns the pages of a layer. Throws an internal error if fp8_e4m3 scales are missing.
+  /// Throws an internal error if fp8_e4m3 scales are missing.
   ops::KvPages layer(std::int64_t layer_idx) const;
   /// One layer's fp32 [K] scales: those of e4m3 queries, and their products with the key scales. Null if queries stay
   /// bf16.
@@ -38,11 +37,11 @@ class KvCache {
   };
   QueryScales query_scales(std::int64_t layer_idx) const;
 
-  /// Sets the scales of fp8_e4m3. Throws an internal error for other formats or a wrong number of scales.
+  /// Throws an internal error for formats other than fp8_e4m3, or a wrong number of scales.
   void set_scales(KvScales scales);
   const KvScales& scales() const { return scales_; }  ///< version −1: none
 
-  /// Executes the copies in all layers. SPMD (ops/linear.h). Targets must be distinct.
+  /// Copies in all layers. SPMD (ops/linear.h). Targets must be distinct.
   void copy(base::Team& team, std::span<const PageCopy> copies) const;
 
  private:

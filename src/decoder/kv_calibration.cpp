@@ -14,15 +14,15 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Returns the percentile; reorders the values.
+/// Reorders the values.
 float percentile_of(std::vector<float>& values, double percentile) {
-  // Few values are above a percentile near 100, so most are skipped after one comparison with the smallest of those.
+  // Few values are above a percentile near 100, so most cost one comparison.
   const std::int64_t num_above = num_above_percentile(static_cast<std::int64_t>(values.size()), percentile);
   std::partial_sort(values.begin(), values.begin() + num_above + 1, values.end(), std::greater<>{});
   return values[static_cast<std::size_t>(num_above)];
 }
 
-/// Returns how many of these magnitudes are above the largest e4m3 value.
+/// Counts magnitudes above the largest e4m3 value.
 std::int64_t beyond(const std::vector<float>& sizes, float scale) {
   return std::count_if(sizes.begin(), sizes.end(), [&](float size) { return size > scale * quant::kFp8Max; });
 }
@@ -80,7 +80,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   KvScales scales{snapshot.version(), std::vector<float>(num_scales), std::vector<float>(num_scales)};
   std::atomic<bool> all_finite = true;
   std::atomic<std::int64_t> num_saturated = 0;
-  // Extracts one head at a time, to hold only its values besides the cache.
+  // One head at a time, to hold only its values besides the cache.
   base::parallel_for(static_cast<std::int64_t>(num_scales), 1, [&](base::Range range) {
     const auto head_dim = static_cast<std::size_t>(heads.head_dim);
     std::vector<float> keys(num_tokens * head_dim), values(keys.size());

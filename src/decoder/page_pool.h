@@ -1,4 +1,4 @@
-// Owns the free list and the reference counts of KV pages, but not their memory.
+// Owns free list and reference counts of KV pages.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Memory for sampled tokens that is reserved at the start, so that ticks up to this length allocate nothing.
+/// Sampled tokens reserved at the start, so that ticks up to this length allocate nothing.
 constexpr std::int32_t kReservedTokens = 1024;
 
 }  // namespace

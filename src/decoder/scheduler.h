@@ -1,5 +1,4 @@
-// Owns which sequences a tick computes and which pages they hold. Uses no tensors, so tests drive it with a fake
-// forward pass.
+// Owns which sequences a tick computes and which pages they hold. Uses no tensors, so tests can fake the forward pass.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +45,6 @@ class Scheduler {
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
-  /// Returns whether an unfinished request has top-k or top-p.
   bool any_cuts() const { return num_cutting_ > 0; }
 
   /// Chooses the sequences of the next tick and sets their num_rows, pages and copy, for at most max_num_batched_tokens
@@ -57,7 +55,7 @@ class Scheduler {
   /// caller appends the token later and decrements num_in_flight.
   void advance();
 
-  /// Frees the pages of sequences that the caller found to be finished, each passed once.
+  /// Frees the pages of finished sequences, each passed once.
   void retire(std::span<Sequence* const> finished);
 
   /// Returns requests that finished since the last call, in the order of their end. A request with a row in a tick in

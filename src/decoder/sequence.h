@@ -18,7 +18,7 @@ namespace qrl::decoder {
 /// Negative, unlike any token.
 constexpr types::TokenId sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// Copy of the first num_slots slots of page `from` to page `to`, in every layer.
+/// Copies the first num_slots slots, in every layer.
 struct PageCopy {
   PageId from = 0;
   PageId to = 0;
@@ -38,13 +38,13 @@ struct Group;
 struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
-  types::Completion completion;  ///< sampled tokens
-  std::string text_tail;         ///< end of the sampled text, if the request has stop strings (stop_strings.h)
-  std::vector<PageId> pages;     ///< of positions 0, 1, …, in order
-  std::int64_t num_cached = 0;   ///< positions whose KV is in the pages, or will be before the next tick
-  std::int64_t num_rows = 0;     ///< positions that this tick computes, from num_cached on
-  PageCopy copy;                 ///< done before this tick's forward pass; num_slots 0: none
-  bool leads = false;            ///< computes the group's prefix
+  types::Completion completion;
+  std::string text_tail;        ///< end of the sampled text, if the request has stop strings (stop_strings.h)
+  std::vector<PageId> pages;    ///< of positions 0, 1, …, in order
+  std::int64_t num_cached = 0;  ///< positions whose KV is in the pages, or will be before the next tick
+  std::int64_t num_rows = 0;    ///< positions that this tick computes, from num_cached on
+  PageCopy copy;                ///< done before this tick's forward pass; num_slots 0: none
+  bool leads = false;           ///< computes the group's prefix
   bool finished = false;
   // Counts tokens that a tick in flight samples, before they are known.
   std::int32_t num_in_flight = 0;
@@ -53,13 +53,13 @@ struct Sequence {
   std::int64_t num_prompt_tokens() const;
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
   std::int64_t num_tokens() const { return num_prompt_tokens() + num_sampled(); }
-  /// Returns whether no token is left to sample, although the last ones may be in flight.
+  /// Whether no token is left to sample, although the last ones may be in flight.
   bool all_sampled() const;
-  /// Returns the number of tokens whose KV is not computed: 1 while decoding, more after a start or preemption.
+  /// Tokens without KV: 1 while decoding, more after a start or preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
-  /// Returns whether this tick computes the newest token, whose logits give the next one.
+  /// Whether this tick computes the newest token, whose logits give the next one.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Returns the token at a position; sampled_before(in_flight_output) for one in flight, which only the newest can be.
+  /// sampled_before(in_flight_output) for a token in flight, which only the newest can be.
   types::TokenId token(std::int64_t position) const;
 };
 
@@ -74,8 +74,7 @@ struct Group {
   /// sharing.
   std::int64_t num_prefix_tokens = 0;
   PrefixState prefix = PrefixState::absent;
-  std::vector<PageId> prefix_pages;  ///< held by the group while `ready`; the last one counts only up to the prefix's
-                                     ///< end
+  std::vector<PageId> prefix_pages;  ///< held while `ready`; the last one up to the prefix's end
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };

@@ -1,5 +1,4 @@
-// Owns the loop of ticks: when each is chosen, started and finished, the assignment of samples to sequences, and the
-// statistics.
+// Owns the loop of ticks, the assignment of samples to sequences, and the statistics.
 #pragma once
 
 #include <array>
@@ -15,8 +14,7 @@
 
 namespace qrl::decoder {
 
-/// Runs ticks over the requests of one scheduler. A tick is chosen, planned and started while a device computes the
-/// previous one.
+/// Runs the ticks of one scheduler. A tick is chosen, planned and started while a device computes the previous one.
 class TickLoop {
  public:
   /// `config` and `options` must outlive this.
@@ -24,13 +22,13 @@ class TickLoop {
   TickLoop(const TickLoop&) = delete;
   TickLoop& operator=(const TickLoop&) = delete;
 
-  /// Queues a request that has been checked.
+  /// `request` must be checked.
   RequestId submit(Request request);
   /// Does Decoder::tick with the weights of `snapshot`, which the backend has loaded.
   bool tick(const model::Snapshot& snapshot);
   std::vector<FinishedRequest> take_finished() { return scheduler_.take_finished(); }
 
-  /// Returns whether no request is unfinished and no tick in flight.
+  /// Whether no request is unfinished and no tick in flight.
   bool idle() const { return scheduler_.done() && num_under_way_ == 0; }
 
   Backend& backend() { return *backend_; }
@@ -39,7 +37,6 @@ class TickLoop {
   void reset_stats() { stats_ = {}; }
 
  private:
-  /// A tick that the backend has started.
   struct StartedTick {
     explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
     Plan plan;
@@ -62,7 +59,7 @@ class TickLoop {
   Scheduler scheduler_;
   RequestId next_id_ = 0;
   bool has_begun_ = false;            // since the last idle time
-  std::int64_t version_ = 0;          // version of the weights since then
+  std::int64_t version_ = 0;          // of the weights since then
   std::array<StartedTick, 2> ticks_;  // used alternately
   std::int64_t num_started_ = 0;      // total
   int num_under_way_ = 0;             // started and not finished

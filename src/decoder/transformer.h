@@ -19,7 +19,7 @@
 
 namespace qrl::decoder {
 
-/// Largest |input| of each channel after a block's norms. Filled by forward if a workspace refers to it.
+/// Largest |input| per channel after a block's norms. Filled by forward if a workspace refers to it.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
   /// Accumulates rows of a matrix's input. Called by one team member at a time.
@@ -28,7 +28,7 @@ struct ObservedInputs {
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
-/// Queries of all rows of a plan as attention uses them. Filled by forward if a workspace refers to it.
+/// Queries of all rows of a plan. Filled by forward if a workspace refers to it.
 struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
   /// Stores rows of a block of `qkv`; `first` is the plan's index of the block's first row. Called by one member of a
@@ -93,7 +93,7 @@ class Transformer {
   /// keeps its hidden states for choose_rows. Ends with a barrier.
   void forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv, Workspace& scratch) const;
 
-  /// Norms and quantizes up to kLogitRows rows of the last forward pass for lm_head. Begins and ends with a barrier.
+  /// Norms and quantizes up to kLogitRows rows for lm_head. Begins and ends with a barrier.
   void choose_rows(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
   /// Computes logits of the chosen rows for tokens that begin at a multiple of ops::kPanelColumns: fp32 [num_rows,
   /// tokens.size()], in the workspace until its next use. Begins and ends with a barrier.

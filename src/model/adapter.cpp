@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 
-/// Calls visit(layer's prefix, matrix) for every matrix of the model.
 template <class Visit>
 void for_each_matrix(const ModelConfig& config, const Visit& visit) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
@@ -211,7 +210,7 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
 
 namespace {
 
-/// Adds B·(A·x) to some outputs of a panel of B, a row at a time, so that sums stay on the stack.
+/// Works a row at a time, so that sums stay on the stack.
 void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                   base::Range panel, base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();
@@ -252,7 +251,7 @@ void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, 
 
 namespace {
 
-/// Returns whether each part has whole panels of the matrix, which the kernels need.
+/// The kernels need whole panels.
 bool has_whole_panels(const MatrixAdapter& adapter) {
   return std::ranges::all_of(adapter.parts, [&](const MatrixAdapter::Part& part) {
     const std::int64_t end = part.first_output + part.b.out;

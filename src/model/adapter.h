@@ -15,8 +15,7 @@
 
 namespace qrl::model {
 
-/// Returns whether `name` is the module's whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj"). This is
-/// PEFT's rule for lists of modules.
+/// PEFT's rule for lists: `name` is the whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj").
 bool is_named(const std::string& module, const std::string& name);
 
 /// W' = W + scale()·B·A for each targeted module, with A [rank, in] and B [out, rank].
@@ -34,7 +33,7 @@ struct LoraConfig {
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
-/// The words in which check_lora's errors name and advise; the defaults are a recipe's keys.
+/// Words of check_lora's errors; by default a recipe's keys.
 struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
@@ -56,7 +55,6 @@ std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfi
 /// (seed, tensor's index, element) alone. Reading a gain is an internal error.
 WeightSource new_adapters(const ModelConfig& config, const LoraConfig& lora, std::uint64_t seed);
 
-/// Reads all adapter_specs of a source.
 Weights read_adapters(const ModelConfig& config, const LoraConfig& lora, const WeightSource& source);
 
 /// Returns `base` with W + scale()·B·A in its targeted layers, and with the trained gains. Computes in fp32, including
@@ -70,7 +68,6 @@ void add_product(const float* b, const float* a, base::Range rows, std::int64_t 
 
 /// The adapters of one matrix as the kernels read them: bf16, or fp32 if the snapshot is. Empty: none.
 struct MatrixAdapter {
-  /// The adapter of one module, for some columns of the matrix's output.
   struct Part {
     std::string module;             ///< "model.layers.0.self_attn.q_proj"
     std::int64_t first_output = 0;  ///< column in the matrix's output
@@ -84,7 +81,7 @@ struct MatrixAdapter {
   std::int64_t out = 0;  ///< output width of the matrix
 };
 
-/// Returns whether a matrix reads the same input rows as its adapter: without rotation and activation scales.
+/// Returns whether a matrix and its adapter read the same rows: no rotation, no activation scales.
 bool reads_adapters_inputs(const ops::PackedLinear& matrix);
 
 /// Makes zero adapters. `format`: bf16 or f32.
@@ -98,19 +95,18 @@ std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, Matr
 /// A·x of some rows: fp32 sums, rounded to the adapter's format.
 struct AdapterProducts {
   AdapterProducts() = default;
-  /// Allocates for adapters of up to `num_parts` modules.
   AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank);
   std::vector<ops::Activations> parts;  ///< [max_rows, rank] each
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
-/// Computes A·x of rows [rows.begin, rows.end), on the calling thread. The format of x must have the adapter's values
-/// (bf16 or fp32). A row's bits do not depend on other rows.
+/// Computes A·x of `rows`, on the calling thread. x: bf16 or fp32 rows, like the adapter. A row's bits do not depend on
+/// other rows.
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 
-/// Adds scale·B·(A·x[row]) to columns [columns.begin, columns.end) of y, fp32 [*, out], on the calling thread. B's fp32
-/// sum is added to the old value. An element's bits do not depend on other elements.
+/// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. B's fp32 sum is added to the old
+/// value. An element's bits do not depend on other elements.
 void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
                  float* y);
 

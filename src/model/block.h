@@ -87,7 +87,7 @@ void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& 
       [](auto& layer) -> auto& { return layer.down; });
 }
 
-/// Same, for the matrices alone.
+/// Same, for the matrices.
 template <class OnMatrix>
 void visit_matrices(const ModelConfig& config, const OnMatrix& matrix) {
   visit_block(

@@ -120,7 +120,6 @@ class Tensors {
   std::vector<state::NamedView> views_;
 };
 
-/// Adds a matrix in fp32 or bf16.
 void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLinear& packed, std::int64_t first,
               std::int64_t rows) {
   const bool is_f32 = packed.format == Format::f32;
@@ -167,7 +166,6 @@ void add_scales(Tensors& tensors, const std::string& name, const ops::PackedLine
   });
 }
 
-/// Adds the rows of a low-bit matrix that are the module's weight.
 void add_quantized(Tensors& tensors, const std::string& module, const ops::PackedLinear& packed, std::int64_t first,
                    std::int64_t rows) {
   const std::int64_t in = packed.in;

@@ -20,7 +20,7 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-// Bounds that keep every product of sizes far within 63 bits; each is well above any published model.
+// Keep every product of sizes far within 63 bits; well above any published model.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxHeads = 4096;
@@ -47,7 +47,6 @@ bool contains(std::span<const std::string_view> keys, std::string_view key) {
 
 constexpr auto shown = state::shown_value;
 
-/// A config.json with the checks that every key needs.
 class Reader {
  public:
   Reader(std::string_view text, std::string where) : where_(std::move(where)), root_(state::parse_json(text, where_)) {
@@ -103,7 +102,7 @@ double positive(const Json& value, double max, const std::string& where) {
   return value.get<double>();
 }
 
-/// Returns a token id of the vocabulary; throws an input error otherwise.
+/// Throws an input error unless it is in the vocabulary.
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
               "token ids from 0 to " + std::to_string(vocab_size - 1), shown(value));
@@ -237,7 +236,7 @@ void read_rope(const Reader& reader, ModelConfig& config) {
               "more than 1 with yarn", Json(config.rope_theta).dump());
 }
 
-/// Returns the members of rope_scaling that read_rope_scaling reads; null for plain positions.
+/// Null for plain positions.
 Json rope_scaling_json(const RopeScaling& scaling) {
   if (scaling.type == RopeType::plain) return nullptr;
   Json value = {{"factor", scaling.factor},

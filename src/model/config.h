@@ -40,10 +40,10 @@ struct ModelConfig {
   bool qkv_bias = false;                 ///< bias on q, k, v: Qwen2, and attention_bias of Qwen3 and Llama
   bool o_bias = false;                   ///< bias on o: attention_bias of Qwen3 and Llama
   base::DType dtype = base::DType::f32;  ///< of the folder's weights: f32 or bf16 (f16 is read, but written as bf16)
-  std::vector<types::TokenId> eos_token_ids;  ///< may be empty
-  std::int64_t bos_token_id = -1;             ///< −1: none
-  std::int64_t pad_token_id = -1;             ///< −1: none
-  std::string generation_config;  ///< the model's generation_config.json if it says more than this; "": none
+  std::vector<types::TokenId> eos_token_ids;
+  std::int64_t bos_token_id = -1;  ///< −1: none
+  std::int64_t pad_token_id = -1;  ///< −1: none
+  std::string generation_config;   ///< the model's generation_config.json if it says more than this; "": none
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
@@ -81,8 +81,8 @@ std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view
 /// Returns the warning for a generation_config.json with stop_strings; "" without them.
 std::string stop_strings_note(std::string_view json_text, const std::string& where);
 
-/// Returns one line for `qrl-train check generation`: the end tokens of the file, checked against the vocabulary of a
-/// config.json in the same folder, if one exists.
+/// Returns one line for `qrl-train check generation`: the file's end tokens, checked against config.json in the same
+/// folder.
 std::string describe_generation(const std::filesystem::path& file);
 
 /// Returns one paragraph for `qrl-train check config`: family, sizes, number of parameters, dtype, unknown keys.

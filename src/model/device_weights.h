@@ -34,14 +34,14 @@ struct DeviceTable {
   std::int64_t stride = 0;
 };
 
-/// Device memory that the caller of a product must provide.
+/// Device memory that a product's caller provides.
 struct MatmulWorkspace {
   std::size_t quantized_bytes = 0;  ///< 256-byte aligned
   std::int64_t y_columns = 0;       ///< outputs, padded
   base::DType y_dtype = base::DType::bf16;
 };
 
-/// Rows of x, quantized for one of the snapshot's linear layers.
+/// Quantized rows of x for one linear layer.
 struct MatmulInput {
   std::string matrix;  ///< name in Snapshot::tensors: "layers.0.qkv"
   std::int64_t num_rows = 0;
@@ -82,7 +82,6 @@ class DeviceWeights {
 
   /// Uploads weights whose device copy has another version than the snapshot, which must be the one the decoder reads.
   virtual void bring(const Snapshot& snapshot) = 0;
-  /// Writes the dequantized values of tensors.
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
   /// Returns "embed_tokens" or "lm_head" in place.
   virtual DeviceTable table(const std::string& tensor) = 0;

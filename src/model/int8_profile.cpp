@@ -36,7 +36,6 @@ base::Buffer row_scales(const base::View& weight, const float* factors) {
   return scales;
 }
 
-/// Raises most[c] to the largest |w| of column c of `weight`.
 void widen(std::vector<float>& most, const base::View& weight) {
   const auto width = static_cast<std::size_t>(weight.shape[1]);
   most.resize(width, 0.0F);

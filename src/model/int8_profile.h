@@ -35,12 +35,12 @@ std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 /// states no value. Holds one weight at a time.
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
-/// Returns a hash of names and values; equal weights have equal hashes.
+/// Hashes names and values.
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);
 
 /// Writes a safetensors file with the hashes in its metadata. Replaces an existing file.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);
-/// Reads a profile. Throws an input error for a file that is not a profile of a model of this config.
+/// Throws an input error for a file that is not a profile of a model of this config.
 Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -1,5 +1,4 @@
-// Owns the map from the model's weights to rows of a snapshot's packed matrices, with a profile's scales for each
-// weight.
+// Owns the map from the model's weights to rows of packed matrices and to a profile's scales.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct MatrixPart {
   std::int64_t first_row = 0;
 };
 
-/// Returns the parts of all matrices, a matrix's parts in order of rows. `layers`: LayerSnapshots.
+/// The parts of a matrix are adjacent, in order of rows. `layers`: LayerSnapshots.
 template <class Layers, class Packed>
 std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
   std::vector<MatrixPart<Packed>> parts;

@@ -73,7 +73,6 @@ class ConfigReader {
       : where_(state::shown(file)), root_(state::parse_json(state::read_text(file, kMaxConfig_bytes), where_)) {
     QRL_REQUIRE(root_.is_object(), where_, "a JSON object", state::shown_value(root_));
   }
-  /// Null if the key is absent.
   Json at(const std::string& key) const { return root_.value(key, Json()); }
   std::string name_of(const std::string& key) const { return where_ + ": " + key; }
   void require(bool holds, const std::string& key, const std::string& expected, const std::string& advice = {}) const {
@@ -116,7 +115,7 @@ void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& 
   lora = less;
 }
 
-/// Reads target_modules: all-linear, a list of names or ends of names, or a regular expression.
+/// all-linear, a list of names or ends of names, or a regular expression.
 void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "target_modules";
   const Json targets = reader.at(kKey);
@@ -128,7 +127,7 @@ void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraCon
   lora.target_modules = targets.get<std::vector<std::string>>();
 }
 
-/// Reads exclude_modules, which have no adapter: a list of names or ends of names, or a regular expression.
+/// A list of names or ends of names, or a regular expression.
 void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);
@@ -148,7 +147,7 @@ void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraCo
       reader, kKey, config, [&](const std::string& module) { return !is_excluded(module); }, lora);
 }
 
-/// Returns the ends of the names of all norms of this model.
+/// Ends of the names, such as "input_layernorm".
 std::set<std::string> norm_names(const ModelConfig& config) {
   std::set<std::string> names;
   for (const WeightSpec& spec : weight_specs(config)) {

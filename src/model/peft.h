@@ -28,7 +28,7 @@ std::string peft_base(const std::filesystem::path& dir);
 void save_peft(const std::filesystem::path& dir, const ModelConfig& config, const LoraConfig& lora,
                const std::string& base, const WeightViews& adapters, const state::StagedRead& staged = {});
 
-/// Returns the names of the modules that have an adapter, in the model's order.
+/// Names of the modules with an adapter, in the model's order.
 std::vector<std::string> adapted_modules(const ModelConfig& config, const LoraConfig& lora);
 
 }  // namespace qrl::model

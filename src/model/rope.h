@@ -37,8 +37,7 @@ struct RopeFrequencies {
 /// 3.4 (attention factor 0.1·ln(factor) + 1).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
-/// Returns cosines and sines of positions 0 … max_positions − 1, for decoder and learner, laid out as by
-/// ops::make_rope_table.
+/// Laid out as by ops::make_rope_table; used by decoder and learner.
 base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions);
 
 }  // namespace qrl::model

@@ -88,7 +88,7 @@ std::span<const float> values_of(const base::View& view) {
   return {view.as<float>(), static_cast<std::size_t>(view.numel())};
 }
 
-/// Stores this member's share of the table in the snapshot's dtype. Returns false if one of its weights is not finite.
+/// Stores this member's share. Returns false if one of its weights is not finite.
 bool store_table(const base::Team& team, const base::View& from, const base::Buffer& to) {
   constexpr std::int64_t kGrain = 1024;
   const base::Range mine = team.slice(from.numel(), kGrain);
@@ -150,7 +150,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   }
 }
 
-/// Writes weights to their places in a snapshot, in weight_specs' order.
+/// Writes weights in weight_specs' order.
 class Snapshot::Writer {
  public:
   Writer(Snapshot& snapshot, std::int64_t version) : snapshot_(snapshot), version_(version) {
@@ -163,7 +163,7 @@ class Snapshot::Writer {
     snapshot.is_elsewhere_ = false;
   }
 
-  /// Called by all members of a team.
+  /// SPMD.
   void write(base::Team& team, const WeightSpec& spec, const base::View& view) {
     const std::string& name = spec.name;
     if (spec.kind == WeightKind::embedding) note(store_table(team, view, snapshot_.embedding_VD_), name);

@@ -29,9 +29,9 @@ struct SnapshotFormats {
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" are allowed, although `linear` never
   /// applies to them.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;         ///< else bf16, or fp32 when `linear` is
-  bool int8_lm_head = false;        ///< scales per token and per output; the learner keeps its own bf16 or fp32 lm_head
-  LoraConfig lora = {};             ///< adapters on the matrices
+  bool f32_lm_head = false;   ///< else bf16, or fp32 when `linear` is
+  bool int8_lm_head = false;  ///< scales per token and per output; the learner keeps its own bf16 or fp32 lm_head
+  LoraConfig lora = {};
   quant::Rotation rotation = {};    ///< for inputs of matrices in `linear`, if that has scales
   bool rotates_if_it_fits = false;  ///< else a model that `rotation` does not fit is an input error
 };
@@ -45,7 +45,7 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
   Block<std::monostate, MatrixAdapter> adapters;  ///< empty for a matrix without one
 };
 
-/// Describes one tensor of a snapshot for users.
+/// One tensor, described for users.
 struct SnapshotTensor {
   std::string name;            ///< "layers.0.qkv"
   std::string what;            ///< "int8 [80, 24], scales [1, 80] F32"
@@ -53,15 +53,14 @@ struct SnapshotTensor {
   bool is_gain = false;        ///< else embedding, linear layer or lm_head
 };
 
-/// The error of a weight in a snapshot against its master.
+/// Error against the master.
 struct WeightError {
   std::string weight;  ///< Hugging Face name; a tied lm_head has the embedding's
   quant::Format format = quant::Format::f32;
   quant::FormatError error;
 };
 
-/// Throws for weights, or results computed from them, that are not finite. Version 0, which was loaded, is an input
-/// error; weights that training made are a guard error.
+/// Throws for values that are not finite: an input error for loaded weights (version 0), else a guard error.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
 /// Throws an input error for a pattern in `formats.ignore` that fits no module, or only some modules of one matrix (q,
@@ -119,7 +118,6 @@ class Snapshot {
 
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that are not exempt
-  /// Rotation of the linear layers that are not exempt.
   const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
@@ -129,13 +127,13 @@ class Snapshot {
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
   const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
-  /// Same without the check, for formats and shapes of its tensors, which do not depend on where the values are.
+  /// Same without the check, for formats and shapes alone.
   const LayerSnapshot& layer_form(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
-  /// bf16, fp32 or int8; packed separately from the embedding even when tied.
+  /// bf16, fp32 or int8; packed separately even when tied.
   const ops::PackedLinear& lm_head() const { return here(lm_head_); }
   std::size_t num_bytes() const;
 
-  /// Returns all tensors in the order of the forward pass.
+  /// In the order of the forward pass.
   std::vector<SnapshotTensor> tensors() const;
 
   /// Returns the error of every matrix against the published `masters`, in order. Masters are first scaled by a
@@ -147,13 +145,13 @@ class Snapshot {
 
  private:
   class Writer;
-  /// Calls visit(gains) for each norm, in the order of the forward pass.
+  /// In the order of the forward pass.
   template <class Visit>
   void visit_gains(const Visit& visit);
   /// Adds this version's noise to the gains after a publish: to the new ones if `are_new`, else to the last ones
   /// without their noise.
   void finish_gains(bool are_new, std::int64_t version);
-  /// Returns `tensor`; an internal error if the host does not have the version's tensors.
+  /// Throws an internal error if the host lacks the version's tensors.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
     QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
@@ -176,9 +174,9 @@ class Snapshot {
   ops::PackedLinear lm_head_;
 };
 
-/// Returns the format of the adapters' A and B and of their inputs: bf16, or fp32 when the linear layers are.
+/// Format of A, B and their inputs: bf16, or fp32 when the linear layers are.
 quant::Format adapter_format(const Snapshot& snapshot);
-/// Returns whether some linear layer is exempt from the format of the others.
+/// Returns whether `ignore` exempts some linear layer.
 bool has_exempt_layers(const Snapshot& snapshot);
 
 }  // namespace qrl::model

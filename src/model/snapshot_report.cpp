@@ -31,8 +31,7 @@ SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) 
   return {std::move(name), std::move(what), linear.panels.view().data, false};
 }
 
-/// Returns the error of a weight, dequantizing some rows at a time. A whole lm_head would need more memory than
-/// anything else in a run with adapters.
+/// Dequantizes some rows at a time. A whole lm_head would need more memory than anything else in a run with adapters.
 quant::FormatError error_of(const MatrixPart<const ops::PackedLinear>& part, std::span<const float> original) {
   constexpr std::int64_t kRows = 64;
   const std::int64_t width = part.matrix->in, num_rows = std::ssize(original) / width;
@@ -47,7 +46,7 @@ quant::FormatError error_of(const MatrixPart<const ops::PackedLinear>& part, std
   return sums.error();
 }
 
-/// Returns "q_proj" of "model.layers.0.self_attn.q_proj".
+/// "q_proj" of "model.layers.0.self_attn.q_proj".
 std::string last_name(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
 SnapshotTensor plain_tensor(std::string name, const base::Buffer& buffer, bool is_gain) {

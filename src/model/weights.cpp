@@ -33,7 +33,7 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
 
-/// Returns four normal deviates (Box–Muller in fp64) from one block of a field.
+/// Four normal deviates (Box–Muller in fp64) from one block.
 std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
   const auto words =
       field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
@@ -66,7 +66,6 @@ bool is_residual_output(const std::string& name) {
   return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
 }
 
-/// The file of each tensor in a model folder.
 class TensorFiles {
  public:
   explicit TensorFiles(const fs::path& dir) {
@@ -114,7 +113,6 @@ std::string tensor_in(const state::SafetensorsFile& file, const std::string& nam
   return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
 }
 
-/// Throws an input error unless every spec has a tensor of its shape.
 void require_tensors(const TensorFiles& files, const ModelConfig& config, const std::string& dir) {
   for (const WeightSpec& spec : weight_specs(config)) {
     const state::SafetensorsFile* file = files.find(spec.name);
@@ -126,7 +124,7 @@ void require_tensors(const TensorFiles& files, const ModelConfig& config, const 
   }
 }
 
-/// Elements that one thread reads at a time.
+/// Elements per thread and read.
 constexpr std::int64_t kChunk = std::int64_t{1} << 18;
 
 void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
@@ -141,7 +139,7 @@ void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
   });
 }
 
-/// Returns whether the bits are equal as fp32, compared in chunks.
+/// Compares bits as fp32, in chunks.
 bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
                  const std::string& name_b) {
   if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
@@ -156,7 +154,7 @@ bool same_values(const state::SafetensorsFile& a, const std::string& name_a, con
   return true;
 }
 
-/// Returns whether a tensor is a buffer that older transformers stored with the weights; config.json determines it.
+/// Older transformers stored this buffer with the weights; config.json determines it.
 bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 /// Refuses tensors beyond the specs, except for RoPE's buffers and a tied lm_head that equals the embedding.
@@ -183,13 +181,13 @@ void write_text(const fs::path& path, const std::string& text) {
   file.close();
 }
 
-/// Writes the index. `places`: the file of each tensor.
+/// places: the file of each tensor.
 void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
   const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
   write_text(dir / kIndexFile, index.dump(2) + "\n");
 }
 
-/// Returns the model's own generation config (temperature, top_p, its padding), with the config's end tokens.
+/// Keeps the model's own generation config (temperature, top_p, padding), with the config's end tokens.
 Json generation_config_of(const ModelConfig& config) {
   const Json parsed = Json::parse(config_json(config));
   Json generation =

@@ -1,4 +1,4 @@
-// Owns a model's tensors by name in memory, and reading and writing Hugging Face folders.
+// Owns a model's tensors by name, and Hugging Face folders.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace qrl::model {
 
 /// Tensors in CPU memory by Hugging Face name, with the names and shapes of weight_specs.
 using Weights = std::map<std::string, base::Buffer, std::less<>>;
-/// Same without ownership, such as views of the learner's masters.
+/// Same without ownership.
 using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
@@ -34,14 +34,13 @@ class WeightSource {
   explicit WeightSource(Read read) : read_(std::move(read)) {}
   /// Refers to weights in memory, which must outlive this.
   WeightSource(const Weights& weights);  // NOLINT: they are what it stands for
-  /// Writes the fp32 values of the tensor to `to`, which holds spec.shape.numel().
+  /// Writes the tensor in fp32.
   void read(const WeightSpec& spec, float* to) const { read_(spec, to); }
 
  private:
   Read read_;
 };
 
-/// Reads all tensors of a source into memory.
 Weights read_weights(const ModelConfig& config, const WeightSource& source);
 
 /// Returns initial weights of a new model, fp32. Linears, embeddings and lm_head are normal(0, initializer_range),
@@ -63,7 +62,7 @@ struct HfModel {
 /// config's. save_hf writes the whole file back. Pickled weights (.bin, .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
-/// Default shard size of transformers.
+/// transformers' default.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
 /// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors. Creates DIR. Tensors are stored in

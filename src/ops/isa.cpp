@@ -45,7 +45,7 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
-/// Tiles of the amx path; only tests replace them.
+/// Only tests replace them.
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
 

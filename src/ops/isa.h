@@ -25,10 +25,9 @@ void force_isa(Isa isa);
 /// avx512 can run the path. Must not be called while kernels run.
 void replace_tiles(const TileKernels* tiles);
 
-/// Returns whether this processor can run a path.
 bool supported(Isa isa);
 
-/// Returns the build of a kernel table for the path in use.
+/// Returns the table for the path in use.
 template <class Table>
 const Table& for_this_isa(const Table& amx, const Table& avx512, const Table& avx2, const Table& portable) {
   const Isa path = isa();

@@ -112,7 +112,6 @@ base::Range panels_of(const PackedLinear& weight, base::Range columns, const cha
   return {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)};
 }
 
-/// Describes the second product for the kernels, except for its x.
 AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range columns) {
   const PackedLinear& weight = added.weight;
   check_range(rows, added.x.max_rows(), "added product");

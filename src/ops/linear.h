@@ -65,7 +65,6 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
 struct Activations {
   Activations() = default;
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
-  /// Makes rows in the format, width and rotation of the layer's inputs.
   Activations(const PackedLinear& layer, std::int64_t num_rows);
   quant::Format format = quant::Format::f32;
   quant::Rotation rotation = {};  ///< applied to rows before they are quantized
@@ -74,7 +73,7 @@ struct Activations {
   base::Buffer quantized;  ///< [max_rows, stride] fp32, bf16 or int8 (e4m3 as bf16, which is exact); zero beyond width
   base::Buffer scales;     ///< fp32 [max_rows, num_scales]; int8 and e4m3 only
 
-  std::int64_t num_scales() const { return scales.empty() ? 0 : scales.shape()[1]; }  ///< per row
+  std::int64_t num_scales() const { return scales.empty() ? 0 : scales.shape()[1]; }
   std::int64_t max_rows() const { return quantized.shape().rank() == 0 ? 0 : quantized.shape()[0]; }
   void* row(std::int64_t row_idx) const;
 };

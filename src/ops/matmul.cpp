@@ -58,10 +58,9 @@ struct Plan {
     // Each task packs the left rows it needs, so a task gets as many panels as still keep all threads busy.
     panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
   }
-  /// Words between panels.
   std::int64_t panel_words() const { return all_words * kMatmulPanel; }
 
-  /// A part of the depth of one of the two products.
+  /// Part of the depth of one of the two products.
   struct Chunk {
     Operand left, right;
     std::int64_t begin = 0, depth = 0;  ///< inputs
@@ -85,7 +84,6 @@ struct Plan {
   std::int64_t chunk_rows = 0, row_chunks = 1;
 };
 
-/// Packs the chunks of a panel contiguously.
 void pack_panel(const Matmul& task, const MatmulKernels& table, const Plan& plan, std::int64_t panel, float* to) {
   const std::int64_t column = panel * kMatmulPanel;
   for (const Plan::Chunk& chunk : plan.chunks) {
@@ -94,7 +92,6 @@ void pack_panel(const Matmul& task, const MatmulKernels& table, const Plan& plan
   }
 }
 
-/// Multiplies some rows by some panels, the first of which is packed at `packed`.
 void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, base::Range rows, base::Range panels,
               const float* packed) {
   const std::int64_t strip_rows = round_up(rows.size(), table.strip_rows);

@@ -28,12 +28,10 @@ struct Matmul {
   std::int64_t more_depth = 0;    ///< 0: no second pair
 };
 
-/// Multiplies, and accumulates in fp32 in the order of ops::linear: fp32 inputs one at a time, bf16 two at a time, on
-/// amx
-/// 32. The second pair continues these sums at a new step. Its bits are those of one product with zero padding between
-///     the
-/// depths. The old value of out is added last, and a bf16 out is rounded once. An element's bits depend on its row and
-/// its column alone, not on the number of threads.
+/// Multiplies, and accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32
+/// of them on amx. The second pair continues these sums at a new step. Its bits are those of one product with zero
+/// padding between the depths. The old value of out is added last, and a bf16 out is rounded once. An element's bits
+/// depend on its row and its column alone.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

@@ -33,7 +33,6 @@ constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1
 /// Neighboring inputs of one output in a panel's 32-bit word.
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
 
-/// Inputs of one output under one weight scale.
 std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
@@ -272,7 +271,6 @@ void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_
   for (std::int64_t r = 0; r < kWordsOfVector; ++r) std::memcpy(words + r * num_words, &rows[r], sizeof(FourWords));
 }
 
-/// Copies the words of some rows of one panel to row order.
 void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_words, std::uint32_t* words) {
   constexpr std::int64_t kWordsAtOnce = 64 / sizeof(std::uint32_t);  // writes whole cache lines of a row
   const std::uint32_t* const from = panel_words(packed, rows.begin);

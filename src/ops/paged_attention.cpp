@@ -56,7 +56,6 @@ void check_heads(const HeadShape& shape, const KvPages& pages, const char* where
                 where, "pages with memory, and scales where the format has them", std::string(name(pages.format)));
 }
 
-/// A slot of one kv head, and the layout of its quantized values.
 struct Slot {
   const KvPages& pages;
   std::int64_t head_dim, value_bytes, word, head_offset, scales_offset, slot, kv_head;

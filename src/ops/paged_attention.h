@@ -39,7 +39,7 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
-/// Rows of a batch: each sees positions 0 … position of its sequence.
+/// Each row of a batch sees positions 0 … position of its sequence.
 struct AttentionRows {
   const std::int32_t* positions = nullptr;           ///< [*]
   const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order

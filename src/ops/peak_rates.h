@@ -1,5 +1,4 @@
-// Owns the measurement of this machine's peak operations per second, on the ISA path and threads in use. `perf/mfu`
-// divides by it.
+// Owns the measurement of this machine's peak operations per second, by which `perf/mfu` divides.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,6 @@ void sum_over_rows(std::int64_t rows, std::int64_t width, const Body& body, cons
   for (std::int64_t b = 0; b < num_blocks; ++b) add_part(parts.data() + b * width);
 }
 
-/// Does nothing if `total` is null.
 void add_floats(const float* part, std::int64_t count, float* total) {
   if (total == nullptr) return;
   for (std::int64_t i = 0; i < count; ++i) total[i] += part[i];

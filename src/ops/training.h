@@ -41,8 +41,8 @@ struct AddRmsNormBackward {
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
-/// Transforms rows of q, k and v heads before attention: bias, RMSNorm over E of each q and k head, rotary positions
-/// (rotate-half). Then rounds k and v as the paged cache stores them.
+/// The transform of q, k and v heads before attention: bias, RMSNorm over E of each q and k head, rotary positions
+/// (rotate-half). Then k and v are rounded as the paged cache stores them.
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -55,7 +55,7 @@ struct QkvTransform {
   bool round_kv_to_bf16 = false;
   MixedArray in;  ///< [rows, C], C = (H+2K)·E
 };
-/// Writes out [rows, C] fp32 and, with norms, inverse_rms [rows, H+K].
+/// Writes `out` [rows, C] fp32 and, with norms, inverse_rms [rows, H+K].
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms);
 
 /// Computes d_in [rows, C] from d_out [rows, C] fp32; gradients pass through the bf16 rounding. Accumulates d_bias [C]

@@ -15,7 +15,6 @@ namespace {
 
 using base::DType;
 
-/// This member's share of the rows.
 base::Range share(const base::Team& team, base::Range rows) {
   const base::Range mine = team.slice(rows.size());
   return {rows.begin + mine.begin, rows.begin + mine.end};

@@ -49,10 +49,8 @@ enum class Format : std::uint8_t {
 };
 inline constexpr int kNumFormats = 9;
 
-/// How one number is stored.
 enum class Element : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 
-/// Which weights share a scale.
 enum class ScaleScope : std::uint8_t { none, tensor, channel, group128, block128 };
 
 struct FormatSpec {

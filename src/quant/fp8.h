@@ -12,7 +12,7 @@ inline constexpr float kFp8Max = 448.0F;
 /// Returns the e4m3 bits nearest to `value` (ties to even). Values beyond ±448 and infinities saturate. NaN gives 0x7f
 /// with its sign. torch's float8_e4m3fn agrees up to 448 and within half a step above; beyond that it gives NaN.
 std::uint8_t quantize_fp8(float value);
-/// Converts exactly.
+/// Exact.
 float dequantize_fp8(std::uint8_t bits);
 
 }  // namespace qrl::quant

@@ -27,7 +27,6 @@ struct Rotation {
 
 inline constexpr std::array<std::int64_t, 3> kRotationBlocks = {32, 64, 128};
 
-/// Returns 1/√block in fp32.
 float scale_of(const Rotation& rotation);
 
 /// Rotates `row` in place in the plain steps above. Throws an internal error for a row that is not whole blocks.

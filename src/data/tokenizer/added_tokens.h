@@ -10,7 +10,6 @@
 
 namespace qrl::data {
 
-/// An entry of tokenizer.json's added_tokens.
 struct AddedToken {
   std::string text;
   types::TokenId id = 0;

@@ -26,7 +26,7 @@ std::size_t hash_of(std::uint64_t pair) {
 
 std::size_t hash_of(std::string_view word) { return std::hash<std::string_view>{}(word); }
 
-/// Returns the number of slots for `count` entries, at most half of them used.
+/// At most half of the slots are used.
 std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
 }  // namespace
@@ -102,7 +102,7 @@ void Bpe::encode(std::string_view piece, std::vector<TokenId>& ids) const {
   else merge_long(piece, ids);
 }
 
-/// Writes the tokens of single bytes, at most one per byte, and returns their number.
+/// Returns the number of tokens, at most one per byte.
 std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tokens) const {
   std::size_t size = 0;
   bool after_unknown = false;

@@ -37,7 +37,7 @@ class Bpe {
 
   /// Appends the ids of one piece of any bytes, in O(n log n) time.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// Returns whether the vocabulary has a token of this byte alone.
+  /// Whether a token has this byte alone.
   bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
   bool has_all_bytes() const { return has_byte_.all(); }
   /// Id of a byte without a token; -1: dropped.

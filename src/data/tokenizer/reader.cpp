@@ -26,12 +26,11 @@ constexpr const char* kUseByteLevel =
 /// GPT-2's pattern (Radford et al. 2019, encoder.py), which ByteLevel applies with use_regex.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Refuses a setting that is not implemented.
 [[noreturn]] void refuse(const std::string& where, const std::string& setting) {
   base::fail_input(where, "", setting + " is not supported by this version", kUseByteLevel);
 }
 
-/// Parses one tokenizer.json; throws at the first error or unsupported setting.
+/// Throws at the first error or unsupported setting.
 class TokenizerReader {
  public:
   TokenizerReader(const json& root, const std::string& where) : root_(root), where_(where) {}
@@ -93,7 +92,7 @@ class TokenizerReader {
     QRL_REQUIRE(part.is_object(), where_, "an object `" + name + "`", part.type_name());
     return text_of(part, "type");
   }
-  /// Returns the members of a Sequence, or the part itself; null gives an empty list.
+  /// The members of a Sequence, or the part itself; null gives an empty list.
   std::vector<json> sequence(const json& part, const std::string& name, const char* members) const {
     if (part.is_null()) return {};
     if (type_of(part, name) != "Sequence") return {part};
@@ -324,7 +323,7 @@ class TokenizerReader {
         (num_missing_bytes_ == 0 ? std::string()
                                  : ", no token for " + std::to_string(num_missing_bytes_) + " of 256 bytes");
   }
-  /// Reads the replacement of bytes that the vocabulary lacks: `unk_token`, or nothing without one.
+  /// `unk_token`, or nothing without one.
   Bpe::Unknown unknown_of(const json& model) const {
     if (num_missing_bytes_ == 0 || field(model, "unk_token").is_null()) return {};
     const std::string token = text_of(model, "unk_token");
@@ -332,7 +331,7 @@ class TokenizerReader {
     QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
     return {found->second, flag_of(model, "fuse_unk")};
   }
-  /// Splits a merge, written as two strings, or by tokenizers before 0.20 as one with a space between.
+  /// A merge is two strings, or before tokenizers 0.20 one with a space between.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
       return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};

@@ -35,7 +35,7 @@ std::string code_point(std::uint32_t code) {
   return "\\x{" + digits + "}";
 }
 
-/// Returns a general category as the inside of a class: PCRE2's table plus characters that it may not know.
+/// A category's PCRE2 table plus characters that it may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
   for (const NewerCharacters& newer : newer_characters()) {
@@ -73,7 +73,7 @@ class Translator {
   }
   bool next_is(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
 
-  /// Returns the general category of a \p{…} at at_, and moves at_ past it.
+  /// Moves at_ past a \p{…} and returns its category.
   std::string_view category() {
     const std::size_t close = pattern_.find('}', at_);
     const bool braced = pattern_.substr(at_ + 2).starts_with('{') && close != std::string_view::npos;

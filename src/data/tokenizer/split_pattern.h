@@ -40,7 +40,6 @@ class SplitPattern {
   std::shared_ptr<void> code_;
 };
 
-/// Returns the pattern that matches exactly `text`.
 std::string escaped_pattern(std::string_view text);
 
 }  // namespace qrl::data

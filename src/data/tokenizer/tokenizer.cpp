@@ -13,7 +13,7 @@ using types::TokenId;
 
 namespace {
 
-/// Returns the number of bytes of the longest valid UTF-8 prefix of `text`.
+/// Bytes of the longest valid UTF-8 prefix.
 std::size_t valid_bytes(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -25,7 +25,7 @@ std::size_t valid_bytes(std::string_view text) {
   return at;
 }
 
-/// The state of one call of encode.
+/// State of one call of encode.
 class Encoding {
  public:
   explicit Encoding(const TokenizerParts& parts) : parts_(parts) {}
@@ -117,7 +117,7 @@ class Encoding {
   std::vector<TokenId> ids_;
 };
 
-/// Returns the number of bytes of a UTF-8 character that begins with `lead`; 0 if none does.
+/// Bytes of a UTF-8 character that begins with `lead`; 0 if none does.
 std::size_t character_bytes(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }

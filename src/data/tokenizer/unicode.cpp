@@ -51,7 +51,7 @@ bool is_word(UChar32 c) {
          u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
 }
 
-/// Returns the character at byte `at`, and moves `at` past it.
+/// Moves `at` past the character.
 UChar32 next(std::string_view text, std::size_t& at) {
   const char* bytes = text.data() + at;
   int32_t moved = 0;
@@ -61,7 +61,7 @@ UChar32 next(std::string_view text, std::size_t& at) {
   return c;
 }
 
-/// Returns the character that ends before byte `at`, and moves `at` to its first byte.
+/// Moves `at` to the first byte of the character before it.
 UChar32 previous(std::string_view text, std::size_t& at) {
   do --at;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U);

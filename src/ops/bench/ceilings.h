@@ -1,4 +1,4 @@
-// Owns the measurement of this machine's peak rates, on the ISA path and threads in use, for comparison in benchmarks.
+// Owns the measurement of this machine's peak rates, for comparison in benchmarks.
 #pragma once
 
 namespace qrl::ops {

@@ -88,7 +88,7 @@ class Ahead {
     next_lines();
     for (std::int64_t i = 0; i < kLines; ++i) ask_line();
   }
-  /// Called when `Vectors` neighboring vectors of words are read.
+  /// Call when `Vectors` neighboring vectors of words are read.
   template <int Vectors>
   void ask() {
     constexpr int kVectorsOfLine = static_cast<int>(kLine / kWordBytes) / kLanes;
@@ -97,7 +97,7 @@ class Ahead {
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// Called at the end of a segment: catches up with lines that were read without a prefetch.
+  /// Catches up, at a segment's end, with lines read without a prefetch.
   void end_of(const Segment& segment) {
     const AttentionTask& task = *segment.tasks;
     passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
@@ -309,7 +309,6 @@ void attend_span(const Span& span, bool is_first, const typename Kv::Operand* qu
     mix<Kv, Queries, 1>(span, weights, joins, is_first, e, contexts, First{static_cast<int>(span.head_dim - e)}, ahead);
 }
 
-/// Finds the blocks of positions begin … begin + span.count − 1.
 void find_blocks(const AttentionTask& task, std::int64_t begin, Span& span) {
   for (std::int64_t at = 0; at < span.count; at += kBlock) {
     const std::int64_t position = begin + at;

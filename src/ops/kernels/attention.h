@@ -9,7 +9,7 @@ namespace qrl::ops {
 /// Positions whose scores and weights exist at once. Spans start at position 0 for every row.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// Maximum number of rows that are processed together where they see the same pages.
+/// Maximum number of rows that share the reading of pages.
 inline constexpr std::int64_t kAttentionRows = 8;
 
 /// Query heads of one row and the kv heads that they share, over their sequence's pages (ops/paged_attention.h).
@@ -35,8 +35,8 @@ struct AttentionTask {
 /// Bytes of one prepared query, or of one query's softmax weights in a span.
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Returns the scratch size of a task. It holds a span's scores and weights of four queries, a span gathered from pages
-/// of odd sizes, and the queries and partial results of rows processed together.
+/// Scratch of a task: a span's scores and weights of four queries, a span gathered from pages of odd sizes, and the
+/// queries and partial results of kAttentionRows rows.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);

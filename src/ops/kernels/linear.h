@@ -95,7 +95,6 @@ inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t co
     for (int v = 0; v < Vectors; ++v) write(task, value(r, v), nullptr, row + r, column + v * kLanes);
 }
 
-/// Returns an exact int8 sum times the scales of its row and column.
 inline VecF scaled_int8(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
   const auto* scales = static_cast<const float*>(task.scales);
   return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));

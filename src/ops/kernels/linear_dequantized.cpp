@@ -63,7 +63,6 @@ inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column
                             [&](int r, int v) { return scaled_by_row<F>(task, sums[r][v].scaled, row + r); });
 }
 
-/// Few rows: dequantizes in registers.
 template <class F, int Rows, int Vectors>
 void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   Sums<F> sums[Rows][Vectors];
@@ -79,7 +78,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
-/// Many rows: dequantizes each panel once, a segment of inputs at a time.
+/// Dequantizes each panel once, a segment of inputs at a time.
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];

@@ -87,8 +87,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns the scale of a row's sum over a segment: the weights' scale, times the inputs' own scale if they have one
-/// there.
+/// Returns the weights' scale of a segment, times the inputs' own scale if they have one there.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -124,7 +123,6 @@ inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t 
 
 inline constexpr std::int64_t words_of(std::int64_t inputs, int of_word) { return (inputs + of_word - 1) / of_word; }
 
-/// Returns the stored words of the panel that holds `column`.
 template <class F>
 inline const std::int32_t* panel_at(const LinearTask& task, std::int64_t column) {
   return static_cast<const std::int32_t*>(task.panels) +

@@ -21,7 +21,7 @@ struct MatmulTiles {
   std::int64_t left_stride = 0;  ///< elements between rows; 0: packed
   const void* panel = nullptr;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  bool first = true, last = true;  ///< chunk of the depth is the first or the last
+  bool first = true, last = true;  ///< among the chunks of the depth
   float* sums = nullptr;           ///< [rows, kMatmulPanel], carried between chunks
   MixedArray out;                  ///< at the first row and column
   std::int64_t out_stride = 0;

@@ -50,7 +50,6 @@ struct Words<F32Dot, std::uint16_t> {
   static VecI across(const std::uint16_t* row, const std::uint16_t*) { return along(row); }
 };
 
-/// `count` elements, zero-padded to Size.
 template <class T, int Size>
 struct Padded {
   T values[Size] = {};
@@ -68,7 +67,6 @@ VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t cou
   return Words<Dot, T>::across(first.values, second.values);
 }
 
-/// The rows of one group along the depth, for words_across.
 template <class Dot, class T>
 struct RowsOfGroup {
   const T* even;

@@ -5,7 +5,6 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Returns the largest magnitude of n values, where values(index, lanes) gives a vector.
 template <class Values>
 float max_abs_of(std::int64_t n, const Values& values) {
   // As integers, the bits of |x| are ordered like the values, with infinities and NaN above all others.

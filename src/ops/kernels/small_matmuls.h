@@ -31,7 +31,6 @@ struct Right {
   std::int64_t stride;
 };
 
-/// Returns how many numbers of the operands' type `words` words hold.
 template <class Dot>
 constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
@@ -64,7 +63,6 @@ class SmallMatmuls {
                    typename Dot::Element* /*memory*/) const {
     return {words, Dot::kGroup, elements<Dot>(wide)};
   }
-  /// Numbers of scratch memory that turned() needs.
   static constexpr std::int64_t turned_size(std::int64_t /*wide*/, std::int64_t /*most_depth*/) { return 0; }
 
  private:

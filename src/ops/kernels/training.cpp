@@ -7,7 +7,6 @@ namespace {
 
 using Bits = std::uint16_t;
 
-/// Calls body with typed pointers to two mixed arrays.
 template <class Body>
 void with_types(MixedArray a, MixedArray b, const Body& body) {
   if (a.is_bf16 && b.is_bf16) body(static_cast<Bits*>(a.data), static_cast<Bits*>(b.data));
@@ -73,14 +72,12 @@ void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, s
   });
 }
 
-/// Rounds to the nearest bf16, returned as fp32.
 inline VecF nearest_bf16(VecF x) {
   Bits half[kLanes];
   store(half, x, All{});
   return load(half, All{});
 }
 
-/// What one head of a row needs.
 struct Head {
   bool turns;         // q or k: gets rotary positions
   const float* gain;  // null: no norm

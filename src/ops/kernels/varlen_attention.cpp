@@ -83,7 +83,6 @@ void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::
   }
 }
 
-/// Sizes and offsets that all members of a family share for one key head.
 struct Heads {
   std::int64_t head_dim, wide_head, row_stride, group;
   const float* qkv;           ///< first head of the query group, in row 0
@@ -120,7 +119,6 @@ void for_members(const VarlenAttention& attention, const Family& family, Body bo
   body(Member{starts[first], prefix_length, 0, true});
 }
 
-/// Returns the number of rows that the longest member sees.
 std::int64_t most_keys(const VarlenAttention& attention, const Family& family) {
   std::int64_t most = 0;
   for_members(attention, family,
@@ -128,7 +126,6 @@ std::int64_t most_keys(const VarlenAttention& attention, const Family& family) {
   return most;
 }
 
-/// Allocates consecutive pieces of the scratch memory, of `count` numbers each.
 struct Arena {
   float* next;
   template <class T>
@@ -356,7 +353,6 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   });
 }
 
-/// Calls body with the dot product of the operands' type and a typed pointer.
 template <class Body>
 void with_types(MatmulType type, MixedArray array, const Body& body) {
   if (type == MatmulType::bf16) {

@@ -48,7 +48,6 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<float>(from, depth, rows, words);
 }
 
-/// Returns the block's rows from `row` on.
 LeftBlock left_at(const MatmulTiles& task, std::int64_t row, std::int64_t strip_steps) {
   const auto* left = static_cast<const std::byte*>(task.left);
   if (task.left_stride == 0) {
@@ -89,7 +88,6 @@ void tiles(const MatmulTiles& task) {
   const auto* copied = reinterpret_cast<const std::byte*>(last_inputs);
   const LeftBlock last{copied, copied + kTile * kTileRowBytes, kTileRowBytes, kTileRowBytes};
   alignas(64) float sums[kBlock * kBlock];
-  // The next panel follows this one in memory.
   const std::int64_t panel_bytes = strip_steps * kTile * kPanelRowBytes,
                      num_blocks = ceil_div(task.rows, kBlock) * ceil_div(task.columns, kBlock);
   NextPanel next(static_cast<const std::byte*>(task.panel) + panel_bytes, panel_bytes, num_blocks * strip_steps);

@@ -33,7 +33,7 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
   ~Tiles() { _tile_release(); }
 
-  /// Sets the number of rows of the next blocks, 1 … kBlock.
+  /// rows: 1 … kBlock, for the next blocks.
   void set_rows(std::int64_t rows) {
     if (rows == rows_) return;
     rows_ = rows;
@@ -59,8 +59,7 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-/// Rows of the left operand: rows 0 … 15 and the others, with the strides between rows and between steps of 16 words of
-/// inputs.
+/// Rows 0 … 15 of the left operand and the others, with strides between rows and between steps of 16 words of inputs.
 struct LeftBlock {
   const std::byte *first, *second;
   std::int64_t row_bytes, step_bytes;
