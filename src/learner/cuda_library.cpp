@@ -86,6 +86,30 @@ double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
   return 2.0 * kSize * kSize * kSize / best_s;
 }
 
+namespace {
+
+using MemoryCount = c10::CachingAllocator::StatType;
+
+c10::CachingDeviceAllocator::DeviceStats memory_stats(int device_number) {
+  return at::getDeviceAllocator(torch::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device_number));
+}
+std::int64_t all_of(const c10::CachingAllocator::StatArray& stats) {
+  return stats[static_cast<std::size_t>(MemoryCount::AGGREGATE)].current;
+}
+
+}  // namespace
+
+std::int64_t gpu_bytes_in_tensors(int device_number) { return all_of(memory_stats(device_number).allocated_bytes); }
+
+std::int64_t gpu_bytes_left(int device_number) {
+  const auto stats = memory_stats(device_number);
+  const std::int64_t kept = all_of(stats.reserved_bytes) - all_of(stats.allocated_bytes);  // for the next tensors
+  const auto [free, total] =
+      at::getDeviceAllocator(torch::kCUDA)->getMemoryInfo(static_cast<c10::DeviceIndex>(device_number));
+  const auto used = static_cast<std::int64_t>(total - free) - kept;
+  return static_cast<std::int64_t>(kPlannedGpuShare * static_cast<double>(total)) - used;
+}
+
 double gpu_bytes(int device_number) { return static_cast<double>(cuda::identify_device(device_number).total_bytes); }
 
 double smallest_gpu_share(int device_number, dist::Collectives& world) {

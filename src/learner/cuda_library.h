@@ -21,6 +21,15 @@ int load_cuda_library(int number);
 /// called before), the best of some: what a learner there could do at most.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
+/// Returns the bytes of a GPU's memory that LibTorch's tensors have now.
+std::int64_t gpu_bytes_in_tensors(int device_number);
+/// Returns the bytes that they may take besides, before the GPU's memory is as full as a plan fills it.
+std::int64_t gpu_bytes_left(int device_number);
+
+/// The share of a GPU's memory that a plan fills (train/gpu_plan.h). CUDA's context, its libraries' kernels and gaps
+/// between allocations take the rest, and an estimate may be 10 percent low.
+inline constexpr double kPlannedGpuShare = 0.85;
+
 /// Bytes of memory that a GPU has in all.
 double gpu_bytes(int device_number);
 /// The least GPU memory that a rank of `world` has, in bytes: ranks with one GPU between them have equal parts of it.

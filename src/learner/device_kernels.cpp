@@ -134,10 +134,99 @@ TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC,
   return differentiable({qkv_NC}, parts, backward);
 }
 
+namespace {
+
+/// A task without pairs of arrays.
+cuda::RowListsTask lists_task(const Tensor& from, const Tensor& to, std::int64_t num_lists) {
+  cuda::RowListsTask task;
+  task.from[0] = read_rows(from);
+  task.to[0] = written_rows(to);
+  task.num_lists = num_lists;
+  task.width = from.size(1);
+  return task;
+}
+const std::int32_t* ints(const Tensor& x) { return x.data_ptr<std::int32_t>(); }
+
+}  // namespace
+
+Tensor fused_embed(const cuda::TrainingKernels& kernels, const TokenLists& tokens, const Weight& table_VD,
+                   torch::ScalarType compute) {
+  const Tensor& table = table_VD.value;
+  const auto f32 = table.options().dtype(torch::kFloat32);
+  const Tensor leaf = torch::empty({0}, f32).set_requires_grad(true);
+  const std::int64_t num_rows = tokens.tokens_N.size(0);
+  Tensor x_ND = torch::empty({num_rows, table.size(1)}, f32);
+  cuda::RowListsTask task = lists_task(table, x_ND, num_rows);
+  task.rows = ints(tokens.tokens_N);
+  kernels.sum_rows(task, callers_stream(table));
+  if (table.scalar_type() != compute) x_ND = x_ND.to(compute).to(torch::kFloat32);
+  return differentiable({leaf}, {x_ND}, [&kernels, tokens, gradient = table_VD.gradient](const TensorList& d) {
+    if (!gradient.defined()) return TensorList(1);
+    const Tensor d_ND = d[0].contiguous();
+    cuda::RowListsTask sums = lists_task(d_ND, gradient, tokens.distinct.size(0));
+    sums.starts = ints(tokens.starts);
+    sums.rows = ints(tokens.rows_N);
+    sums.to_rows = ints(tokens.distinct);
+    sums.adds = true;
+    kernels.sum_rows(sums, callers_stream(d_ND));
+    return TensorList(1);
+  })[0];
+}
+
+TensorList fused_gather(const cuda::TrainingKernels& kernels, const RowLists& places, const Tensor& k_NKE,
+                        const Tensor& v_NKE) {
+  const std::int64_t num_keys = places.rows.size(0), num_rows = k_NKE.size(0), num_heads = k_NKE.size(1),
+                     head_dim = k_NKE.size(2);
+  const auto pair_task = [width = num_heads * head_dim](const TensorList& from, const TensorList& to) {
+    const auto rows_of = [width](const Tensor& x) { return x.view({-1, width}); };
+    cuda::RowListsTask task = lists_task(rows_of(from[0]), rows_of(to[0]), to[0].size(0));
+    task.from[1] = read_rows(rows_of(from[1]));
+    task.to[1] = written_rows(rows_of(to[1]));
+    return task;
+  };
+  const auto made = [=, options = k_NKE.options()](std::int64_t count) {
+    const auto one = [&] { return torch::empty({count, num_heads, head_dim}, options); };
+    return TensorList{one(), one()};
+  };
+  const TensorList gathered = made(num_keys);
+  cuda::RowListsTask task = pair_task({k_NKE.detach(), v_NKE.detach()}, gathered);
+  task.rows = ints(places.rows);
+  kernels.sum_rows(task, callers_stream(k_NKE));
+  return differentiable({k_NKE, v_NKE}, gathered, [=, &kernels, options = k_NKE.options()](const TensorList& d) {
+    const auto of = [&](const Tensor& x) { return dense_or_zeros(x, {num_keys, num_heads, head_dim}, options); };
+    const TensorList summed = made(num_rows), dense = {of(d[0]), of(d[1])};
+    cuda::RowListsTask sums = pair_task(dense, summed);
+    sums.starts = ints(places.starts);
+    sums.rows = ints(places.places);
+    kernels.sum_rows(sums, callers_stream(summed[0]));
+    return summed;
+  });
+}
+
+Tensor gathered_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_ND) {
+  const std::int64_t count = lists.rows.size(0);
+  const Tensor x_TD = torch::empty({count, x_ND.size(1)}, x_ND.options());
+  cuda::RowListsTask task = lists_task(x_ND, x_TD, count);
+  task.rows = ints(lists.rows);
+  kernels.sum_rows(task, callers_stream(x_ND));
+  return x_TD;
+}
+
+Tensor summed_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_TD) {
+  const std::int64_t count = lists.starts.size(0) - 1;
+  const Tensor x_ND = torch::empty({count, x_TD.size(1)}, x_TD.options());
+  cuda::RowListsTask task = lists_task(x_TD, x_ND, count);
+  task.starts = ints(lists.starts);
+  task.rows = ints(lists.places);
+  kernels.sum_rows(task, callers_stream(x_TD));
+  return x_ND;
+}
+
 ScoredRows::ScoredRows(std::int64_t count, const torch::Device& device) {
   const auto there = torch::TensorOptions().dtype(torch::kFloat32).device(device);
-  log_probs_M = torch::empty({count}, there);
-  entropies_M = torch::empty({count}, there);
+  scores_2M = torch::empty({2, count}, there);
+  log_probs_M = scores_2M.select(0, 0);
+  entropies_M = scores_2M.select(0, 1);
   sums_M2 = torch::empty({count, 2}, there);
 }
 

@@ -5,6 +5,7 @@
 
 #include "cuda/train/training.h"
 #include "learner/layers.h"
+#include "learner/row_lists.h"
 
 namespace qrl::learner {
 
@@ -24,8 +25,22 @@ Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N
 TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
                      const Heads& heads, const QkvWeights& weights, torch::ScalarType out);
 
+/// Gathers the tokens' rows of a table, rounded to `compute`, as fp32 [N, D]; the gradient goes to `table_VD`. Starts
+/// the graph like layers.h's embed.
+Tensor fused_embed(const cuda::TrainingKernels& kernels, const TokenLists& tokens, const Weight& table_VD,
+                   torch::ScalarType compute);
+/// Gathers k's and v's rows of each key, {k [T, K, E], v}, both at once. Their gradients are sums over the places of a
+/// row, fp32 and rounded once.
+TensorList fused_gather(const cuda::TrainingKernels& kernels, const RowLists& places, const Tensor& k_NKE,
+                        const Tensor& v_NKE);
+/// Gathers x's row of each place, [T, D], without a history.
+Tensor gathered_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_ND);
+/// Sums x_TD's rows over the places of each row, [N, D] in x's dtype, without a history.
+Tensor summed_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_TD);
+
 /// What rows of logits were found to be, on their device.
 struct ScoredRows {
+  Tensor scores_2M;                          ///< fp32: log_probs_M, then entropies_M
   Tensor log_probs_M, entropies_M, sums_M2;  ///< fp32
   explicit ScoredRows(std::int64_t count, const torch::Device& device);
   /// Of rows [begin, begin + count) of these, in place.

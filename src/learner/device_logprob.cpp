@@ -7,16 +7,31 @@
 
 #include "base/threads.h"
 #include "learner/device_kernels.h"
+#include "learner/host_copies.h"
+#include "learner/row_lists.h"
 #include "learner/torch_linear.h"
 
 namespace qrl::learner {
 
 namespace {
 
+/// Targets where the operations read them, and the hidden states that they are of.
+struct PlacedTargets {
+  RowLists rows;     ///< of hidden_ND
+  Tensor targets_M;  ///< int64
+};
+PlacedTargets place_targets(const TargetRows& targets, std::int64_t num_rows, const torch::Device& device) {
+  const HostRowLists rows = row_lists({targets.rows.begin(), targets.rows.end()}, num_rows);
+  const std::vector<std::int64_t> wide(targets.targets.begin(), targets.targets.end());
+  const TensorList sent =
+      send({array_of(rows.rows), array_of(rows.starts), array_of(rows.places), array_of(wide)}, device);
+  return {{sent[0], sent[1], sent[2]}, sent[3]};
+}
+
 /// A segment of consecutive targets on the device.
 struct Chunk {
   std::int64_t begin = 0, size = 0;
-  Tensor rows, targets;  ///< int64 [M]
+  Tensor targets;  ///< int64 [M, 1]
   Tensor hidden_MD;
   Tensor logits_MV;  ///< fp32; −inf where top-k and top-p cut
 };
@@ -35,18 +50,15 @@ Tensor without_cut_tokens(const Tensor& logits_MV, const TargetRows& targets, st
 }
 
 template <class Body>
-void for_each_chunk(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets, const Body& body) {
-  const auto total = static_cast<std::int64_t>(targets.rows.size());
-  const Tensor all_rows = torch::tensor(targets.rows).to(hidden_ND.device());
-  const Tensor all_targets =
-      torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end())).to(hidden_ND.device());
+void for_each_chunk(const Tensor& hidden_MD, const Weight& lm_head, const TargetRows& targets, const Tensor& targets_M,
+                    const Body& body) {
+  const std::int64_t total = hidden_MD.size(0);
   for (std::int64_t begin = 0; begin < total; begin += targets.chunk_tokens) {
     Chunk chunk;
     chunk.begin = begin;
     chunk.size = std::min(targets.chunk_tokens, total - begin);
-    chunk.rows = all_rows.narrow(0, begin, chunk.size);
-    chunk.targets = all_targets.narrow(0, begin, chunk.size).unsqueeze(1);
-    chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
+    chunk.targets = targets_M.narrow(0, begin, chunk.size).unsqueeze(1);
+    chunk.hidden_MD = hidden_MD.narrow(0, begin, chunk.size);
     chunk.logits_MV = exact_matmul(chunk.hidden_MD, lm_head.value.t());
     if (targets.sample_params.cuts()) chunk.logits_MV = without_cut_tokens(chunk.logits_MV, targets, begin);
     body(chunk);
@@ -72,10 +84,10 @@ struct Distribution {
   Tensor log_p_MV, p_MV, entropy_M1;
 };
 
-Tensor on_device_or_zeros(const Tensor& gradient, const Chunk& chunk) {
-  const torch::Device device = chunk.logits_MV.device();
-  if (!gradient.defined()) return torch::zeros({chunk.size, 1}, torch::TensorOptions().device(device));
-  return gradient.narrow(0, chunk.begin, chunk.size).to(device).unsqueeze(1);
+/// A chunk's part of a gradient on the device.
+Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
+  if (!gradient.defined()) return torch::zeros({chunk.size, 1}, chunk.logits_MV.options());
+  return gradient.narrow(0, chunk.begin, chunk.size).unsqueeze(1);
 }
 
 /// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both over the temperature. M × V numbers are read and
@@ -83,11 +95,11 @@ Tensor on_device_or_zeros(const Tensor& gradient, const Chunk& chunk) {
 Tensor logit_gradients(const Chunk& chunk, const ops::SampleParams& sample_params, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(sample_params.temperature);
-  const Tensor d_log_prob_M1 = on_device_or_zeros(d_log_prob_M, chunk) / temperature;
+  const Tensor d_log_prob_M1 = part_or_zeros(d_log_prob_M, chunk) / temperature;
   Tensor d_logits_MV;
   if (d_entropy_M.defined()) {
     const Distribution distribution(chunk, sample_params);
-    const Tensor d_entropy_M1 = on_device_or_zeros(d_entropy_M, chunk) / -temperature;
+    const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
     d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that a probability of 0 meets the lowest number as 0
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
@@ -97,15 +109,15 @@ Tensor logit_gradients(const Chunk& chunk, const ops::SampleParams& sample_param
   return d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
 }
 
-TargetScores compute_scores(const Tensor& hidden, const Weight& lm_head, const TargetRows& targets) {
-  const auto total = static_cast<std::int64_t>(targets.rows.size());
-  const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total});
-  for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
+TargetScores compute_scores(const Tensor& hidden_MD, const Weight& lm_head, const TargetRows& targets,
+                            const Tensor& targets_M) {
+  const Tensor log_probs = torch::empty({hidden_MD.size(0)}), entropy = torch::empty({hidden_MD.size(0)});
+  for_each_chunk(hidden_MD, lm_head, targets, targets_M, [&](const Chunk& chunk) {
     const Distribution distribution(chunk, targets.sample_params);
     log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
     entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1.squeeze(1));
   });
-  return {log_probs, entropy};
+  return {log_probs, entropy, nullptr};
 }
 
 /// A chunk as device_kernels.h takes it.
@@ -114,10 +126,10 @@ LogitRows logit_rows(const Chunk& chunk, const TargetRows& targets) {
 }
 
 /// By a device's kernels: what each row was found to be stays there for the backward pass.
-ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidden, const Weight& lm_head,
-                       const TargetRows& targets) {
-  const ScoredRows scored(static_cast<std::int64_t>(targets.rows.size()), hidden.device());
-  for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
+ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidden_MD, const Weight& lm_head,
+                       const TargetRows& targets, const Tensor& targets_M) {
+  const ScoredRows scored(hidden_MD.size(0), hidden_MD.device());
+  for_each_chunk(hidden_MD, lm_head, targets, targets_M, [&](const Chunk& chunk) {
     fused_scores(kernels, logit_rows(chunk, targets), scored.narrow(chunk.begin, chunk.size));
   });
   return scored;
@@ -136,8 +148,8 @@ class LogitGradients {
     const ScoredRows scored =
         scored_ ? scored_->narrow(chunk.begin, chunk.size) : ScoredRows(chunk.size, chunk.logits_MV.device());
     if (!scored_) fused_scores(*kernels_, rows, scored);
-    const Tensor d_log_probs_M = on_device_or_zeros(d[0], chunk).squeeze(1).contiguous();
-    const Tensor d_entropies_M = d[1].defined() ? on_device_or_zeros(d[1], chunk).squeeze(1).contiguous() : Tensor();
+    const Tensor d_log_probs_M = part_or_zeros(d[0], chunk).squeeze(1).contiguous();
+    const Tensor d_entropies_M = d[1].defined() ? part_or_zeros(d[1], chunk).squeeze(1).contiguous() : Tensor();
     return fused_score_gradient(*kernels_, rows, scored, d_log_probs_M, d_entropies_M, out);
   }
 
@@ -147,29 +159,59 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
+/// Both on their way from the device. Not views, whose history autograd would make anew.
+TargetScores begin_arrival(const ScoredRows& scored) {
+  auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
+  const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };
+  return {row(0), row(1), arrival};
+}
+
+/// Gradients of the scores, sent to the device together; undefined as they are.
+TensorList sent_gradients(const TensorList& d, const torch::Device& device) {
+  TensorList dense, sent(d.size());
+  std::vector<HostArray> arrays;
+  for (const Tensor& one : d) {
+    if (!one.defined()) continue;
+    dense.push_back(one.contiguous());
+    arrays.push_back({dense.back().data_ptr(), torch::kFloat32, {one.size(0)}});
+  }
+  const TensorList there = send(arrays, device);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < d.size(); ++i)
+    if (d[i].defined()) sent[i] = there[next++];
+  return sent;
+}
+
 }  // namespace
 
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
                                      const cuda::TrainingKernels* kernels, const TargetScores* known) {
-  const Tensor hidden = hidden_ND.detach();
+  const std::int64_t num_rows = hidden_ND.size(0);
+  const PlacedTargets placed = place_targets(targets, num_rows, hidden_ND.device());
+  const Tensor hidden_MD = kernels != nullptr ? gathered_rows(*kernels, placed.rows, hidden_ND.detach())
+                                              : hidden_ND.detach().index_select(0, placed.rows.rows);
   std::optional<ScoredRows> scored;
-  if (known == nullptr && kernels != nullptr) scored = find_scores(*kernels, hidden, lm_head, targets);
-  const auto on_host = [](const Tensor& x) { return torch::empty(x.sizes()).copy_(x); };  // not x: the graph has these
+  if (known == nullptr && kernels != nullptr)
+    scored = find_scores(*kernels, hidden_MD, lm_head, targets, placed.targets_M);
   const TargetScores scores = known != nullptr ? *known
-                              : scored ? TargetScores{on_host(scored->log_probs_M), on_host(scored->entropies_M)}
-                                       : compute_scores(hidden, lm_head, targets);
+                              : scored         ? begin_arrival(*scored)
+                                               : compute_scores(hidden_MD, lm_head, targets, placed.targets_M);
   const LogitGradients d_logits(kernels, targets, std::move(scored));
-  const auto backward = [hidden, lm_head, &targets, d_logits](const TensorList& d) {
-    const Tensor d_hidden_ND = torch::zeros_like(hidden);
-    for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
-      const Tensor rounded_MV = d_logits(chunk, d);
+  const auto backward = [hidden_MD, lm_head, &targets, kernels, placed, num_rows, d_logits](const TensorList& d) {
+    const TensorList there = sent_gradients(d, hidden_MD.device());
+    const Tensor d_hidden_MD = torch::empty_like(hidden_MD);
+    for_each_chunk(hidden_MD, lm_head, targets, placed.targets_M, [&](const Chunk& chunk) {
+      const Tensor rounded_MV = d_logits(chunk, there);
       if (lm_head.gradient.defined()) add_exact_matmul(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);
-      d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(rounded_MV, lm_head.value));
+      Tensor d_rows = d_hidden_MD.narrow(0, chunk.begin, chunk.size);
+      torch::mm_out(d_rows, rounded_MV, lm_head.value);
     });
-    return TensorList{d_hidden_ND};
+    if (kernels != nullptr) return TensorList{summed_rows(*kernels, placed.rows, d_hidden_MD)};
+    const Tensor d_hidden_ND = torch::zeros({num_rows, hidden_MD.size(1)}, hidden_MD.options());
+    return TensorList{d_hidden_ND.index_copy_(0, placed.rows.rows.to(torch::kInt64), d_hidden_MD)};
   };
   const TensorList out = differentiable({hidden_ND}, {scores.log_probs_M, scores.entropy_M}, backward);
-  return {out[0], out[1]};
+  return {out[0], out[1], scores.arrival};
 }
 
 }  // namespace qrl::learner

@@ -21,7 +21,7 @@ SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig
 
   SampledPass pass;
   const auto count = static_cast<std::int64_t>(targets.rows.size());
-  pass.scores = {torch::empty({count}), torch::empty({count})};
+  pass.scores = {torch::empty({count}), torch::empty({count}), nullptr};
   const std::vector<std::int32_t> row_ids(targets.rows.begin(), targets.rows.end());
   const auto floats = [&](const Tensor& x) { return std::span(x.data_ptr<float>(), targets.rows.size()); };
   decoder.score(after_layer.back(), {row_ids, targets.targets, targets.sample_params.temperature},

@@ -52,12 +52,17 @@ class TorchEngine : public ForwardEngine {
       own_kernels_ = cuda::make_training_kernels(place.device.index());
       place_.kernels = own_kernels_.get();
     }
+    if (!place_.room.used) {
+      const int number = place.device.index();
+      place_.room = {[number] { return gpu_bytes_in_tensors(number); }, [number] { return gpu_bytes_left(number); }};
+    }
   }
 
   ParameterOptions parameters() const override {
     ParameterOptions how = common_parameters();
     how.device = place_.device;
     how.torch_ops = true;
+    how.kernels = place_.kernels;
     how.staging_bytes = place_.staging_bytes;
     how.fake_quant = numerics().forward == config::LearnerForward::fake_quant;
     how.reads_layers = how.reads_tables = !numerics().low_bit();
@@ -67,7 +72,22 @@ class TorchEngine : public ForwardEngine {
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     bring(parameters, snapshot);
-    return score_by_ops(parameters, task, nullptr);
+    const std::int64_t before = works_beside_host() ? place_.room.used() : 0;
+    const TargetScores scores = score_by_ops(parameters, task, nullptr);
+    if (works_beside_host() && torch::GradMode::is_enabled()) {
+      const auto kept = static_cast<double>(place_.room.used() - before);
+      bytes_per_token_ = std::max(bytes_per_token_, kept / static_cast<double>(task.rows.num_rows()));
+      num_logits_ = config().vocab_size * std::min(task.targets.chunk_tokens, task.rows.num_rows());
+    }
+    return scores;
+  }
+
+  bool works_beside_host() const override { return !place_.device.is_cpu(); }
+  bool has_room_for(std::int64_t num_tokens) const override {
+    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // fp32 logits and a gradient in bf16, which backward passes have
+    const double wanted =
+        kSlack * bytes_per_token_ * static_cast<double>(num_tokens) + kBytesOfLogit * static_cast<double>(num_logits_);
+    return !works_beside_host() || wanted <= static_cast<double>(place_.room.left());
   }
 
   void prepare(Parameters& parameters, const model::Snapshot& snapshot) override { bring(parameters, &snapshot); }
@@ -124,6 +144,8 @@ class TorchEngine : public ForwardEngine {
   TorchPlace place_;
   model::DeviceWeights* decoder_ = nullptr;   // of the snapshot last read
   bool tables_read_ = false;                  // from it
+  double bytes_per_token_ = 0;                // the most that a forward pass has left for its backward pass
+  std::int64_t num_logits_ = 0;               // of a chunk
   const model::Snapshot* base_of_ = nullptr;  // last read
   std::int64_t base_number_ = 0;
 };
@@ -132,6 +154,8 @@ class TorchEngine : public ForwardEngine {
 class SampledEngine final : public TorchEngine {
  public:
   using TorchEngine::TorchEngine;
+
+  bool works_beside_host() const override { return false; }  // it waits for the decoder's scores
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     bring(parameters, snapshot);

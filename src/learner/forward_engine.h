@@ -48,6 +48,11 @@ class ForwardEngine {
   /// the present weights; it may be null where reads_snapshot() is false.
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
+  /// Whether `score` returns while a device still works: its results are waited for (TargetScores::wait).
+  virtual bool works_beside_host() const { return false; }
+  /// Whether the device has memory for the forward pass of so many tokens more, before the one before it is given up.
+  virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
+
   bool reads_snapshot() const { return numerics_.quantized(); }
   bool is_bitwise() const { return numerics_.bitwise; }
   /// Learner::reads_in_place.
@@ -67,11 +72,17 @@ class ForwardEngine {
   bool activation_checkpointing_;
 };
 
+/// How many bytes of a device's memory tensors have now, and how many more activations may take.
+struct DeviceRoom {
+  std::function<std::int64_t()> used, left;
+};
+
 /// LibTorch's operations on a device.
 struct TorchPlace {
   torch::Device device = torch::kCPU;
   const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
+  DeviceRoom room = {};                            ///< empty: the device's own (cuda_library.h)
 };
 /// Not with backward int8: an input error.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,

@@ -5,7 +5,6 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "base/threads.h"
 #include "learner/learner_parts.h"
 #include "learner/memory.h"
-#include "learner/policy_loss.h"
 #include "learner/schedule.h"
 #include "learner/torch.h"
 #include "model/block.h"
@@ -28,19 +26,6 @@ void check_options(const config::OptimRecipe& optim, std::int64_t total_updates)
   QRL_REQUIRE(optim.betas.size() == 2, "optim.betas", "two numbers", std::to_string(optim.betas.size()));
   QRL_REQUIRE(optim.lr_scheduler == config::LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
               "a total number of updates for a schedule that ends", std::to_string(total_updates));
-}
-
-/// The promise of a bitwise learner.
-void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t>& rows,
-                       const std::vector<float>& sampler_logprobs) {
-  std::int64_t differ = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const float sampled = sampler_logprobs[static_cast<std::size_t>(rows[i])];
-    differ +=
-        std::bit_cast<std::uint32_t>(log_probs_M.data_ptr<float>()[i]) == std::bit_cast<std::uint32_t>(sampled) ? 0 : 1;
-  }
-  QRL_INVARIANT(differ == 0, "rollout.bitwise", "the sampler's log-probs, bit for bit",
-                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens differ");
 }
 
 }  // namespace
@@ -93,12 +78,14 @@ TokenScores Learner::score_reference(const types::MicroBatch& batch, const ops::
 TokenScores Learner::score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
                               const ops::SampleParams& sample_params) {
   const base::ThreadsInScope threads(parts_->options.num_threads);
+  parts_->finish_micro_batch();
   const torch::NoGradGuard no_grad;
   const PackedRows rows = parts_->packer.rows(batch);
   const TargetRows targets = parts_->packer.targets(batch, sample_params);
   TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
   if (targets.rows.empty()) return scores;
   const TargetScores counted_scores = parts_->score(rows, targets, false, policy);
+  counted_scores.wait();
   for (std::size_t i = 0; i < targets.rows.size(); ++i) {
     const auto at = static_cast<std::size_t>(targets.rows[i]);
     scores.logprobs[at] = counted_scores.log_probs_M.data_ptr<float>()[i];
@@ -112,33 +99,24 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   const base::ThreadsInScope threads(parts_->options.num_threads);
   parts_->require_trainable();
   QRL_INVARIANT(!parts_->sums.begun(), "micro-batch", "an update after the last one", "another");
-  const PackedRows rows = parts_->packer.rows(batch);
-  TargetRows targets = parts_->packer.targets(batch, sample_params);
-  targets.entropy_is_trained = loss.kind == LossKind::policy && loss.algorithm.entropy_coef != 0;
-  if (targets.rows.empty()) return;
+  auto next = std::make_unique<MicroBatchInFlight>(batch, counts, loss);
+  next->rows = parts_->packer.rows(batch);
+  next->targets = parts_->packer.targets(batch, sample_params);
+  next->targets.entropy_is_trained = loss.kind == LossKind::policy && loss.algorithm.entropy_coef != 0;
+  if (next->targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));
-  const TargetScores scores = parts_->score(rows, targets, is_last);
-  if (parts_->engine->is_bitwise() && loss.at_sampling_weights)
-    require_same_bits(scores.log_probs_M, targets.rows, batch.sampler_logprobs);
-  Tensor total;
-  if (loss.kind == LossKind::policy) {
-    total = policy_loss(batch, targets.rows, scores, counts, loss, parts_->statistics);
-  } else {
-    total = -scores.log_probs_M.to(torch::kFloat64).sum() / static_cast<double>(counts.response_tokens);
-    parts_->statistics.add_share("actor/sft_loss", total.item<double>());
-  }
-  if (!std::isfinite(total.item<double>())) {
-    parts_->loss_is_finite = false;
-    return;
-  }
-  parts_->sums.gather();
-  total.backward();
+  if (!parts_->engine->has_room_for(batch.num_tokens())) parts_->finish_micro_batch();
+  next->scores = parts_->score(next->rows, next->targets, is_last);
+  parts_->finish_micro_batch();  // the one before
+  parts_->in_flight = std::move(next);
+  if (!parts_->engine->works_beside_host()) parts_->finish_micro_batch();
 }
 
 UpdateReport Learner::update() {
   const base::ThreadsInScope threads(parts_->options.num_threads);
   parts_->require_trainable();
+  parts_->finish_micro_batch();
   UpdateReport report;
   const torch::NoGradGuard no_grad;
   parts_->sums.end();
@@ -242,6 +220,7 @@ void Learner::publish_adapters(model::Snapshot& snapshot, std::int64_t version, 
 
 void Learner::apply_uaq(float scale) {
   QRL_REQUIRE(scale > 0 && std::isfinite(scale), "quant.uaq_scale", "above 0", std::to_string(scale));
+  parts_->finish_micro_batch();
   const torch::NoGradGuard no_grad;
   std::set<std::string> gains;
   for (const model::WeightSpec& spec : model::weight_specs(parts_->config)) gains.insert(model::norm_before(spec.name));

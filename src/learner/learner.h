@@ -158,7 +158,9 @@ class Learner {
 
   /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
   /// Gradients accumulate in fp32. is_last: none follows before `update`, so that sums over ranks begin while the
-  /// backward pass goes on (GradientSums); every rank may or may not say so.
+  /// backward pass goes on (GradientSums); every rank may or may not say so. On a device the loss and the backward pass
+  /// wait for the next call where memory has room for a second micro-batch: the device then has that one's forward pass
+  /// to do while the host computes the loss. The bits are the same.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 

@@ -1,8 +1,12 @@
 #include "learner/learner_parts.h"
 
+#include <bit>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "learner/policy_loss.h"
 
 namespace qrl::learner {
 
@@ -41,6 +45,19 @@ model::WeightSource first_masters(const model::ModelConfig& config, const model:
       });
 }
 
+/// The promise of a bitwise learner.
+void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t>& rows,
+                       const std::vector<float>& sampler_logprobs) {
+  std::int64_t differ = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const float sampled = sampler_logprobs[static_cast<std::size_t>(rows[i])];
+    differ +=
+        std::bit_cast<std::uint32_t>(log_probs_M.data_ptr<float>()[i]) == std::bit_cast<std::uint32_t>(sampled) ? 0 : 1;
+  }
+  QRL_INVARIANT(differ == 0, "rollout.bitwise", "the sampler's log-probs, bit for bit",
+                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens differ");
+}
+
 }  // namespace
 
 LearnerParts::LearnerParts(const model::ModelConfig& config_in, const model::WeightSource& initial,
@@ -65,6 +82,7 @@ void LearnerParts::require_trainable() const {
 void LearnerParts::restart(std::int64_t updates) {
   num_updates = updates;
   published = nullptr;
+  in_flight.reset();
   clear_gradients(parameters);
   sums.restart();
   statistics = {};
@@ -80,6 +98,29 @@ TargetScores LearnerParts::score(const PackedRows& rows, const TargetRows& targe
   ForwardTask task{rows, targets, {}, policy};
   if (is_last) task.layer_done = sums.from_backward();
   return engine->score(parameters, reads_snapshot ? published : nullptr, task);
+}
+
+void LearnerParts::finish_micro_batch() {
+  const std::unique_ptr<MicroBatchInFlight> micro = std::move(in_flight);
+  if (micro == nullptr) return;
+  const LossOptions& loss = micro->loss;
+  const TargetScores& scores = micro->scores;
+  scores.wait();
+  if (engine->is_bitwise() && loss.at_sampling_weights)
+    require_same_bits(scores.log_probs_M, micro->targets.rows, micro->batch.sampler_logprobs);
+  Tensor total;
+  if (loss.kind == LossKind::policy) {
+    total = policy_loss(micro->batch, micro->targets.rows, scores, micro->counts, loss, statistics);
+  } else {
+    total = -scores.log_probs_M.to(torch::kFloat64).sum() / static_cast<double>(micro->counts.response_tokens);
+    statistics.add_share("actor/sft_loss", total.item<double>());
+  }
+  if (!std::isfinite(total.item<double>())) {
+    loss_is_finite = false;
+    return;
+  }
+  sums.gather();
+  total.backward();
 }
 
 model::WeightSource LearnerParts::trained_masters() {

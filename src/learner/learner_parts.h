@@ -6,6 +6,7 @@
 
 #include "learner/forward_engine.h"
 #include "learner/learner.h"
+#include "learner/micro_batch.h"
 #include "learner/optimizer.h"
 #include "learner/packed_rows.h"
 #include "learner/parameters.h"
@@ -25,6 +26,8 @@ struct LearnerParts {
   /// backward pass. is_last: of the mini-batch's micro-batches.
   TargetScores score(const PackedRows& rows, const TargetRows& targets, bool is_last,
                      const PolicyWeights* policy = nullptr);
+  /// Computes the loss of the micro-batch in flight and its gradients; nothing where there is none. With autograd on.
+  void finish_micro_batch();
   model::WeightSource trained_masters();  ///< of all ranks; collective when sharded
 
   model::ModelConfig config;
@@ -37,6 +40,7 @@ struct LearnerParts {
   std::unique_ptr<RankTensors> ranks;
   GradientSums sums;
   MicroBatchPacker packer;
+  std::unique_ptr<MicroBatchInFlight> in_flight;
   std::int64_t num_updates = 0;
   const model::Snapshot* published = nullptr;  ///< null: not since the masters last changed
   std::int64_t published_version = -1;

@@ -10,6 +10,7 @@ model::WeightViews LearnerState::moments() const { return parts_.parameters.name
 
 model::WeightViews LearnerState::gradients() const {
   parts_.require_trainable();
+  parts_.finish_micro_batch();
   parts_.sums.rotate_back();
   return parts_.parameters.named().gradients();
 }

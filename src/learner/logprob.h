@@ -2,6 +2,9 @@
 // memory. Knows neither the layers below nor the loss above.
 #pragma once
 
+#include <memory>
+
+#include "learner/host_copies.h"
 #include "learner/layers.h"
 #include "ops/linear.h"
 #include "ops/sample.h"
@@ -17,9 +20,13 @@ struct TargetRows {
   bool entropy_is_trained = true;     ///< whether a gradient of the entropies may come
 };
 
-/// Log-probs of the targets and entropies, fp32 [M] each.
+/// Log-probs of the targets and entropies, fp32 [M] each, in host memory.
 struct TargetScores {
   Tensor log_probs_M, entropy_M;
+  std::shared_ptr<const Arrival> arrival = nullptr;  ///< of both from a device; null: they are there
+  void wait() const {
+    if (arrival != nullptr) arrival->wait();
+  }
 };
 
 /// Logits are ops::linear's, from hidden states quantized for `head` (lm_head as the kernels read it); log-softmax is

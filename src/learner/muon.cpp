@@ -42,8 +42,8 @@ torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
-  const double norm = matrix.to(torch::kFloat64).norm().item<double>();
-  torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * (1 / (norm + kEps)));
+  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // nobody waits for it
+  torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
   for (std::int64_t step = 0; step < steps; ++step) {
     const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));
     const torch::Tensor polynomial = rounded(kB * gram + kC * bf16_matmul(gram, gram));

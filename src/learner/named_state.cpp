@@ -54,7 +54,7 @@ state::StagedRead NamedState::staged_read() const {
       for (const Placement& each : layout_.placements())
         largest = std::max(largest, static_cast<std::size_t>(each.spec.shape.numel()) * sizeof(float));
       const auto count = static_cast<std::int64_t>(std::min(staging_bytes_, largest) / sizeof(float));
-      staging_ = torch::empty({count}, torch::TensorOptions().pinned_memory(flat_.masters.is_cuda()));
+      staging_ = torch::empty({count}, torch::TensorOptions().pinned_memory(!flat_.masters.is_cpu()));
     }
     const auto bytes = static_cast<std::int64_t>(std::min(num_bytes, staging_.nbytes()));
     const Tensor from = torch::from_blob(static_cast<std::byte*>(view.data) + first_byte,

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda/train/training.h"
+#include "learner/device_quantized.h"
+#include "learner/host_copies.h"
 #include "learner/muon.h"
 #include "learner/quantized.h"
 #include "model/block.h"
@@ -38,35 +41,102 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
   return matrices;
 }
 
-void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
-           const OptimizerStep& step) {
-  const FlatBuffers& flat = parameters.flat();
-  const std::int64_t first = segment.owned_offset, count = segment.count;
-  const Tensor weights = flat.masters.narrow(0, first, count);
-  Tensor gradients = flat.gradients.narrow(0, segment.offset, count);
-  const Tensor exp_avg = flat.exp_avg.narrow(0, first, count);
-  const Tensor exp_avg_sq = flat.exp_avg_sq.narrow(0, first - parameters.layout().num_muons(), count);
-  const double weight_decay = segment.decays ? optim.weight_decay : 0;
+/// The formula's constants for one segment.
+ops::AdamW adamw_args(const AdamwSegment& segment, const config::OptimRecipe& optim, const OptimizerStep& step) {
   const auto updates = static_cast<double>(step.num_updates + 1);
-  if (parameters.options().torch_ops) {
-    gradients.mul_(step.gradient_scale);
-    const Tensor num_updates = torch::full({}, updates, weights.options());
-    at::_fused_adamw_({weights}, {gradients}, {exp_avg}, {exp_avg_sq}, {}, {num_updates}, step.lr, optim.betas[0],
-                      optim.betas[1], weight_decay, optim.eps, /*amsgrad=*/false, /*maximize=*/false);
-    gradients.zero_();
-    return;
-  }
   ops::AdamW args;
   args.lr = static_cast<float>(step.lr);
   args.beta1 = static_cast<float>(optim.betas[0]);
   args.beta2 = static_cast<float>(optim.betas[1]);
   args.eps = static_cast<float>(optim.eps);
-  args.weight_decay = static_cast<float>(weight_decay);
+  args.weight_decay = static_cast<float>(segment.decays ? optim.weight_decay : 0);
   args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
   args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
   args.gradient_scale = static_cast<float>(step.gradient_scale);
-  ops::adamw_step(args, count, weights.data_ptr<float>(), gradients.data_ptr<float>(), exp_avg.data_ptr<float>(),
-                  exp_avg_sq.data_ptr<float>());
+  return args;
+}
+
+/// A segment's tensors in the flat buffers.
+struct AdamwTensors {
+  AdamwTensors(const Parameters& parameters, const AdamwSegment& segment)
+      : weights(parameters.flat().masters.narrow(0, segment.owned_offset, segment.count)),
+        gradients(parameters.flat().gradients.narrow(0, segment.offset, segment.count)),
+        exp_avg(parameters.flat().exp_avg.narrow(0, segment.owned_offset, segment.count)),
+        exp_avg_sq(parameters.flat().exp_avg_sq.narrow(0, segment.owned_offset - parameters.layout().num_muons(),
+                                                       segment.count)) {}
+  Tensor weights, gradients, exp_avg, exp_avg_sq;
+};
+
+/// By a device's kernel, which leaves what the forward pass reads, too: one launch for each dtype of that.
+void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const ops::AdamW& args) {
+  for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
+    const std::int64_t first = range.begin - segment.offset;
+    const AdamwTensors on(parameters, {range.begin, segment.owned_offset + first, range.count, segment.decays});
+    cuda::AdamwTask task{on.weights.data_ptr<float>(), on.gradients.data_ptr<float>(), on.exp_avg.data_ptr<float>(),
+                         on.exp_avg_sq.data_ptr<float>()};
+    if (values.defined()) {
+      task.copy = values.data_ptr();
+      task.copy_is_f32 = values.scalar_type() == torch::kFloat32;
+    }
+    task.count = range.count;
+    task.lr = args.lr;
+    task.beta1 = args.beta1;
+    task.beta2 = args.beta2;
+    task.eps = args.eps;
+    task.weight_decay = args.weight_decay;
+    task.gradient_scale = args.gradient_scale;
+    task.first_correction = args.first_correction;
+    task.second_correction = args.second_correction;
+    parameters.options().kernels->adamw(task, {stream_on(parameters.options().device)});
+  }
+}
+
+void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
+           const OptimizerStep& step) {
+  const ops::AdamW args = adamw_args(segment, optim, step);
+  if (parameters.options().kernels != nullptr) return adamw_by_kernel(parameters, segment, args);
+  AdamwTensors on(parameters, segment);
+  if (parameters.options().torch_ops) {
+    on.gradients.mul_(step.gradient_scale);
+    const Tensor num_updates = torch::full({}, static_cast<double>(step.num_updates + 1), on.weights.options());
+    at::_fused_adamw_({on.weights}, {on.gradients}, {on.exp_avg}, {on.exp_avg_sq}, {}, {num_updates}, step.lr,
+                      optim.betas[0], optim.betas[1], segment.decays ? optim.weight_decay : 0, optim.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
+    on.gradients.zero_();
+    return;
+  }
+  ops::adamw_step(args, segment.count, on.weights.data_ptr<float>(), on.gradients.data_ptr<float>(),
+                  on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
+}
+
+/// Sums of squares of this rank's tensors, 0 for others, by one launch and one copy.
+void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
+  const std::vector<Placement>& placements = parameters.layout().placements();
+  const torch::Device& device = parameters.options().device;
+  std::vector<cuda::TensorSpan> spans;
+  std::vector<std::size_t> tensors;
+  std::int64_t num_parts = 0;
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    if (!parameters.layout().is_mine(placements[i])) continue;
+    const std::int64_t count = placements[i].spec.shape.numel();
+    spans.push_back({placements[i].offset, count, num_parts});
+    tensors.push_back(i);
+    num_parts += (count + cuda::kSquaresPart - 1) / cuda::kSquaresPart;
+  }
+  const auto num_bytes = static_cast<std::int64_t>(spans.size() * sizeof(cuda::TensorSpan));
+  const Tensor sent = send({{spans.data(), torch::kUInt8, {num_bytes}}}, device)[0];
+  const Tensor of_parts = torch::empty({num_parts}, torch::TensorOptions().dtype(torch::kFloat64).device(device));
+  parameters.options().kernels->squares(
+      {parameters.flat().gradients.data_ptr<float>(), reinterpret_cast<const cuda::TensorSpan*>(sent.data_ptr()),
+       static_cast<std::int64_t>(spans.size()), num_parts, of_parts.data_ptr<double>()},
+      {stream_on(device)});
+  const Arrival arrival(of_parts);
+  arrival.wait();
+  const double* part = arrival.values().data_ptr<double>();
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::int64_t end = i + 1 < spans.size() ? spans[i + 1].first_part : num_parts;
+    for (std::int64_t at = spans[i].first_part; at < end; ++at) squares[tensors[i]] += part[at];
+  }
 }
 
 }  // namespace
@@ -129,7 +199,9 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
   const ParameterLayout& layout = parameters.layout();
   const std::vector<Placement>& placements = layout.placements();
   std::vector<double> squares(placements.size(), 0);
-  if (parameters.options().torch_ops) {
+  if (parameters.options().kernels != nullptr) {
+    squares_by_kernel(parameters, squares);
+  } else if (parameters.options().torch_ops) {
     const Tensor on_device = torch::zeros({static_cast<std::int64_t>(squares.size())},
                                           parameters.flat().gradients.options().dtype(torch::kFloat64));
     for (std::size_t i = 0; i < squares.size(); ++i) {
@@ -167,7 +239,7 @@ void take_step(Parameters& parameters, const config::OptimRecipe& optim, const O
     if (optim.name == config::OptimName::muon)
       muon_step(muon_matrices(parameters, turn), muon, layout.is_sharded() ? *alone : ranks);
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
-    parameters.begin_refresh(turn, ranks);
+    parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
   }
   if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
   parameters.end_refresh(ranks);

@@ -45,8 +45,9 @@ class GradientSums {
   bool is_rotated_ = false, was_rotated_back_ = false;  // of those that are not begun: now; and what was gathered
 };
 
-/// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64), their sum in
-/// fp64; and the first tensor whose gradient is not finite, or nothing. Collective when sharded.
+/// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64, all in one
+/// launch of a device's kernel), their sum in fp64; and the first tensor whose gradient is not finite, or nothing.
+/// Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;

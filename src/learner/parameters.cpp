@@ -1,13 +1,12 @@
 #include "learner/parameters.h"
 
-#include <ATen/DeviceAccelerator.h>
-
 #include <algorithm>
 #include <span>
 
 #include "base/error.h"
 #include "base/threads.h"
 #include "learner/device_quantized.h"
+#include "learner/host_copies.h"
 #include "learner/quantized.h"
 #include "model/block.h"
 
@@ -69,7 +68,7 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
     return flat.defined() ? flat.narrow(0, first.offset - begin, next - first.offset).view(shape) : Tensor();
   };
   const auto segment = std::find_if(segments_.begin(), segments_.end(),
-                                    [&](const Segment& each) { return first.offset < each.range.end(); });
+                                    [&](const Copy& each) { return first.offset < each.range.end(); });
   return {slice(segment->values, segment->range.begin), slice(flat_.gradients, 0)};
 }
 
@@ -160,18 +159,29 @@ void Parameters::refresh(RankTensors& ranks) {
   end_refresh(ranks);
 }
 
-void Parameters::begin_refresh(const GradientRange& range, RankTensors& ranks) {
-  if (!has_copies()) return;
-  for (const Segment& segment : segments_) {
+std::vector<Parameters::Copy> Parameters::copies_of(const GradientRange& range) const {
+  if (!has_copies()) return {{range, {}}};
+  std::vector<Copy> copies;
+  for (const Copy& segment : segments_) {
     const std::int64_t begin = std::max(segment.range.begin, range.begin);
     const std::int64_t end = std::min(segment.range.end(), range.end());
-    if (!segment.values.defined() || begin >= end) continue;
-    const GradientRange here{begin, end - begin};
-    const Tensor values = segment.values.narrow(0, begin - segment.range.begin, here.count);
+    if (begin >= end) continue;
+    const bool is_read = segment.values.defined();
+    copies.push_back({{begin, end - begin},
+                      is_read ? segment.values.narrow(0, begin - segment.range.begin, end - begin) : Tensor()});
+  }
+  return copies;
+}
+
+void Parameters::begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written) {
+  if (!has_copies()) return;
+  for (const auto& [here, values] : copies_of(range)) {
+    if (!values.defined()) continue;
     for (const Placement& placement : layout_.placements()) {
       if (!layout_.is_mine(placement) || !here.holds(placement.offset)) continue;
+      if (are_written && !layout_.is_muons(placement)) continue;
       const std::int64_t count = placement.spec.shape.numel();
-      values.narrow(0, placement.offset - begin, count).copy_(flat_.master(placement));
+      values.narrow(0, placement.offset - here.begin, count).copy_(flat_.master(placement));
     }
     if (!layout_.is_sharded()) continue;
     std::vector<dist::Part> byte_parts = layout_.parts(here);
@@ -240,9 +250,7 @@ void Parameters::read_tables(model::DeviceWeights& weights) {
       device_table(weights, "lm_head", vocab_size, width, options_.device).to(policy_.lm_head_dtype);
 }
 
-void Parameters::wait_for_device() const {
-  if (options_.device.is_cuda()) at::accelerator::getCurrentStream(options_.device.index()).synchronize();
-}
+void Parameters::wait_for_device() const { wait_for(options_.device); }
 
 void Parameters::pack_head() {
   constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // of a bf16 copy that are fp32 at once

@@ -18,6 +18,10 @@
 #include "model/snapshot.h"
 #include "model/weights.h"
 
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/train/training.h
+}
+
 namespace qrl::learner {
 
 /// With shards the forward pass reads copies of all, matrices in the dtype that its matmuls round them to anyway. With
@@ -33,6 +37,7 @@ struct ParameterOptions : LayoutOptions {
   /// LibTorch's operations compute (torch_ops.h): they read matrices in the compute dtype, so that a bf16 policy
   /// has such copies, sharded or not; and what the host sees of all this goes through copies, whatever the device.
   bool torch_ops = false;
+  const cuda::TrainingKernels* kernels = nullptr;  ///< of the device; null: LibTorch's operations do an update
   bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantized)
   bool reads_tables = true;  ///< false: embedding and lm_head are those that a device has (read_tables), without copies
   std::size_t staging_bytes = std::size_t{256} << 20;  ///< at most, of NamedState::staged_read's buffer
@@ -58,9 +63,16 @@ class Parameters {
   void refresh(RankTensors& ranks);
   /// The same for tensors in this order as their masters are done: what the forward pass reads of them begins to travel
   /// between ranks, and is there, with all else that has begun, when end_refresh returns. Whole tensors. Collective
-  /// when sharded.
-  void begin_refresh(const GradientRange& range, RankTensors& ranks);
+  /// when sharded. are_written: copies of this rank's masters are there already (copies_of), except Muon's.
+  void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
+  /// What the forward pass reads of some of the flat order; undefined where it reads the masters, or nothing.
+  struct Copy {
+    GradientRange range;
+    Tensor values;
+  };
+  /// Returns these tensors' copies, in parts of one dtype each.
+  std::vector<Copy> copies_of(const GradientRange& range) const;
   /// Has each linear layer know the snapshot's form of it (Linear::quantized).
   void bind_quantized(const model::Snapshot& snapshot);
   /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, dequantized and rounded to the
@@ -84,12 +96,6 @@ class Parameters {
   void wait_for_device() const;
 
  private:
-  /// What the forward pass reads of some of the flat order; undefined where it reads nothing.
-  struct Segment {
-    GradientRange range;
-    Tensor values;
-  };
-
   bool has_copies() const;  ///< the forward pass reads others than the masters
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
@@ -104,7 +110,7 @@ class Parameters {
   ParameterLayout layout_;
   FlatBuffers flat_;
   NamedState named_;
-  std::vector<Segment> segments_;
+  std::vector<Copy> segments_;  ///< of everything, or the masters themselves
   PolicyWeights policy_;
 };
 

@@ -11,12 +11,12 @@ Tensor as_f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
 Tensor exact_matmul(const Tensor& x, const Tensor& y) {
   if (x.scalar_type() == torch::kFloat32) return torch::mm(x, y);
-  if (x.is_cuda()) return at::mm(x, y, torch::kFloat32);
+  if (!x.is_cpu()) return at::mm(x, y, torch::kFloat32);
   return torch::mm(as_f32(x), as_f32(y));
 }
 
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
-  if (x.is_cuda() && x.scalar_type() != torch::kFloat32) {
+  if (!x.is_cpu() && x.scalar_type() != torch::kFloat32) {
     at::addmm_out(sum, sum, x, y, torch::kFloat32);
   } else {
     sum.addmm_(as_f32(x), as_f32(y));

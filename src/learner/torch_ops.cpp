@@ -8,16 +8,17 @@
 #include "learner/device_adapter.h"
 #include "learner/device_kernels.h"
 #include "learner/device_quantized.h"
+#include "learner/host_copies.h"
 #include "learner/torch_linear.h"
 
 namespace qrl::learner {
 
 namespace {
 
-Tensor starts_of(const std::vector<std::int64_t>& lengths, const torch::Device& device) {
+std::vector<std::int32_t> starts_of(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int32_t> starts{0};
   for (const std::int64_t length : lengths) starts.push_back(starts.back() + static_cast<std::int32_t>(length));
-  return torch::tensor(starts, torch::kInt32).to(device);
+  return starts;
 }
 
 /// What stays as it is where the dtype is bf16 or fp32 already: sums below are of fp32 copies.
@@ -35,8 +36,8 @@ Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
   // As layers.h's embed: one leaf stands for all weights.
   const Tensor leaf = torch::empty({0}, table_VD.value.options().dtype(torch::kFloat32)).set_requires_grad(true);
-  const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens_N).to(compute));
-  return differentiable({leaf}, {x_ND}, [tokens = rows.tokens_N, table_VD](const TensorList& d) {
+  const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens.tokens_N).to(compute));
+  return differentiable({leaf}, {x_ND}, [tokens = rows.tokens.tokens_N, table_VD](const TensorList& d) {
     Tensor gradient = table_VD.gradient;
     if (gradient.defined()) gradient.index_add_(0, tokens, d[0]);
     return TensorList(1);
@@ -120,15 +121,21 @@ Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& head
 
 /// What FlashAttention's kernels in LibTorch take.
 bool has_flash(const Tensor& q_NHE) {
-  return q_NHE.is_cuda() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
+  return !q_NHE.is_cpu() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
 }
 
-Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& heads) {
-  Qkv qkv = own;
-  if (rows.key_rows.defined()) {
-    qkv.k_NKE = own.k_NKE.index_select(0, rows.key_rows);
-    qkv.v_NKE = own.v_NKE.index_select(0, rows.key_rows);
-  }
+/// With the keys and values of each sequence's prefix before its own.
+Qkv with_prefixes(const Qkv& own, const RowLists& keys, const cuda::TrainingKernels* kernels) {
+  if (!keys.rows.defined()) return own;
+  if (kernels == nullptr)
+    return {own.q_NHE, own.k_NKE.index_select(0, keys.rows), own.v_NKE.index_select(0, keys.rows)};
+  const TensorList gathered = fused_gather(*kernels, keys, own.k_NKE, own.v_NKE);
+  return {own.q_NHE, gathered[0], gathered[1]};
+}
+
+Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& heads,
+                        const cuda::TrainingKernels* kernels) {
+  const Qkv qkv = with_prefixes(own, rows.keys, kernels);
   if (!has_flash(own.q_NHE)) {
     return checkpointed(
         [rows, heads](const TensorList& in) {
@@ -165,21 +172,18 @@ Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::Traini
 
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device) {
   DeviceRows placed;
-  placed.tokens_N = torch::tensor(std::vector<std::int64_t>(rows.tokens.begin(), rows.tokens.end())).to(device);
-
   const Tensor angles_NE = torch::empty({rows.num_rows(), head_dim});
   for (std::int64_t r = 0; r < rows.num_rows(); ++r) {
     std::copy_n(rows.rope_table + rows.positions[static_cast<std::size_t>(r)] * head_dim, head_dim,
                 angles_NE.data_ptr<float>() + r * head_dim);
   }
-  placed.angles_NE = angles_NE.to(device);
 
-  std::vector<std::int64_t> key_rows;
+  std::vector<std::int32_t> key_rows;
   std::int64_t prefix_begin = 0, prefix_end = 0;
   const auto append = [&key_rows](std::int64_t begin, std::int64_t end) {
     const auto old = static_cast<std::ptrdiff_t>(key_rows.size());
     key_rows.resize(key_rows.size() + static_cast<std::size_t>(end - begin));
-    std::iota(key_rows.begin() + old, key_rows.end(), begin);
+    std::iota(key_rows.begin() + old, key_rows.end(), static_cast<std::int32_t>(begin));
   };
   for (std::int64_t s = 0; s < rows.num_sequences(); ++s) {
     const auto at = static_cast<std::size_t>(s);
@@ -192,9 +196,25 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
     placed.lengths.push_back(end - begin);
     placed.key_lengths.push_back(static_cast<std::int64_t>(key_rows.size() - before));
   }
-  placed.starts = starts_of(placed.lengths, device);
-  placed.key_starts = starts_of(placed.key_lengths, device);
-  if (!rows.continues_prefix.empty()) placed.key_rows = torch::tensor(key_rows).to(device);
+  const HostTokenLists tokens = token_lists(rows.tokens);
+  const std::vector<std::int32_t> starts = starts_of(placed.lengths), key_starts = starts_of(placed.key_lengths);
+  std::vector<HostArray> arrays = {array_of(rows.tokens),
+                                   array_of(tokens.distinct),
+                                   array_of(tokens.starts),
+                                   array_of(tokens.rows),
+                                   {angles_NE.data_ptr(), torch::kFloat32, {rows.num_rows(), head_dim}},
+                                   array_of(starts),
+                                   array_of(key_starts)};
+  const std::size_t without_keys = arrays.size();
+  const HostRowLists keys = row_lists(std::move(key_rows), rows.num_rows());
+  if (!rows.continues_prefix.empty())
+    for (const auto* of_keys : {&keys.rows, &keys.starts, &keys.places}) arrays.push_back(array_of(*of_keys));
+  const TensorList sent = send(arrays, device);
+  placed.tokens = {sent[0], sent[1], sent[2], sent[3]};
+  placed.angles_NE = sent[4];
+  placed.starts = sent[5];
+  placed.key_starts = sent[6];
+  if (sent.size() > without_keys) placed.keys = {sent[without_keys], sent[without_keys + 1], sent[without_keys + 2]};
   return placed;
 }
 
@@ -202,7 +222,10 @@ TorchOps::TorchOps(DeviceRows rows, const model::ModelConfig& config, const Forw
                    const TorchDevice& device)
     : Ops(numerics), rows_(std::move(rows)), heads_(heads_of(config)), device_(device) {}
 
-Tensor TorchOps::embed(const Weight& table_VD) const { return embed_rows(rows_, table_VD, numerics().compute); }
+Tensor TorchOps::embed(const Weight& table_VD) const {
+  if (device_.kernels != nullptr) return fused_embed(*device_.kernels, rows_.tokens, table_VD, numerics().compute);
+  return embed_rows(rows_, table_VD, numerics().compute);
+}
 
 Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const {
   const AddedNorm added = learner::add_norm(x_ND, branch, gain, heads_.norm_eps, out, device_.kernels);
@@ -226,7 +249,7 @@ Tensor TorchOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) cons
   Qkv qkv = transform(qkv_NC, rows_, heads_, weights, numerics().attention, device_.kernels);
   if (numerics().bitwise && numerics().low_bit() && numerics().kv_format == quant::KvFormat::int8)
     qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
-  return packed_attention(qkv, rows_, heads_).reshape({qkv_NC.size(0), -1}).to(numerics().between);
+  return packed_attention(qkv, rows_, heads_, device_.kernels).reshape({qkv_NC.size(0), -1}).to(numerics().between);
 }
 
 Recomputable TorchOps::swiglu(const Tensor& halves_N2F) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "learner/forward_ops.h"
+#include "learner/row_lists.h"
 #include "model/config.h"
 #include "model/device_weights.h"
 
@@ -17,9 +18,9 @@ namespace qrl::learner {
 
 /// PackedRows where LibTorch's operations read them, on the device of the weights.
 struct DeviceRows {
-  Tensor tokens_N;            ///< int64
+  TokenLists tokens;
   Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
-  Tensor key_rows;            ///< int64: rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
+  RowLists keys;              ///< rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
   Tensor starts, key_starts;  ///< int32 [S+1], of queries and of keys
   std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows
 };

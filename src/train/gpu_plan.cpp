@@ -15,9 +15,6 @@ namespace qrl::train {
 namespace {
 
 constexpr double kGiB = 1 << 30;
-/// The share of a GPU's memory that a plan fills. CUDA's context, its libraries' kernels and gaps between allocations
-/// take the rest, and the estimate may be 10 percent low.
-constexpr double kPlannedShare = 0.85;
 constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
 constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
 constexpr std::int64_t kMostChunk = 4096, kLeastChunk = 1024;
@@ -52,7 +49,7 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
 }
 
 bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
-  return gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes) <= kPlannedShare * gpu_bytes;
+  return gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes) <= learner::kPlannedGpuShare * gpu_bytes;
 }
 
 /// Chooses the largest chunk whose logits take at most a tenth of the memory.

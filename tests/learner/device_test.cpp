@@ -544,16 +544,23 @@ TEST_CASE("keys of a sequence on its prefix are all of the prefix, then its own"
   learner::PackedRows rows;
   const std::vector<float> angles(16 * 8, 0.5F);
   rows.rope_table = angles.data();
-  rows.tokens.assign(9, 1);
+  rows.tokens = {7, 1, 7, 2, 1, 2, 7, 0, 1};
   rows.positions = {0, 1, 2, 3, 4, 3, 4, 0, 1};
   rows.sequence_starts = {0, 3, 5, 7, 9};
   rows.continues_prefix = {0, 1, 1, 0};
   const learner::DeviceRows placed = learner::place_rows(rows, 8, torch::kCPU);
   CHECK(placed.lengths == std::vector<std::int64_t>{3, 2, 2, 2});
   CHECK(placed.key_lengths == std::vector<std::int64_t>{3, 5, 5, 2});
-  const torch::Tensor want = torch::tensor({0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8}, torch::kInt64);
-  CHECK(torch::equal(placed.key_rows, want));
+  const torch::Tensor want = torch::tensor({0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8}, torch::kInt32);
+  CHECK(torch::equal(placed.keys.rows, want));
+  // Where each row is among the keys, for its gradient.
+  CHECK(torch::equal(placed.keys.starts, torch::tensor({0, 3, 6, 9, 10, 11, 12, 13, 14, 15}, torch::kInt32)));
+  CHECK(torch::equal(placed.keys.places,
+                     torch::tensor({0, 3, 8, 1, 4, 9, 2, 5, 10, 6, 7, 11, 12, 13, 14}, torch::kInt32)));
   CHECK(torch::equal(placed.key_starts, torch::tensor({0, 3, 8, 13, 15}, torch::kInt32)));
+  CHECK(torch::equal(placed.tokens.distinct, torch::tensor({0, 1, 2, 7}, torch::kInt32)));
+  CHECK(torch::equal(placed.tokens.starts, torch::tensor({0, 1, 4, 6, 9}, torch::kInt32)));
+  CHECK(torch::equal(placed.tokens.rows_N, torch::tensor({7, 1, 4, 8, 3, 5, 0, 2, 6}, torch::kInt32)));
 }
 
 }  // namespace qrl

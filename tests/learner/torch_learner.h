@@ -11,7 +11,9 @@ namespace qrl::test {
 
 struct LearnerOptions : learner::LearnerOptions {
   LearnerOptions(const learner::LearnerOptions& options = {}) : learner::LearnerOptions(options) {}
-  bool torch_ops = false;  ///< LibTorch's operations on the CPU, which is then the device: never with device cuda
+  bool torch_ops = false;  ///< LibTorch's operations on `place`, which is then the device: never with device cuda
+  torch::Device place = torch::kCPU;
+  learner::DeviceRoom room = {};
   const cuda::TrainingKernels* kernels = nullptr;
   std::size_t staging_bytes = learner::kStagingBytes;
 };
@@ -22,11 +24,12 @@ inline std::unique_ptr<learner::ForwardEngine> make_engine(const model::ModelCon
   QRL_INVARIANT(!options.torch_ops || options.device == base::Device::cpu, "a test's learner",
                 "LibTorch's operations on the CPU, or a GPU", "both");
   if (options.torch_ops)
-    return learner::make_torch_engine(config, options, {torch::kCPU, options.kernels, options.staging_bytes});
+    return learner::make_torch_engine(config, options,
+                                      {options.place, options.kernels, options.staging_bytes, options.room});
   if (options.device == base::Device::cpu) return learner::choose_engine(config, options, world);
   const auto number = static_cast<torch::DeviceIndex>(learner::load_cuda_library(world.local_rank()));
   return learner::make_torch_engine(config, options,
-                                    {torch::Device(torch::kCUDA, number), nullptr, options.staging_bytes});
+                                    {torch::Device(torch::kCUDA, number), nullptr, options.staging_bytes, {}});
 }
 
 /// Calls `make`, which constructs what the case needs on a GPU. False where the GPU or a library is missing: the case

@@ -272,6 +272,7 @@ struct Allocation {
 };
 std::map<const std::byte*, Allocation> allocations;  // by where they begin
 bool may_be_the_devices = false;                     // memory that is in no allocation
+std::function<void(const char*)> told_of_launch;     // or empty
 
 /// The allocation that `at` points into; null: something else allocated it.
 const Allocation* allocation_of(const void* at) {
@@ -305,6 +306,7 @@ void add_copy(void* to, Memory::Place to_place, const void* from, Memory::Place 
   if (num_bytes == 0) return;
   require_place(to, num_bytes, to_place, "copy, to");
   require_place(from, num_bytes, from_place, "copy, from");
+  report_launch("own copy");
   add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
 }
 
@@ -448,6 +450,10 @@ DeviceFacts use_device(int number) {
 std::size_t free_bytes() { return kDeviceBytes - used_bytes; }
 
 void accept_callers_memory(bool accept) { may_be_the_devices = accept; }
+void on_launch(std::function<void(const char*)> call) { told_of_launch = std::move(call); }
+void report_launch(const char* name) {
+  if (told_of_launch) told_of_launch(name);
+}
 std::string name_of_memory(const void* at) {
   const Allocation* found = allocation_of(at);
   const bool on_device = found != nullptr ? found->place == Memory::Place::device : may_be_the_devices;
@@ -546,6 +552,7 @@ void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Str
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   if (num_bytes == 0) return;
   require_place(to, num_bytes, Memory::Place::device, "fill");
+  report_launch("own fill");
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
 }
 

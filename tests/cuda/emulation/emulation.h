@@ -101,11 +101,14 @@ enum class Order : std::uint8_t { ascending, descending };
 void set_thread_order(Order order);
 
 void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel);
+/// What on_launch is told (callers_memory.h).
+void report_launch(const char* name);
 /// To be done when the stream is waited for.
 void add_work(const Stream& stream, std::function<void()> work);
 
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
+  report_launch("own kernel");
   add_work(stream, [=] { run_blocks(grid, threads, shared_bytes, [&] { kernel(task); }); });
 }
 

@@ -1,0 +1,221 @@
+// What a learner has a GPU do and waits for, on a device that is emulated in host memory and counts it: micro-batches
+// whose losses the host computes while the device works, updates in few launches.
+#include <limits>
+
+#include "cuda/train/training_kernels.h"
+#include "learner/choices.h"
+#include "learner/device_sampler.h"
+#include "learner/emulated_gpu.h"
+#include "learner/support.h"
+#include "learner/torch_learner.h"
+
+namespace qrl {
+
+using learner::LossKind;
+using learner::LossOptions;
+using test::GpuCounts;
+using test::Learner;
+using test::LearnerOptions;
+using test::Named;
+using types::MicroBatch;
+
+namespace {
+
+const cuda::TrainingKernels& work_kernels() {
+  static const std::unique_ptr<cuda::TrainingKernels> kernels = cuda::emulated::make_device_training(0);
+  return *kernels;
+}
+
+model::ModelConfig work_config(std::int64_t num_layers = 2, bool qkv_bias = false) {
+  model::ModelConfig config = test::tiny_config(!qkv_bias, qkv_bias);
+  config.num_hidden_layers = num_layers;
+  config.head_dim = 16;
+  config.hidden_size = 24;
+  config.intermediate_size = 40;
+  config.vocab_size = 40;
+  return config;
+}
+
+/// Two samples on each of `count` prompts, a micro-batch a prompt.
+std::vector<MicroBatch> work_batches(std::uint64_t count) {
+  std::vector<MicroBatch> batches;
+  for (std::uint64_t group = 0; group < count; ++group) {
+    std::vector<test::Sequence> sequences;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      sequences.push_back(test::random_sequence(10 * group + i, 9, 5 + static_cast<std::int64_t>(i), 37));
+      std::copy_n(sequences[0].tokens.begin(), 9, sequences[i].tokens.begin());
+    }
+    batches.push_back(test::pack_shared(sequences));
+  }
+  return batches;
+}
+
+LossOptions work_loss() {
+  LossOptions loss = test::policy_options();
+  loss.algorithm.kl_loss_coef = 0.05;
+  loss.algorithm.entropy_coef = 0.01;
+  return loss;
+}
+
+enum class Where : std::uint8_t { cpu, device, device_without_room };
+
+LearnerOptions work_options(Where where) {
+  LearnerOptions options = test::options(config::ComputeDType::bf16);
+  options.torch_ops = true;
+  options.kernels = &work_kernels();
+  options.logprob_chunk_tokens = 7;
+  if (where == Where::cpu) return options;
+  options.place = test::emulated_gpu();
+  const std::int64_t left = where == Where::device ? std::numeric_limits<std::int64_t>::max() : -1;
+  options.room = {[] { return std::int64_t{0}; }, [left] { return left; }};
+  return options;
+}
+
+struct WorkOutcome {
+  Named gradients, masters, moments;
+  std::map<std::string, double> metrics;
+};
+
+void learn_from(Learner& learner, const std::vector<MicroBatch>& batches, const LossOptions& loss = work_loss()) {
+  for (const MicroBatch& batch : batches)
+    learner.accumulate(batch, test::count(batches), loss, {1.0F}, &batch == &batches.back());
+}
+
+WorkOutcome work(const model::ModelConfig& config, const LearnerOptions& options,
+                 const std::vector<MicroBatch>& batches, int num_updates, const LossOptions& loss = work_loss(),
+                 const WorkOutcome* from = nullptr) {
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  if (from != nullptr) test::restore(learner, from->masters, from->moments, 1);
+  WorkOutcome outcome;
+  for (int update = 0; update < num_updates; ++update) {
+    learn_from(learner, batches, loss);
+    outcome.gradients = test::gradients_of(learner);
+    const learner::UpdateReport report = learner.update();
+    REQUIRE(report.finite);
+    outcome.metrics = report.metrics;
+  }
+  outcome.masters = test::masters_of(learner);
+  outcome.moments = test::moments_of(learner);
+  return outcome;
+}
+
+/// Counts of one update's micro-batches alone, without what a test reads.
+GpuCounts counts_of(const model::ModelConfig& config, const LearnerOptions& options,
+                    const std::vector<MicroBatch>& batches, GpuCounts* of_update = nullptr) {
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  (void)test::take_counts();
+  learn_from(learner, batches);
+  (void)learner.state().gradients();  // finishes the last one
+  const GpuCounts counts = test::take_counts();
+  REQUIRE(learner.update().finite);
+  if (of_update != nullptr) *of_update = test::take_counts();
+  return counts;
+}
+
+std::string listed(const GpuCounts& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts.by_name) text += name + ": " + std::to_string(count) + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a learner on a GPU waits for it once a micro-batch, and twice an update") {
+  for (const std::uint64_t num_batches : {1U, 4U}) {
+    for (const Where where : {Where::device, Where::device_without_room}) {
+      GpuCounts of_update;
+      const GpuCounts counts = counts_of(work_config(), work_options(where), work_batches(num_batches), &of_update);
+      INFO(listed(counts) << "update:\n" << listed(of_update));
+      CHECK(counts.waits == static_cast<std::int64_t>(num_batches));
+      CHECK(of_update.waits == 2);
+    }
+  }
+  LearnerOptions muon = work_options(Where::device);
+  muon.optim.name = config::OptimName::muon;
+  GpuCounts of_update;
+  (void)counts_of(work_config(), muon, work_batches(1), &of_update);
+  INFO(listed(of_update));
+  CHECK(of_update.waits == 2);
+}
+
+TEST_CASE("launches of a micro-batch and of an update are those that docs/gpu.md has") {
+  const auto of = [](std::int64_t num_layers, bool checkpointing, GpuCounts& of_update) {
+    LearnerOptions options = work_options(Where::device);
+    options.activation_checkpointing = checkpointing;
+    options.logprob_chunk_tokens = 100;
+    return counts_of(work_config(num_layers, true), options, work_batches(1), &of_update);
+  };
+  GpuCounts of_update;
+  const GpuCounts two = of(2, false, of_update), three = of(3, false, of_update);
+  INFO(listed(three) << "update:\n" << listed(of_update));
+  CHECK(three.launches - two.launches == 32);
+  CHECK(two.launches - 2 * (three.launches - two.launches) == 19);
+  CHECK(of_update.launches == 6);
+}
+
+TEST_CASE("a low_bit layer that is recomputed quantizes its last product's input and does not multiply it") {
+  (void)test::emulated_gpu();  // counts the engine's kernels, too
+  const auto own_launches = [](bool checkpointing) {
+    LearnerOptions options = work_options(Where::cpu);
+    options.numerics.forward = config::LearnerForward::low_bit;
+    options.activation_checkpointing = checkpointing;
+    const auto world = dist::make_solo();
+    Learner learner(work_config(), test::tiny_weights(work_config()), options, *world);
+    test::DeviceSampler sampler(work_config(), quant::Format::int8, test::Products::f32);
+    sampler.publish(learner, 0);
+    learner.publish(sampler.snapshot, 0, sampler.weights());
+    (void)test::take_counts();
+    learn_from(learner, work_batches(1));
+    return test::take_counts().by_name["own kernel"];
+  };
+  // Recomputed: two norms, the rotation, its gathered keys, SwiGLU, four inputs quantized, three of four multiplied.
+  constexpr int kOfLayer = 12;
+  CHECK(own_launches(true) - own_launches(false) == kOfLayer * work_config().num_hidden_layers);
+}
+
+TEST_CASE("micro-batches whose losses wait have the bits of those whose losses do not") {
+  const std::vector<MicroBatch> batches = work_batches(3);
+  const auto run = [&](Where where) { return work(work_config(), work_options(where), batches, 2); };
+  const WorkOutcome ahead = run(Where::device), behind = run(Where::device_without_room);
+  CHECK((ahead.gradients == behind.gradients));
+  CHECK((ahead.masters == behind.masters));
+  CHECK((ahead.moments == behind.moments));
+  CHECK(ahead.metrics == behind.metrics);
+}
+
+TEST_CASE("a learner that is killed goes on with the same bits on a device with less memory") {
+  const std::vector<MicroBatch> batches = work_batches(3);
+  const WorkOutcome whole = work(work_config(), work_options(Where::device), batches, 3);
+  const WorkOutcome killed = work(work_config(), work_options(Where::device), batches, 1);
+  const auto less = work_options(Where::device_without_room);
+  const WorkOutcome resumed = work(work_config(), less, batches, 2, work_loss(), &killed);
+  CHECK((resumed.masters == whole.masters));
+  CHECK((resumed.moments == whole.moments));
+  CHECK((resumed.masters != killed.masters));
+}
+
+TEST_CASE("a learner on an emulated GPU has the gradients and metrics of one on the CPU") {
+  // Not a clipped loss: a ratio near its bound changes sides by a rounding, and FlashAttention's are elsewhere.
+  LossOptions sft;
+  sft.kind = LossKind::sft;
+  for (const bool checkpointing : {false, true}) {
+    const auto run = [&](Where where) {
+      LearnerOptions options = work_options(where);
+      options.activation_checkpointing = checkpointing;
+      return work(work_config(), options, work_batches(3), 1, sft);
+    };
+    const WorkOutcome there = run(Where::device), here = run(Where::cpu);
+    std::string worst;
+    INFO("checkpointing " << checkpointing);
+    CHECK(test::relative_difference(there.gradients, here.gradients, worst) <= 3e-2);
+    CHECK((there.gradients != here.gradients));
+    for (const auto& [name, value] : here.metrics) {
+      INFO(name);
+      CHECK(test::close(there.metrics.at(name), value, 1e-3, 1e-3));
+    }
+  }
+}
+
+}  // namespace qrl
