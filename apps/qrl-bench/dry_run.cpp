@@ -70,7 +70,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
     add_sequences(result, arguments);
     const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, 1);
     const bool take_turns = recipe.rollout.free_cache_engine;
-    result["estimated_gpu_bytes"] = train::peak_bytes(parts, true, take_turns);
+    result["estimated_gpu_bytes"] = train::peak_bytes(parts, true, take_turns) + ahead_bytes(recipe, arguments, config);
     result["estimated_host_bytes"] = train::peak_bytes(parts, false, take_turns);
   }
   if (name != "learner") result["kv_cache_bytes"] = kv_bytes(recipe, config);

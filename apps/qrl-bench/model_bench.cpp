@@ -158,12 +158,27 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   return loaded;
 }
 
-void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
-  if (!config::learns_on_gpu(recipe)) return;
+namespace {
+
+/// The run whose update these sequences are.
+config::Recipe run_of(const config::Recipe& recipe, const BenchArguments& arguments) {
   config::Recipe run = recipe;
   run.data.train_batch_size = run.actor.mini_batch_size = arguments.prompts;
   run.rollout.n = arguments.n;
+  return run;
+}
+
+}  // namespace
+
+void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
+  if (!config::learns_on_gpu(recipe)) return;
+  const config::Recipe run = run_of(recipe, arguments);
   train::set_auto(train::choose_settings(run, config, 1, train::gpu_to_plan_for(run).bytes), recipe);
+}
+
+double ahead_bytes(const config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
+  const config::Recipe run = run_of(recipe, arguments);
+  return train::activations_ahead_bytes(run, config, 1, train::gpu_to_plan_for(run).bytes);
 }
 
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments) {

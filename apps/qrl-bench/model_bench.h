@@ -42,6 +42,8 @@ void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchAr
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
 /// Sets the keys at `auto` like a run of the benchmark's sequences: for this machine's GPU, else for one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
+/// The bytes of a second micro-batch's activations, as that run keeps them.
+double ahead_bytes(const config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 
 /// Returns the config of --model, or of --shape.
 model::ModelConfig config_of(const BenchArguments& arguments);

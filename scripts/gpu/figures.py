@@ -18,6 +18,7 @@ SAID = {"learner": "{learner_s:.3f} s, {learner_tokens_per_s:.0f} tok/s, {learne
         "step": "{step_s:.2f} s = {gen_s:.2f} generation ({gen_tokens_per_s:.0f} tok/s) + {learner_s:.2f} learner + "
                 "{publish_s:.3f} publish + {gap_probe_s:.3f} gap probe"}
 MEMORY = "; GPU memory {peak_gpu_gib:.1f} GiB at most, --dry-run estimates {estimated_gpu_gib:.1f}"
+MEMORY_ERROR = 0.15  # of the estimate, at most
 INT8, FP8, LOW_BIT = "quant.rollout.weights=int8", "quant.rollout.weights=fp8_e4m3", "quant.learner.forward=low_bit"
 
 
@@ -153,6 +154,8 @@ def measure(runner, figure, rows):
         if peak_gib is not None and (planned := programs.objects(runner.run([*figure.command, "--dry-run"], 20)[1])):
             shown |= {"peak_gpu_gib": peak_gib, "estimated_gpu_gib": planned[-1]["estimated_gpu_bytes"] / 2**30}
             what += MEMORY.format(**shown)
+            if abs(shown["estimated_gpu_gib"] - peak_gib) > MEMORY_ERROR * peak_gib:
+                return {"holds": False, "what": f"{what}: more than {MEMORY_ERROR:.0%} apart", "figures": shown}
         return {"holds": None, "what": what, "figures": shown}
     except (KeyError, TypeError, ValueError) as error:
         return {"holds": False, "what": f"figures of another form: {error!r}", "figures": shown}

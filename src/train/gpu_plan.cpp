@@ -1,6 +1,7 @@
 #include "train/gpu_plan.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -48,8 +49,25 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
+/// Returns what a plan needs at once where no micro-batch is ahead of another.
+double least_peak_bytes(const config::Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
+  if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
+    const double room = kv_room(recipe, parts, gpu_bytes);
+    for (MemoryPart& part : parts)
+      if (part.on_gpu && part.phase == MemoryPhase::sampling) part.bytes = std::min(part.bytes, room);
+  }
+  return peak_bytes(parts, true, recipe.rollout.free_cache_engine);
+}
+
 bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
-  return gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes) <= learner::kPlannedGpuShare * gpu_bytes;
+  return least_peak_bytes(recipe, estimate_memory(recipe, model, num_ranks), gpu_bytes) <=
+         learner::kPlannedGpuShare * gpu_bytes;
+}
+
+/// Returns the tokens of an update on one rank, at most.
+std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
+  return divide_up(recipe.actor.mini_batch_size * recipe.rollout.n, num_ranks) *
+         (recipe.data.max_prompt_length + recipe.data.max_response_length);
 }
 
 /// Chooses the largest chunk whose logits take at most a tenth of the memory.
@@ -109,14 +127,24 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
   config::print_again(loaded);
 }
 
+double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                               double gpu_bytes) {
+  if (!config::learns_on_gpu(recipe) || recipe.rollout.bitwise) return 0;
+  if (tokens_of_update(recipe, num_ranks) <= recipe.actor.max_tokens_per_micro_batch) return 0;
+  const std::vector<MemoryPart> parts = estimate_memory(recipe, model, num_ranks);
+  const double activations =
+      static_cast<double>(recipe.actor.max_tokens_per_micro_batch) * activation_bytes(recipe, model);
+  const auto learning = [&](double more) {
+    std::vector<MemoryPart> all = parts;
+    all.push_back({"", more, false, true, MemoryPhase::learning});
+    return least_peak_bytes(recipe, std::move(all), gpu_bytes);
+  };
+  return learning(activations) <= learner::kPlannedGpuShare * gpu_bytes ? learning(activations) - learning(0) : 0;
+}
+
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
-  std::vector<MemoryPart> parts = estimate_memory(recipe, model, num_ranks);
-  if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
-    const double room = kv_room(recipe, parts, gpu_bytes);
-    for (MemoryPart& part : parts)
-      if (part.on_gpu && part.phase == MemoryPhase::sampling) part.bytes = std::min(part.bytes, room);
-  }
-  return peak_bytes(parts, true, recipe.rollout.free_cache_engine);
+  return least_peak_bytes(recipe, estimate_memory(recipe, model, num_ranks), gpu_bytes) +
+         activations_ahead_bytes(recipe, model, num_ranks, gpu_bytes);
 }
 
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
@@ -126,9 +154,9 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
   choose_chunk(chosen, model, gpu_bytes);
   const std::int64_t sequence = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t longest = std::max(sequence, recipe.sft.max_length.value_or(0));
-  const std::int64_t of_update = divide_up(recipe.actor.mini_batch_size * recipe.rollout.n, num_ranks) * sequence;
   const std::int64_t fewest = round_up(longest, kTokenStep);
-  const std::int64_t most = std::max(fewest, round_up(std::min(of_update, kMostTokens), kTokenStep));
+  const std::int64_t most =
+      std::max(fewest, round_up(std::min(tokens_of_update(recipe, num_ranks), kMostTokens), kTokenStep));
   const bool may_recompute = chosen.actor.activation_checkpointing.is_auto && !chosen.rollout.bitwise;
   const std::int64_t enough = may_recompute ? std::clamp(kFewTokens, fewest, most) : fewest;
   if (choose_tokens(chosen, model, num_ranks, gpu_bytes, enough, most) || !may_recompute)
@@ -141,11 +169,13 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes) {
   const bool recomputes = recipe.actor.activation_checkpointing && !recipe.rollout.bitwise;
+  const double ahead = activations_ahead_bytes(recipe, model, num_ranks, gpu_bytes);
   return "micro-batches of " + std::to_string(recipe.actor.max_tokens_per_micro_batch.value) + " tokens" +
          (recomputes ? " with recomputed activations" : "") + ", logits of " +
          std::to_string(recipe.actor.logprob_chunk_tokens.value) + " at once, " +
          std::to_string(recipe.rollout.max_num_seqs.value) + " sequences decoded at once: about " +
-         memory_amount(gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes)) + " of " + memory_amount(gpu_bytes);
+         memory_amount(gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes)) + " of " + memory_amount(gpu_bytes) +
+         (ahead > 0 ? ", with the next micro-batch's activations" : "");
 }
 
 void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,

@@ -46,7 +46,13 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
-/// The most that a run needs of a GPU's memory at once, in bytes; its KV pages take what
+/// Returns the bytes that a second micro-batch's activations add to a plan with room for them. The GPU computes its
+/// forward pass while the host computes the loss of the first. 0: no room, or an update is one micro-batch, or the
+/// learner waits for its sampler's scores (rollout.bitwise).
+double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
+                               double gpu_bytes);
+
+/// The most that a run needs of a GPU's memory at once, in bytes, with activations_ahead_bytes; its KV pages take what
 /// rollout.gpu_memory_utilization leaves.
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 

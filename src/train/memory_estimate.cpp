@@ -307,6 +307,17 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
   return "";
 }
 
+double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+  // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch,
+  // or on the CPU the stream before each norm.
+  const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
+  const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
+  const auto layers = static_cast<double>(config.num_hidden_layers);
+  const double of_layer = layer_activations(recipe, config);
+  const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
+  return computes_again ? layers * entering + of_layer : layers * of_layer;
+}
+
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
@@ -331,13 +342,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const auto layers = static_cast<double>(config.num_hidden_layers);
-  // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch,
-  // or on the CPU the stream before each norm.
   const bool sampled_there = learns_on_gpu && recipe.rollout.bitwise;
-  const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
-  const double of_layer = layer_activations(recipe, config);
-  const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
-  const double kept = computes_again ? layers * entering + of_layer : layers * of_layer;
+  const double kept = activation_bytes(recipe, config);
   constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)

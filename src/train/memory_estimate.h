@@ -41,6 +41,9 @@ std::string memory_amount(double bytes);
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
+/// Estimates what a micro-batch's token leaves for its backward pass, in bytes.
+double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
+
 /// Estimates the memory of one of num_ranks. Ranks are data parallel: each holds the whole model, without what
 /// trainer.zero_stage 1 shards (then the rank that keeps most counts). Lists these parts:
 /// - the learner: fp32 masters and gradients, moments, lm_head as its kernels read it, and the reference of a KL term;

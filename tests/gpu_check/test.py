@@ -193,13 +193,15 @@ class Rows(unittest.TestCase):
             self.assertTrue(correct.sanitizer_job(*correct.SANITIZED[2][::2])(card)["holds"])
             self.assertEqual([is_tool for _, is_tool in card.ran], ran)
 
-    def test_peak_memory_stands_beside_the_estimate(self):
+    def test_peak_memory_stands_beside_the_estimate_and_fails_beyond_15_percent(self):
         tool = self.folder / "nvidia-smi"
-        tool.write_text("#!/bin/sh\necho 600\necho 41560\necho 20000\nsleep 60\n")
-        tool.chmod(0o755)
-        with mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
-            row = figures.measure(Card(), figures.model("learner", "86m"), {})
-        self.assertIn("GPU memory 40.0 GiB at most, --dry-run estimates 40.0", row["what"])
+        for peak_mib, holds in ((40960, None), (48500, False), (46000, None), (36000, None), (34000, False)):
+            tool.write_text(f"#!/bin/sh\necho 600\necho {peak_mib + 600}\necho 20000\nsleep 60\n")
+            tool.chmod(0o755)
+            with mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
+                row = figures.measure(Card(), figures.model("learner", "86m"), {})
+            self.assertIn(f"GPU memory {peak_mib / 1024:.1f} GiB at most, --dry-run estimates 40.0", row["what"])
+            self.assertEqual(("more than 15% apart" in row["what"], row["holds"]), (holds is False, holds), peak_mib)
 
     def test_a_later_call_repeats_what_failed_or_was_left_out(self):
         self.check("figures", "learner")

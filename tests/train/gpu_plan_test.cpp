@@ -2,6 +2,7 @@
 #include "train/gpu_plan.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "config/keys.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
@@ -114,6 +115,30 @@ TEST_CASE("a large GPU gets large micro-batches, a small one recomputes, and bot
   CHECK(choose(on_gpu({"actor.max_tokens_per_micro_batch=1536"}).recipe, 80).max_tokens_per_micro_batch == 1536);
 }
 
+TEST_CASE("a second micro-batch's activations are planned where they fit, and counted") {
+  const auto ahead = [](const config::Recipe& recipe, double gib) {
+    return train::activations_ahead_bytes(recipe, large_model(), 1, gib * kGiB);
+  };
+  const std::vector<std::string> small = {"actor.max_tokens_per_micro_batch=2048", "rollout.free_cache_engine=true"};
+  const config::Recipe recipe = chosen(on_gpu(small).recipe, 80);
+  const double activations = 2048 * train::activation_bytes(recipe, large_model());
+  CHECK(ahead(recipe, 80) == activations);
+  const double with = train::gpu_peak_bytes(recipe, large_model(), 1, 80 * kGiB);
+  CHECK(with <= 0.85 * 80 * kGiB);
+  CHECK(train::describe_gpu_plan(recipe, large_model(), 1, 80 * kGiB)
+            .ends_with("with the next micro-batch's activations"));
+  // Just below the memory that both take nothing is ahead, and the plan is that of one.
+  const double least = with - activations, gib = (with - 0.5 * activations) / 0.85 / kGiB;
+  CHECK(ahead(recipe, gib) == 0);
+  CHECK(train::gpu_peak_bytes(recipe, large_model(), 1, gib * kGiB) <= least);
+  const std::vector<std::string> whole = {"data.train_batch_size=1", "actor.mini_batch_size=1", "rollout.n=1",
+                                          "actor.max_tokens_per_micro_batch=2048"};
+  CHECK(ahead(chosen(on_gpu(whole).recipe, 80), 80) == 0);
+  config::Recipe bitwise = recipe;
+  bitwise.rollout.bitwise = true;
+  CHECK(ahead(bitwise, 80) == 0);
+}
+
 TEST_CASE("micro-batches hold the longest sequence and row, and no more than an update") {
   const AutoSettings update =
       choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80);
@@ -189,4 +214,17 @@ TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is name
   const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });
   CHECK(error.find("expected a plan within the GPU's 16.00 GiB, got ") != std::string::npos);
   CHECK(error.find("lora.rank") != std::string::npos);
+  // A run of the large card that goes on on a smaller one keeps its numbers, and one sentence names what does not fit.
+  const test::TempDir dir;
+  base::set_log_file(dir / "log.txt");
+  train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB);
+  const std::string of_large = test::read_file(dir / "log.txt");
+  train::require_gpu_memory(recipe, large_model(), 1, 40 * kGiB);
+  base::set_log_file({});
+  const std::string said = test::read_file(dir / "log.txt").substr(of_large.size());
+  CHECK(of_large.find("warning: the plan needs about ") == std::string::npos);
+  CHECK(said.find("warning: the plan needs about ") != std::string::npos);
+  CHECK(said.find(" of the GPU's 40.00 GiB: lower actor.max_tokens_per_micro_batch") != std::string::npos);
+  // What a second micro-batch would take is no part of it: the learner then has one at a time.
+  CHECK(train::activations_ahead_bytes(recipe, large_model(), 1, 40 * kGiB) == 0);
 }
