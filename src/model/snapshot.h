@@ -1,5 +1,5 @@
-// Owns what the learner publishes and the decoder reads in place: every weight in the kernels' form, quantized once,
-// and the policy version.
+// Owns what the learner publishes and the decoder reads in place: quantized weights in the kernels' form, and the
+// policy version.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace qrl::model {
 
 struct SnapshotFormats {
-  SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // for q, k, v, o, gate, up and down
+  SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: a format alone is the common case
   quant::Format linear;                                        ///< of q, k, v, o, gate, up and down
   /// Exempt modules, which stay bf16: patterns (* and ?) of a module's whole name or its last part. Examples:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" are allowed, although `linear` never
@@ -49,7 +49,7 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
 struct SnapshotTensor {
   std::string name;            ///< "layers.0.qkv"
   std::string what;            ///< "int8 [80, 24], scales [1, 80] F32"
-  const void* data = nullptr;  ///< identifies shared memory
+  const void* data = nullptr;  ///< equal for readers of the same memory
   bool is_gain = false;        ///< else embedding, linear layer or lm_head
 };
 
