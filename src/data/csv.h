@@ -15,10 +15,9 @@
 namespace qrl::data {
 
 /// Calls `take` with each record in order, as an object of strings by column, and with the number of its first line.
-///
 /// Throws an input error that names file:line for a missing header, a column named twice, or a record with another
-/// number of fields. So do a quote inside an unquoted field, an unclosed quote, invalid UTF-8, a NUL byte, and a field
-/// above 64 MiB.
+/// number of fields. Also throws for a quote inside an unquoted field, an unclosed quote, invalid UTF-8, a NUL byte,
+/// and a field above 64 MiB.
 void read_csv(std::istream& in, const std::string& name,
               const std::function<void(const nlohmann::json& record, std::int64_t line)>& take);
 

@@ -68,10 +68,10 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 
 /// Returns all rows in order. `num_read` gets the number of rows before the filter.
 ///
-/// Throws one input error that names file:line. Faults of the text: invalid UTF-8, lone surrogates, raw NUL, duplicate
-/// keys, NaN, nesting beyond 64, JSON arrays, multi-line rows, lines that end in CR alone. Other formats are refused by
-/// name: CSV, Python dicts, UTF-16, gzip, parquet and other binary files. So are files without rows, and missing,
-/// empty, null or wrongly typed fields.
+/// Throws one input error that names file:line. Faults of the text are invalid UTF-8, lone surrogates, raw NUL,
+/// duplicate keys, NaN, nesting beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. Missing,
+/// empty, null and wrongly typed fields are errors, and so are files without rows. CSV, Python dicts, UTF-16, gzip,
+/// parquet and other binary files are refused by name.
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {},
                                   std::int64_t* num_read = nullptr);
 

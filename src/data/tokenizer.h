@@ -16,8 +16,7 @@ namespace qrl::data {
 
 struct TokenizerParts;
 
-/// A part of a text. Parts are tokenized as one text, so ids equal those of the whole text. Parts differ only in
-/// whether added tokens are recognized.
+/// A part of a text. Parts are tokenized as one text; they differ only in whether added tokens are recognized.
 struct TextPart {
   std::string_view text;
   bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
@@ -39,8 +38,8 @@ class Tokenizer {
   /// token ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
-  /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters. The
-  /// only added tokens recognized are those of white space alone, which control nothing (Phi-2's runs of spaces).
+  /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters. Only
+  /// added tokens of white space alone are recognized (Phi-2's runs of spaces).
   std::vector<types::TokenId> encode(std::string_view text) const;
   /// Encodes our own text (templates, demonstrations). Added tokens are recognized, as in the tokenizers library with
   /// add_special_tokens=False.

@@ -18,7 +18,7 @@ struct DeviceStats {
   double waited_s = 0;           ///< spent in `finish`
 };
 
-/// Computes ticks. Not thread-safe: one thread calls it.
+/// Computes ticks. One thread calls it.
 class Backend {
  public:
   Backend() = default;

@@ -23,7 +23,7 @@ struct DecoderOptions {
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;
-  std::int64_t kv_pages = 0;  ///< enough for one longest sequence
+  std::int64_t kv_pages = 0;  ///< pages in the pool; enough for one longest sequence
   /// GPU only. 0: allocate kv_pages or throw. Else as many of them as fit into this share of its memory, including
   /// other uses.
   double gpu_memory_utilization = 0;
@@ -52,7 +52,7 @@ struct DecoderStats {
   std::int64_t shared_prompt_tokens = 0;  ///< rows saved by sharing a group's prompt
   std::int64_t peak_kv_pages = 0;
   double prefill_s = 0;  ///< of ticks with any prefill row
-  double decode_s = 0;   ///< ticks with decode rows only
+  double decode_s = 0;   ///< of ticks with decode rows only
   std::int64_t decode_ticks = 0;
   std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
   double decode_waited_s = 0;           ///< part of decode_s spent waiting for a device
@@ -60,11 +60,11 @@ struct DecoderStats {
 
 class Backend;
 
-/// Continuous-batching sampler over one model. Not thread-safe: one thread calls it.
+/// Continuous-batching sampler over one model. One thread calls it.
 ///
-/// `submit` takes a request at any time, `tick` computes one tick for all requests, and `take_finished` returns the
-/// finished ones. The bits of a request's tokens and log-probs do not depend on other requests or on timing; on a GPU
-/// this needs row_only_sums.
+/// `submit` takes a request at any time, `tick` computes a tick for all, `take_finished` returns finished ones. The
+/// bits of a request's tokens and log-probs do not depend on other requests or on timing; on a GPU this needs
+/// row_only_sums.
 class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for an option out of range, and for a device that this machine or build lacks.
@@ -73,13 +73,13 @@ class Decoder final : public types::TextSource {
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
-  /// Sets the snapshot to read, in place; it must live until the next load. Ticks use the version that it holds at the
-  /// first tick after an idle time, so a publish between requests needs no load. Throws an internal error for another
-  /// model, an unpublished snapshot, or an unfinished request.
+  /// Sets the snapshot to read in place; it must live until the next load. Ticks use its version at the first tick
+  /// after an idle time, so a publish between requests needs no load. Throws an internal error for another model, an
+  /// unpublished snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
-  /// Calibrates fp8 keys and values for the snapshot's present version. Call after every publish and before the next
-  /// tick, with equal sequences on every rank (decoder/kv_calibration.h). Does nothing for other formats.
+  /// Calibrates fp8 keys and values for the snapshot's present version: after every publish, with equal sequences on
+  /// every rank (decoder/kv_calibration.h). Does nothing for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
   /// Sets scales made earlier, for `scales.version`. Throws an internal error for other formats.
@@ -95,9 +95,9 @@ class Decoder final : public types::TextSource {
   /// Computes one tick; a GPU may compute it while the next one is planned. Returns false, and does nothing, if all
   /// requests have finished.
   ///
-  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. So do fp8
-  /// scales that are missing or of another version, and logits that cannot be sampled. Any error, including one of
-  /// before_tick, abandons all requests that were not taken.
+  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Also throws
+  /// for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error, including
+  /// one of before_tick, abandons all requests that were not taken.
   bool tick();
 
   /// Requests that finished since the last call, in the order of their end.

@@ -28,8 +28,8 @@ class Plan {
   explicit Plan(const model::ModelConfig& config);
 
   /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Splits them into one part
-  /// per thread if every part has enough rows to use the matrix units alone; then no thread waits for another.
-  /// Otherwise all threads share a single part.
+  /// per thread if every part has enough rows; then no thread waits for another. Otherwise all threads share a single
+  /// part.
   ///
   /// With weights that stay cached, every part gets one thread, even a single part. The hundreds of barriers of a tick
   /// would cost more than a team saves, and far more on a busy machine.
@@ -47,8 +47,8 @@ class Plan {
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
-  /// Runs body(team, part, index of the part) for one member of a team of all threads. With each_alone, a member
-  /// computes its own parts with a team of one. Otherwise all members share the only part.
+  /// Runs body(team, part, index of the part) for one member of a team. With each_alone, a member computes its own
+  /// parts with a team of one; else all share the only part.
   template <class Body>
   void share_out(base::Team& all, const Body& body) const {
     if (!each_alone) return body(all, parts.front(), std::size_t{0});

@@ -19,18 +19,17 @@ namespace qrl::decoder {
 /// max_num_batched_tokens with chunks of prompts: first of started sequences, then of new ones in order.
 ///
 /// Shared prompts: a group's first sample, the leader, computes the prompt. Once all but the last prompt token is
-/// cached, the group holds those pages. Each other sample then starts at the last prompt token: it shares the full
-/// pages, and copies the slots of a partly filled page into a page of its own. A shared page is never overwritten:
-/// samples write from the last prompt token on, and the leader continues its partly filled page only after the copied
-/// slots. Prompts of one token, or of a multiple of page_size, need no special case.
+/// cached, the group holds those pages. Each other sample starts at the last prompt token: it shares the full pages,
+/// and copies the slots of a partly filled one into its own page. A shared page is never overwritten: samples write
+/// from the last prompt token on, and the leader writes only after the copied slots. Prompts of one token, or of a
+/// multiple of page_size, need no special case.
 ///
 /// Out of pages: prefixes of groups without a running sequence are freed first. Then the sequence started last frees
-/// all its pages and returns to the head of the queue, to recompute prompt and sampled tokens. A sequence starts only
-/// if enough pages are free for all its present tokens plus one page per running sequence; this avoids early
-/// preemption. The sequence started first is never preempted, so every tick makes progress and the last request is
-/// reached.
+/// all its pages and returns to the head of the queue, to be recomputed. A sequence starts only if pages are free for
+/// all its tokens and one more per running sequence; this avoids early preemption. The sequence started first is never
+/// preempted, so every tick makes progress.
 ///
-/// A tick may be chosen while the previous one is in flight (after `advance`, with unknown samples). Its sequences then
+/// A tick may be chosen while the previous one is in flight (after `advance`, with unknown samples): its sequences then
 /// count a pending token. A sequence that turns out to have ended may have one extra row in the newer tick. Its pages
 /// can be reused at once, because ticks are computed in order.
 class Scheduler {

@@ -53,8 +53,8 @@ struct ModelConfig {
 /// Parses the text of a config.json; `where` names it in errors. A key means what transformers' class for that
 /// model_type makes of it.
 /// - Required: model_type, every size above, rms_norm_eps, tie_word_embeddings, rope_theta (or
-///   rope_parameters.rope_theta) and dtype (or torch_dtype). qwen2 and llama may omit head_dim: hidden_size /
-///   num_attention_heads.
+///   rope_parameters.rope_theta) and dtype (or torch_dtype). qwen2 and llama may omit head_dim, or have null: it is
+///   then hidden_size / num_attention_heads.
 /// - Omitted keys get the one value that transformers gives them in all three families and that we compute. These are
 ///   hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing that differs
 ///   between models is assumed.
@@ -62,8 +62,8 @@ struct ModelConfig {
 ///   o.
 /// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
 ///   another activation, partial rotary, dropout, quantization_config, remote code.
-/// - Refused as well: sliding windows that a layer uses and that are shorter than max_position_embeddings. So are keys
-///   by which related models change the forward pass (multipliers, soft caps, experts, …).
+/// - Refused as well: keys by which related models change the forward pass (multipliers, soft caps, experts, …). So is
+///   a sliding window that a layer uses and that is shorter than max_position_embeddings.
 /// - Ignored: keys that do not affect the forward pass, and keys with value null.
 /// - Any other key is ignored, as by transformers, but unknown_config_keys lists it. Callers that load a model for use
 ///   warn about it, as read_config does.

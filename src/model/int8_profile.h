@@ -1,5 +1,5 @@
-// Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales, computed once from a model and its
-// activations on calibration prompts, and kept while the weights change.
+// Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales, computed once from activations on
+// calibration prompts, and kept while the weights change.
 #pragma once
 
 #include <filesystem>

@@ -26,8 +26,8 @@ WeightViews views(const Weights& weights);
 /// not in CPU memory (allowed with `anywhere`).
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
-/// A model's weights before they are in memory. Each tensor is written directly to its final place, so that no second
-/// copy of the model is made. Cheap to copy. Not thread-safe: one thread reads at a time.
+/// A model's weights before they are in memory. Each tensor is written directly to its final place, without a second
+/// copy of the model. Cheap to copy. One thread reads at a time.
 class WeightSource {
  public:
   using Read = std::function<void(const WeightSpec& spec, float* to)>;
@@ -65,13 +65,12 @@ HfModel open_hf(const std::filesystem::path& dir);
 /// transformers' default.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
-/// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors. Creates DIR. Tensors are stored in
-/// `config.dtype` (f32, or bf16 rounded to nearest even). generation_config.json is the model's own, plus the config's
-/// special tokens where it lacks them or differs.
+/// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors. Creates DIR. Tensors have
+/// `config.dtype` (f32, or bf16 to nearest even). generation_config.json is the model's own, plus the config's special
+/// tokens where they differ.
 ///
-/// Tensors above max_shard_bytes are sharded in order into model-00001-of-0000N.safetensors …, with
-/// model.safetensors.index.json. The caller adds the tokenizer's files. `staged`, if set, reads the weights from
-/// wherever they are.
+/// Above max_shard_bytes, tensors are sharded in order, with model.safetensors.index.json. The caller adds the
+/// tokenizer's files. `staged`, if set, reads the weights from wherever they are.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
@@ -99,8 +98,8 @@ void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& confi
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
 
 /// Reads a model.safetensors.index.json and returns the shard of each tensor. Throws an input error unless `weight_map`
-/// is an object of plain .safetensors names (no folder, nothing hidden). The files must be beside the index, or links
-/// as in Hugging Face's cache. Shards must hold exactly the tensors that the map places there.
+/// is an object of plain .safetensors names in the same folder (links are allowed, as in Hugging Face's cache). Shards
+/// must hold exactly the tensors that the map places there.
 std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
 
 /// Returns one paragraph for `qrl-train check index`: tensors and shards.

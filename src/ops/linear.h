@@ -1,9 +1,9 @@
 // Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and its quantized inputs.
 //
 // Every op here and in the neighboring headers is SPMD: all members of a team call it together, and it splits its own
-// work over them. It has no barrier inside. The caller puts team.barrier() between an op and the next one that reads
-// its output. Results depend neither on the team's size nor on the other rows of a call: on an ISA path each output row
-// has one fixed order of operations.
+// work over them. It has no barrier inside: the caller puts team.barrier() before an op that reads its output. Results
+// depend neither on the team's size nor on the other rows of a call: each output row has one order of operations on an
+// ISA path.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ namespace qrl::ops {
 /// 6 and the high half 1, 3, 5, 7. With int8, bytes hold the pairs (0, 4), (1, 5), (2, 6), (3, 7).
 inline constexpr std::int64_t kPanelColumns = 64;
 
-/// The weights of a linear layer as the kernels read them. Owns its memory.
+/// A linear layer's weights. Owns its memory.
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
-  quant::Rotation rotation = {};  ///< rotation of the inputs: the panels hold W·H; set it before rows are packed
+  quant::Rotation rotation = {};  ///< of the inputs: panels hold W·H; set before rows are packed
   base::Buffer panels;            ///< laid out as at kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32 (int4: bf16); empty without scales
   base::Buffer column_sums;  ///< int32, shaped like scales: 128 · Σ quantized values per scale, the excess of u8·s8
@@ -61,7 +61,7 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
 /// Same, for a bf16 layer with an even width, without conversion.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight);
 
-/// Quantized rows of activations: the left operand of `linear`. Owns its memory, allocated once for max_rows.
+/// Quantized rows, the left operand of `linear`. Owns its memory.
 struct Activations {
   Activations() = default;
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
@@ -78,7 +78,7 @@ struct Activations {
   void* row(std::int64_t row_idx) const;
 };
 
-/// Rotates and quantizes one fp32 row, on the calling thread. `quantize` and the fused ops do this for each row.
+/// Rotates and quantizes one fp32 row, on the calling thread, like `quantize` and the fused ops.
 void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
 /// Quantizes x · factors. `out` must be int8 without a rotation.
 void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out);

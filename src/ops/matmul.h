@@ -23,7 +23,7 @@ struct Matmul {
   Operand right;  ///< fp32 is rounded to the nearest bf16 when `type` is bf16
   MixedArray out;
   std::int64_t out_stride = 0;
-  bool accumulate = false;        ///< out += instead of out =
+  bool accumulate = false;
   Operand more_left, more_right;  ///< second pair of operands, like left and right
   std::int64_t more_depth = 0;    ///< 0: no second pair
 };

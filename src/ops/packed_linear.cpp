@@ -30,7 +30,6 @@ using quant::ScaleScope;
 // (column_sums).
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
-/// Neighboring inputs of one output in a panel's 32-bit word.
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
 
 std::int64_t inputs_per_scale(Format format, std::int64_t in) {

@@ -22,7 +22,7 @@ struct HeadShape {
 struct KvPages {
   quant::KvFormat format = quant::KvFormat::f32;
   std::int64_t num_pages = 0;
-  std::int64_t page_size = 0;  ///< tokens per page
+  std::int64_t page_size = 0;
   std::byte *keys = nullptr, *values = nullptr;
   /// fp8_e4m3: fp32 [K], set by calibration; null for other formats.
   const float *key_scales = nullptr, *value_scales = nullptr;
@@ -35,7 +35,7 @@ std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::
 void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
                 std::int64_t num_slots);
 
-/// Reads one key and value of a kv head, dequantized to fp32 [E] each.
+/// Dequantizes to fp32 [E] each.
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
@@ -73,13 +73,11 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 ///
 /// Positions are processed in spans of 128 from position 0. A span's weights are exp(score − the span's maximum). Its
 /// sums are merged with the running sums in fp32, both rescaled to the larger maximum. Within a span, sums run in order
-/// of the position (int8's are exact). Results therefore do not depend on page size, page order or chunking.
-/// Neighboring rows that see the same pages (samples of a prompt, positions of a chunk) read those pages once, in whole
-/// spans.
+/// of the position (int8's are exact). Results do not depend on page size, page order or chunking. Neighboring rows
+/// that see the same pages read those once, in whole spans.
 ///
-/// q: the first H·E of each row of `qkv`, whose stride is (H+2K)·E. Splits (row, kv head) over the team. Writes
-/// `context` fp32 [*, H·E]; the caller quantizes it after a barrier, because quantizing needs whole rows. Writes log Σ
-/// exp of the scores to lse_NH [*, H] unless null. Scratch memory is per thread and kept.
+/// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. Splits (row, kv head) over the team. Writes `context`
+/// fp32 [*, H·E], which the caller quantizes after a barrier, and log Σ exp of the scores to lse_NH [*, H] unless null.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
                      const KvPages& pages, const float* qkv, float* context, float* lse_NH = nullptr);
 

@@ -1,5 +1,4 @@
-// Contracts of the small ops of a transformer's forward and backward pass in training: fused loops over packed rows.
-// tests/learner has their plain compositions.
+// Contracts of the small ops of training: fused loops over packed rows. tests/learner has their plain compositions.
 //
 // Every op splits its rows over base::num_threads() and returns when all are done. Arithmetic and sums are fp32. Sums
 // over rows (gradients of gains and biases) use fixed blocks of rows, so that bits do not depend on the thread count.

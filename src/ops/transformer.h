@@ -1,5 +1,4 @@
-// Contracts of the small ops around the matmuls in a transformer's forward pass, on packed rows. SPMD as in
-// ops/linear.h.
+// Contracts of the small ops around the matmuls of a forward pass, on packed rows. SPMD as in ops/linear.h.
 #pragma once
 
 #include <cstdint>

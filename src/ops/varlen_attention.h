@@ -16,9 +16,9 @@ enum class MatmulType : std::uint8_t { bf16, f32 };
 /// The packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query heads, K key heads and K
 /// value heads after rope, as in rope_and_store. Query head h reads key head h / (H/K).
 ///
-/// A sequence may continue a prefix: the nearest earlier sequence that continues nothing. Its rows see all rows of the
-/// prefix, then their own up to themselves. A prompt shared by several samples is thus computed once. A prefix and its
-/// continuations are a family.
+/// A sequence may continue a prefix, the nearest earlier sequence that continues nothing: its rows see all rows of the
+/// prefix, then their own. A prompt shared by several samples is thus computed once. A prefix and its continuations are
+/// a family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S

@@ -74,18 +74,18 @@ float max_magnitude(Element element);
 float scale_of(Element element, float amax);
 
 /// Rounds W [rows, inputs] (row-major, finite) to `format` and writes the dequantized values to `rounded`. Fills
-/// `scales` [rows, ⌈inputs / scale_inputs⌉] unless it is empty. This is the reference in plain steps.
+/// `scales` [rows, ⌈inputs / scale_inputs⌉] unless it is empty. The reference.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales = {});
-/// Rounds one token's activations in the same way.
+/// Same, for one token's activations.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Quantizes `values` (one row or channel) to int8 and returns the scale. This is the reference.
+/// Quantizes one row or channel to int8 and returns the scale. The reference.
 float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized);
 /// Computes quantized · scale in fp32.
 void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values);
 
-/// The error of dequantized values against the original ones, summed in fp64.
+/// Error of dequantized values, summed in fp64.
 struct FormatError {
   double max_abs = 0;  ///< largest |difference|
   double rms = 0;      ///< root mean square difference

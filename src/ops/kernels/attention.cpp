@@ -1,11 +1,10 @@
 // Computes attention of query heads over the kv heads they share, on the pages of their sequences.
 //
-// Positions are processed in spans, counted from position 0: scores, softmax, weighted sum of the values, and a merge
-// with the sums of previous spans. Consecutive rows that see the same pages (samples of a prompt, positions of a chunk)
-// process shared spans together, so that a page is read once for all queries. Each row keeps its own sums.
+// Consecutive rows that see the same pages process shared spans together, so that a page is read once for all queries.
+// Each row keeps its own sums.
 //
-// Keys are contiguous over positions and values over elements (ops/paged_attention.h), so each inner loop is a
-// broadcast times contiguous lanes. Results do not depend on how positions are spread over pages.
+// Keys are contiguous over positions and values over elements, so each inner loop is a broadcast times contiguous
+// lanes.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kv_formats.h"
@@ -79,9 +78,8 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Prefetches the lines of all groups' pages some microseconds ahead, one for each line that is read. Pages are short
-/// and anywhere in memory, so hardware prefetching stops at their ends. Reading all heads of a page in memory order is
-/// fastest.
+/// Prefetches the lines of all groups' pages some microseconds ahead, one for each line read. Pages are short and
+/// scattered, so hardware prefetching stops at their ends. Reading all heads of a page in memory order is fastest.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {

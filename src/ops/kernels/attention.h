@@ -12,7 +12,7 @@ inline constexpr std::int64_t kAttentionSpan = 128;
 /// Maximum number of rows that share the reading of pages.
 inline constexpr std::int64_t kAttentionRows = 8;
 
-/// Query heads of one row and the kv heads that they share, over their sequence's pages (ops/paged_attention.h).
+/// Query heads of one row over its sequence's pages (ops/paged_attention.h).
 struct AttentionTask {
   const float* q = nullptr;      ///< [num_heads · num_queries, head_dim]
   std::int64_t num_heads = 0;    ///< kv heads
@@ -22,8 +22,8 @@ struct AttentionTask {
   const std::byte* values = nullptr;
   std::int64_t page_bytes = 0;  ///< between pages
   std::int64_t head_bytes = 0;  ///< between kv heads
-  std::int64_t page_size = 0;   ///< slots
-  std::int64_t scales = 0;      ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
+  std::int64_t page_size = 0;
+  std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
   std::int64_t num_positions = 0;  ///< sees positions 0 … num_positions − 1; at least 1
   float softmax_scale = 0;
@@ -32,7 +32,7 @@ struct AttentionTask {
   float* lse = nullptr;  ///< [num_heads · num_queries] log Σ exp(score); null: not computed
 };
 
-/// Bytes of one prepared query, or of one query's softmax weights in a span.
+/// Bytes of a prepared query, or of its softmax weights in a span.
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
 /// Scratch of a task: a span's scores and weights of four queries, a span gathered from pages of odd sizes, and the

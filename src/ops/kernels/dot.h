@@ -135,7 +135,6 @@ struct Int8DotOffsetWeights : Int8Dot {
 #endif
 };
 
-/// Takes inputs of 0 … 255.
 struct Int8DotUnsignedInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }

@@ -1,6 +1,5 @@
-// Owns the list of kernels of every instruction set, and the structs they take. ops/*.cpp check arguments and split the
-// work, then call through the table in use. Kernel sources include this header, so it has plain types only (see
-// simd.h).
+// Owns the list of every instruction set's kernels, and their structs. ops/*.cpp check arguments and split the work.
+// Kernel sources include this header, so it has plain types only (see simd.h).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@ namespace qrl::ops {
 
 /// Inputs whose weights are dequantized at once: whole segments under one scale.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Returns the scratch size of a product with dequantized weights: those of a panel, and the sums of `rows` rows.
+/// Scratch of a product: the dequantized weights of a panel, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 struct MatmulKernels;           // matmul.h
@@ -43,9 +42,9 @@ struct LinearTask {
   std::int64_t first_panel = 0, end_panel = 0;
   float* y = nullptr;         ///< column 0 of the first row (tiles: may lie outside of the memory)
   std::int64_t y_stride = 0;  ///< elements between rows
-  bool accumulate = false;    ///< y += instead of y =
-  float* scratch = nullptr;   ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4 only
-  AddedTask added;            ///< fp32 sums added after the bias; only if Kernels::adds_products
+  bool accumulate = false;
+  float* scratch = nullptr;  ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4 only
+  AddedTask added;           ///< fp32 sums added after the bias; only if Kernels::adds_products
 };
 
 /// Heads of one row, in place: RMSNorm unless `gain` is null, then rotate-half with `rope` (cosines, then sines).
@@ -93,9 +92,7 @@ struct Kernels {
   void (*linear_fp8_block)(const LinearTask& task);  ///< one scale per 128 inputs, also of x
   void (*linear_int4)(const LinearTask& task);       ///< x is bf16, or e4m3 when it has scales
   void (*linear_int4_int8)(const LinearTask& task);
-  /// y = x · gain / sqrt(mean(x²) + eps)
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
-  /// y = silu(gate) · up
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
   void (*rope)(const RopeTask& task);
   /// Returns the largest of x. NaN in x may be missed.
@@ -106,7 +103,7 @@ struct Kernels {
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
 };
 
-/// The AMX tile kernels that replace avx512's on the amx path.
+/// Replace avx512's kernels on the amx path.
 struct TileKernels {
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);

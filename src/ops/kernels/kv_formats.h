@@ -1,6 +1,5 @@
-// Owns the dot products of queries and softmax weights with keys and values, per KV format. In every format pages hold
-// 32-bit words: kWord neighboring quantized values (quant::values_per_word) of one key, or of one element over
-// positions.
+// Owns the dot products of queries and softmax weights with keys and values, per KV format. Pages hold 32-bit words:
+// kWord neighboring quantized values of one key, or of one element over positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -119,8 +118,7 @@ using KvF32 = FloatKv<F32Values>;
 using KvBf16 = FloatKv<Bf16Values>;
 using KvFp8 = FloatKv<Fp8Values>;
 
-/// Splits queries into two int8 terms, 254 · high + low, with 15 bits of the largest. Splits weights times the values'
-/// scales into two uint8 terms, 256 · high + low, with 16 bits of the largest. Each term is summed exactly in int32.
+/// Splits queries and weights into two 8-bit terms (ops/paged_attention.h). Each term is summed exactly in int32.
 struct KvInt8 {
   static constexpr int kWord = 4;
   static constexpr bool kTokenScales = true;

@@ -1,6 +1,5 @@
-// The matmuls: rows of quantized activations times packed panels. A tile of kTileRows rows by kTileVectors vectors of
-// columns stays in registers over the whole input width. Each output has its own accumulator and one order of
-// additions, so its bits do not depend on the other rows of its tile.
+// The matmuls: rows of quantized activations times packed panels. A tile of kTileRows rows by kTileVectors vectors
+// stays in registers over the whole width. Each output has its own accumulator and order of additions.
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
@@ -28,8 +27,8 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Computes rows `row` … `row` + Rows − 1 and columns `column` … `column` + Vectors·kLanes − 1. Prefetches Asks lines
-/// from `ahead` on for every group of inputs, because weights come from memory.
+/// Computes Rows rows from `row` and Vectors vectors from `column`. Prefetches Asks lines from `ahead` on for every
+/// group of inputs, because weights come from memory.
 template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
@@ -75,8 +74,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Computes all rows in tiles of nearly equal height; a tile of one or two rows would wait for its weights. Each tile
-/// prefetches other lines of the next panel, which together cover it.
+/// Tiles have nearly equal height; one of a row or two would wait for its weights. Each prefetches other lines of the
+/// next panel, which together cover it.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;

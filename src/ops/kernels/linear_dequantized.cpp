@@ -1,6 +1,6 @@
-// The matmuls with weights narrower than the dot product's operands: e4m3 and int4. A few rows dequantize weights in
-// registers, because reading them from memory dominates. Many rows dequantize a panel once into L2, and prefetch the
-// next one meanwhile. Both add in one order: along the inputs, one weight scale at a time.
+// The matmuls with e4m3 and int4 weights. A few rows dequantize weights in registers, because reading them dominates.
+// Many rows dequantize a panel once into L2, and prefetch the next one meanwhile. Both add in one order: along the
+// inputs, one weight scale at a time.
 #include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

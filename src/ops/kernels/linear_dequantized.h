@@ -1,5 +1,4 @@
-// Owns the formats whose weights are narrower than the dot product's operands, e4m3 and int4. Says how stored words
-// become words of the dot product, and where scales apply.
+// Owns how stored words of e4m3 and int4 become words of the dot product, and where scales apply.
 #pragma once
 
 #include "ops/kernels/linear.h"

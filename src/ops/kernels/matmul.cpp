@@ -1,6 +1,6 @@
-// The matmuls of backward passes and of fp32 or bf16 training. The right operand's panels hold kMatmulPanel columns for
-// each word of neighboring inputs. The left operand is broadcast, from its own rows or from packed strips. A tile of
-// kTileRows rows by kTileVectors vectors stays in registers along the depth.
+// The matmuls of training. The right operand's panels hold kMatmulPanel columns for each word of neighboring inputs.
+// The left operand is broadcast, from its own rows or packed strips. A tile of kTileRows rows by kTileVectors vectors
+// stays in registers along the depth.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/matmul_words.h"

@@ -13,7 +13,6 @@ inline constexpr int kPanelVectors = kMatmulPanel / kLanes;
 template <class Dot, class T>
 struct Words;
 
-/// bf16: two inputs per word.
 template <>
 struct Words<Bf16Dot, std::uint16_t> {
   static VecI along(const std::uint16_t* row) { return load_words(row); }
@@ -25,7 +24,6 @@ struct Words<Bf16Dot, std::uint16_t> {
   }
 };
 
-/// fp32 rounded to bf16.
 template <>
 struct Words<Bf16Dot, float> {
   static VecI pair(VecF even, VecF odd) {

@@ -1,9 +1,9 @@
-// Owns the vector type of every kernel, kLanes floats of the instruction set this file is compiled for: loads, stores,
-// fixed-order reductions, exp, and conversions of bf16 and e4m3.
+// Owns the vector type of every kernel, kLanes floats of the instruction set this file is compiled for, and its basic
+// functions.
 //
-// Kernel sources are compiled once per instruction set into one program. All their definitions are in the namespace of
-// their set, and they include no standard header with code. The reason: the linker keeps one copy of an inline
-// function, and an older processor must never run a copy that was compiled for AVX-512.
+// Kernel sources are compiled once per instruction set. Their definitions are in the namespace of their set, and they
+// include no standard header with code. The reason: the linker keeps one copy of an inline function, and an older
+// processor must never run one compiled for AVX-512.
 #pragma once
 
 // GCC 11 and 12 warn about operands that their own AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
@@ -134,7 +134,6 @@ inline QuarterI8 lowest8(VecI v) {
 #endif
 }
 
-/// Loads bf16 as fp32, exactly.
 template <class Lanes>
 inline VecF load(const std::uint16_t* from, Lanes lanes) {
   return float_of_bits(widened(load_vector<HalfU16>(from, lanes)) << 16);

@@ -1,5 +1,5 @@
-// Owns the products between the blocks of rows that attention works on. Operands are a few hundred rows or columns wide
-// and stay in a core's caches. A word is 32 bits: one fp32 number, or two bf16 neighbors along the depth.
+// Owns the products between blocks of rows in attention. Operands are a few hundred wide and stay in a core's caches. A
+// 32-bit word is one fp32 number, or two bf16 neighbors along the depth.
 #pragma once
 
 #include "ops/kernels/dot.h"

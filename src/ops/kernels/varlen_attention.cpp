@@ -1,6 +1,6 @@
-// Computes causal attention of one family of sequences and one key head, with the H/K query heads that read it. The
-// work is small matmuls over blocks of query rows. Vector operands are packed once per call, so that every inner loop
-// is a broadcast times contiguous lanes, or a tile. One template serves fp32 and bf16 operands.
+// Computes causal attention of one family and one key head, with its query heads, as small matmuls over blocks of query
+// rows. Vector operands are packed once per call, so that every inner loop is a broadcast times contiguous lanes, or a
+// tile.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"

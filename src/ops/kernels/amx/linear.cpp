@@ -1,5 +1,4 @@
-// The matmuls of bf16 and int8 layers with AMX. The contract and operands are those of linear.cpp; int8 also has the
-// same bits.
+// The matmuls of bf16 and int8 layers with AMX; contract and operands: linear.cpp. int8 also has the same bits.
 #include "ops/kernels/linear.h"
 
 #include "ops/kernels/amx/tiles.h"

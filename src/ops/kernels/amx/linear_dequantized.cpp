@@ -1,6 +1,6 @@
 // The matmuls with e4m3 and int4 weights with AMX. Many rows dequantize a panel into L2, for tiles. One or two rows
-// dequantize in registers, because reading the weights dominates. They add in the tiles' order (tiles.h), so that a
-// row's sums do not depend on the number of rows. int8 sums are exact: W4A8 has the bits of the other paths.
+// dequantize in registers and add in the tiles' order (tiles.h), so that a row's sums do not depend on the number of
+// rows. W4A8 has the bits of the other paths.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"

@@ -1,5 +1,5 @@
-// The bf16 matmuls of training with AMX; the contract is that of matmul.cpp. The left operand is read from its own
-// rows, or from strips of 16 rows with 16 contiguous words of each row. Both fit a tile register.
+// The bf16 matmuls of training with AMX; contract: matmul.cpp. The left operand is read from its own rows, or from
+// strips of 16 rows with 16 contiguous words of each row.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"

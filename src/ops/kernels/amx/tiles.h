@@ -1,15 +1,14 @@
 // Owns the use of AMX's tile registers: blocks of up to 32 rows by 32 columns, as 2 × 2 tiles of 16 × 16 sums. Right
-// operands are panels as every path packs them, with a word of neighboring inputs for each of 64 columns. Left operands
-// are plain rows.
+// operands are panels as every path packs them. Left operands are plain rows.
 #pragma once
 
 #include "ops/kernels/simd.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr int kTile = 16;                   // rows per tile, and 32-bit words per row
-inline constexpr int kBlock = 2 * kTile;           // rows, and columns, per block
-inline constexpr std::int64_t kTileRowBytes = 64;  // per tile
+inline constexpr int kTile = 16;          // rows per tile, and 32-bit words per row
+inline constexpr int kBlock = 2 * kTile;  // rows, and columns, per block
+inline constexpr std::int64_t kTileRowBytes = 64;
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
 /// Operand and sum types of a block's products, 16 words of inputs at a time.
