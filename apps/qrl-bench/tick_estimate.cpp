@@ -171,16 +171,16 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
          static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
 }
 
-/// Estimates lm_head, the sums over its logits, and sampling. A tile has as many outputs as give 4 M logits for the
-/// rows (sample/lm_head.cpp).
-double estimate_head(const model::ModelConfig& config, std::int64_t batch, const GpuFigures& gpu) {
+/// lm_head, the sums of its logits and the tokens. A tile is as wide as 4 M logits of the rows (sample/lm_head.cpp).
+double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const GpuFigures& gpu) {
+  const model::ModelConfig& config = task.options.model;
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;
   const model::BlockMatrix lm_head{"lm_head", {}, {{"lm_head", config.vocab_size}}, config.hidden_size};
   double seconds = 0;
   for (std::int64_t first = 0; first < batch; first += kSampleRows) {
     const std::int64_t rows = std::min(kSampleRows, batch - first);
     const auto logits = static_cast<double>(rows * config.vocab_size);
-    seconds += estimate_matmul(quant::Format::bf16, lm_head, rows, gpu).seconds +
+    seconds += estimate_matmul(task.head_format, lm_head, rows, gpu).seconds +
                kHeadTile_s * up(rows * config.vocab_size, kTileLogits) +
                4 * logits / (gpu.read_bytes_per_s * kLogitReads) + kSample_s + kSampleRow_s * static_cast<double>(rows);
   }
@@ -209,11 +209,11 @@ TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, 
     largest = matrix.out() * matrix.in;
     estimate.bound = one.bound;
   }
-  const double head_s = estimate_head(config, batch, gpu);
+  const double head_s = estimate_head(task, batch, gpu);
   estimate.matmul_s += head_s;
   const DecodeTick tick{static_cast<double>(batch), static_cast<double>(context), task.options.kv_format,
                         task.options.page_size};
-  const TickWork work = gpu_tick_work(config, task.format, tick);
+  const TickWork work = gpu_tick_work(config, task.format, task.head_format, tick);
   const double kv_bytes = attention_of_tick(config, tick).kv_bytes / layers;
   estimate.tick_s = estimate.matmul_s + layers * (estimate_attention(task, kv_bytes, batch, context, gpu) +
                                                   estimate_row_kernels(task, cuda::padded_rows(batch), gpu));

@@ -27,14 +27,15 @@ AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTi
           positions * static_cast<double>(config.num_hidden_layers) * position_bytes};
 }
 
-TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, const DecodeTick& tick) {
+TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, quant::Format head_format,
+                       const DecodeTick& tick) {
   const train::MatmulParams params = train::matmul_params(config);
   const AttentionWork attention = attention_of_tick(config, tick);
-  std::int64_t weight_bytes = cuda::matrix_bytes(quant::Format::bf16, config.vocab_size, config.hidden_size);
+  std::int64_t weight_bytes = cuda::matrix_bytes(head_format, config.vocab_size, config.hidden_size);
   for (const model::BlockMatrix& matrix : cuda::layer_matrices(config))
     weight_bytes += config.num_hidden_layers * cuda::matrix_bytes(format, matrix.out(), matrix.in);
   return {static_cast<double>(weight_bytes) + attention.kv_bytes, 2 * tick.batch * params.layers,
-          2 * tick.batch * params.lm_head + attention.operations};
+          (head_format == quant::Format::int8 ? 1 : 2) * tick.batch * params.lm_head + attention.operations};
 }
 
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {

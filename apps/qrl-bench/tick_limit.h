@@ -23,12 +23,14 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// Holds the least work of a tick on a GPU with a bf16 lm_head. Bytes are weights, scales, keys and values, each read
-/// once. Other operations are those of lm_head and attention, at the bf16 rate.
+/// Counts what a tick on a GPU must read and compute. Bytes are weights, scales, keys and values, each read once.
+/// Operations are those of the layers' matmuls, and those of lm_head and attention, which run at the rate of bf16. Half
+/// of an int8 lm_head's count, since they run at twice that rate.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
-TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, const DecodeTick& tick);
+TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, quant::Format head_format,
+                       const DecodeTick& tick);
 
 /// Returns the peak operations per second of matmuls with weights of a format, which its activation format decides.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kPrefillRows = 2048;
 
 struct BenchTicksArguments {
-  std::string shape = "8b", format = "bf16", kv_format = "bf16";
+  std::string shape = "8b", format = "bf16", head_format = "bf16", kv_format = "bf16";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
   bool json = false, dry_run = false, estimate = false;
   GpuFigures gpu;
@@ -39,6 +39,7 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
   cuda::TickSpeedTask task;
   task.options = decoder::engine_options(config, options);
   task.format = gpu_format(arguments.format);
+  task.head_format = gpu_format(arguments.head_format);
   task.batches = arguments.batches;
   task.contexts = arguments.contexts;
   return task;
@@ -46,7 +47,7 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
 
 TickWork work_of(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context) {
   return gpu_tick_work(
-      task.options.model, task.format,
+      task.options.model, task.format, task.head_format,
       {static_cast<double>(batch), static_cast<double>(context), task.options.kv_format, task.options.page_size});
 }
 
@@ -57,10 +58,11 @@ void plan_ticks(const BenchTicksArguments& arguments) {
                  {"dry_run", true},
                  {"shape", arguments.shape},
                  {"weights", arguments.format},
+                 {"lm_head", arguments.head_format},
                  {"kv_cache", arguments.kv_format},
                  {"ceiling_matmul", std::to_string(task.matmul_size) + " x " + std::to_string(task.matmul_size)},
                  {"ceiling_pool_bytes", task.pool_bytes},
-                 {"lm_head_bytes", cuda::matrix_bytes(quant::Format::bf16, config.vocab_size, config.hidden_size)}};
+                 {"lm_head_bytes", cuda::matrix_bytes(task.head_format, config.vocab_size, config.hidden_size)}};
   for (const std::int64_t batch : arguments.batches) {
     for (const model::BlockMatrix& matrix : cuda::layer_matrices(config)) {
       result["batch" + std::to_string(batch) + "_" + std::string(matrix.name)] =
@@ -82,6 +84,7 @@ void estimate_ticks(const BenchTicksArguments& arguments) {
                  {"estimated", kHowEstimated},
                  {"shape", arguments.shape},
                  {"weights", arguments.format},
+                 {"lm_head", arguments.head_format},
                  {"kv_cache", arguments.kv_format},
                  {"assumed_read_gb_per_s", arguments.gpu.read_bytes_per_s * 1e-9},
                  {"assumed_matmul_tflops", arguments.gpu.matmul_flops * 1e-12},
@@ -111,6 +114,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   Json result = {{"bench", "ticks"},
                  {"shape", arguments.shape},
                  {"weights", arguments.format},
+                 {"lm_head", arguments.head_format},
                  {"kv_cache", arguments.kv_format},
                  {"read_gb_per_s", speeds.read_bytes_per_s * 1e-9},
                  {"ceiling_gpu_matmul_tflops", speeds.matmul_flops * 1e-12},
@@ -162,6 +166,9 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
   command->add_option("--format", arguments->format, "of the weights")
       ->check(one_of(gpu_format_names()))
+      ->type_name("NAME");
+  command->add_option("--lm-head", arguments->head_format, "of lm_head")
+      ->check(one_of({"bf16", "int8"}))
       ->type_name("NAME");
   command->add_option("--kv", arguments->kv_format, "of the keys and values")
       ->check(one_of(gpu_kv_format_names()))

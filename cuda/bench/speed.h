@@ -43,7 +43,7 @@ struct AttentionSpeed {
 /// Whole ticks that decode, of a model with random weights that are made on the device.
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
-  quant::Format format = quant::Format::bf16;
+  quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;  ///< of the layers; of lm_head
   std::vector<std::int64_t> batches, contexts;
   std::int64_t matmul_size = 8192;            ///< of the square bf16 GEMM that measures the matrix units
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< as GemmSpeedTask's

@@ -41,7 +41,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   weights.final_norm_D = ones.data();
   weights.rope_table = rope_table.data();
   weights.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), layer);
-  weights.lm_head = {quant::Format::bf16, config.vocab_size, config.hidden_size};
+  weights.lm_head = {task.head_format, config.vocab_size, config.hidden_size};
   engine.weights().upload(weights);
 
   const Stream stream;

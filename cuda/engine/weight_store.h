@@ -31,7 +31,7 @@ struct HostWeights {
   const float* final_norm_D = nullptr;          ///< fp32
   const float* rope_table = nullptr;            ///< fp32 [max_positions, E]: cosines, then sines
   std::vector<HostLayer> layers;
-  HostMatrix lm_head;  ///< bf16
+  HostMatrix lm_head;  ///< bf16 or int8
 };
 
 /// Names of the weights outside the blocks.
@@ -74,8 +74,8 @@ struct DequantizedMatrix {
   bool to_f32 = false;  ///< else rounded to bf16
 };
 
-/// The bf16 embedding or lm_head where it lies, in the memory of the engine's device, which stays there: [V, D], a row
-/// every `stride` numbers.
+/// The embedding or lm_head in bf16 where it lies, in the memory of the engine's device, which stays there: [V, D], a
+/// row every `stride` numbers.
 struct Table {
   const std::uint16_t* values = nullptr;
   std::int64_t stride = 0;
@@ -119,7 +119,7 @@ class WeightStore {
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
-  virtual Table table(std::string_view name) const = 0;  ///< kEmbedding or kLmHead
+  virtual Table table(std::string_view name) const = 0;  ///< kEmbedding, or a bf16 kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
   /// The GEMM of a tick of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
   /// dense; y = x̂ · Ŵᵀ, without a bias and an adapter, of the precision that a tick rounds it to. y null: none.

@@ -78,10 +78,10 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
   const model::ModelConfig& config = options_.model;
   QRL_INVARIANT(static_cast<std::int64_t>(host.layers.size()) == config.num_hidden_layers, "upload",
                 std::to_string(config.num_hidden_layers) + " layers", std::to_string(host.layers.size()));
-  QRL_REQUIRE(
-      host.lm_head.format == quant::Format::bf16 && (host.embedding_VD != nullptr || host.lm_head.panels == nullptr),
-      "rollout.device: cuda", "embedding and lm_head of bf16", std::string(name(host.lm_head.format)),
-      "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto");
+  const bool takes_head = host.lm_head.format == quant::Format::bf16 || host.lm_head.format == quant::Format::int8;
+  QRL_REQUIRE(takes_head && (host.embedding_VD != nullptr || host.lm_head.panels == nullptr), "rollout.device: cuda",
+              "an embedding of bf16 and an lm_head of bf16 or int8", std::string(name(host.lm_head.format)),
+              "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto or int8");
   put(embedding_, host.embedding_VD, static_cast<std::size_t>(config.vocab_size * config.hidden_size) * 2, stream);
   put_floats(final_norm_, host.final_norm_D, config.hidden_size, stream);
   put_floats(rope_table_, host.rope_table, options_.max_positions * config.head_dim, stream);
@@ -261,7 +261,8 @@ const DeviceMatrix& Weights::matrix(const WeightId& id) const {
 Table Weights::table(std::string_view name) const {
   require_layer(0);
   if (name == kEmbedding) return {embedding_VD(), options_.model.hidden_size};
-  QRL_INVARIANT(name == kLmHead, "table", "embedding or lm_head", std::string(name));
+  QRL_INVARIANT(name == kLmHead && lm_head_.view.format == quant::Format::bf16, "table",
+                "the embedding, or an lm_head of bf16", std::string(name));
   return {lm_head_.quantized.as<std::uint16_t>(), lm_head_.view.at.width};
 }
 

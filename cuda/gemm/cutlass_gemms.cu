@@ -1,5 +1,5 @@
-// Owns CUTLASS's warp-specialized GEMM of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel scale)),
-// of int8 and of e4m3. One source for both, as a compiler reads CUTLASS's headers for 26 s.
+// Owns CUTLASS's warp-specialized GEMM of two 8-bit matrices on sm_90a, y = sum · (token scale · channel scale) in bf16
+// or fp32, of int8 and of e4m3. One source for both, as a compiler reads CUTLASS's headers for 26 s.
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -19,9 +19,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-template <class Element, class Sum, class Tile, class MainloopSchedule, class EpilogueSchedule>
+template <class Element, class Sum, class Output, class Tile, class MainloopSchedule, class EpilogueSchedule>
 struct CutlassGemm {
-  using Output = cutlass::bfloat16_t;
   using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
@@ -81,13 +80,14 @@ struct CutlassGemm {
 };
 
 /// By one of two tiles (cutlass_tile_rows): of 64 rows, each by one warp group, or of 128, by two warp groups together.
-template <class Element, class Sum>
+template <class Element, class Sum, class Output>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_64, cute::_128;
-  using Narrow = CutlassGemm<Element, Sum, Shape<_64, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
-                             cutlass::epilogue::TmaWarpSpecialized>;
-  using Wide = CutlassGemm<Element, Sum, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
-                           cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  using Narrow = CutlassGemm<Element, Sum, Output, Shape<_64, _128, _128>,
+                             cutlass::gemm::KernelTmaWarpSpecializedPingpong, cutlass::epilogue::TmaWarpSpecialized>;
+  using Wide =
+      CutlassGemm<Element, Sum, Output, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
+                  cutlass::epilogue::TmaWarpSpecializedCooperative>;
   if (cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors) == 64) Narrow::run(task, place, stream);
   else Wide::run(task, place, stream);
 }
@@ -95,11 +95,12 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
 }  // namespace
 
 void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
-  cutlass_gemm<std::int8_t, std::int32_t>(task, place, stream);
+  if (task.y_is_f32) cutlass_gemm<std::int8_t, std::int32_t, float>(task, place, stream);
+  else cutlass_gemm<std::int8_t, std::int32_t, cutlass::bfloat16_t>(task, place, stream);
 }
 
 void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
-  cutlass_gemm<cutlass::float_e4m3_t, float>(task, place, stream);
+  cutlass_gemm<cutlass::float_e4m3_t, float, cutlass::bfloat16_t>(task, place, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -15,10 +15,10 @@ struct CutlassPlace {
   int num_multiprocessors = 0;
 };
 
-/// int8: exact int32 sums. Like all of these: y bf16 with y_stride a multiple of 8, one scale a token and a channel,
-/// compute capability 9.0.
+/// int8: exact int32 sums, y bf16 or fp32. Like all of these: y_stride a multiple of 8, one scale a token and a
+/// channel, compute capability 9.0.
 void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
-/// e4m3: sums fp32; the tensor core's own are narrower and are added to fp32 registers every 128 inputs.
+/// e4m3, y bf16: sums fp32; the tensor core's own are narrower and are added to fp32 registers every 128 inputs.
 void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -104,15 +104,15 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// Chooses the kernel of a GEMM. bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and per token and
-/// a bf16 result run on CUTLASS. This needs more than 16 rows: with fewer, most of its tiles would be empty. All else
-/// is streamed. In e4m3 the two kernels' sums differ in the last bits. A row of e4m3 therefore has other bits in a
-/// batch of more than kStreamedFp8Rows rows than in a smaller one.
+/// Chooses the kernel of a GEMM. bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and per token run
+/// on CUTLASS, fp8 with a bf16 result only. This needs more than 16 rows: with fewer, most of its tiles would be empty.
+/// All else is streamed. In e4m3 the two kernels' sums differ in the last bits. A row of e4m3 therefore has other bits
+/// in a batch of more than kStreamedFp8Rows rows than in a smaller one.
 ///
 /// With row_only_sums a row's bits must not depend on the other rows, which no library promises for fp32 sums: then
-/// CUTLASS runs int8 alone. Its int32 sums are exact, and both kernels turn a sum into the same bf16 number. They round
+/// CUTLASS runs int8 alone. Its int32 sums are exact, and both kernels turn a sum into the same number. They round
 /// the sum and the product of the two scales to fp32 once each, multiply them in fp32 without fusing, and round to the
-/// nearest bf16.
+/// nearest bf16 where the result is bf16.
 ///
 /// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 and run on cuBLASLt from
 /// dequantized_rows(format) rows on. The streamed kernel would dequantize the matrix once for every 64 rows, on
@@ -130,9 +130,9 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
     return GemmKernel::block_scaled;
   const std::int64_t dequantized_from = dequantized_rows(format);
   if (dequantized_from > 0 && num_rows >= dequantized_from && !row_only_sums) return GemmKernel::dequantized;
-  if (!is_hopper || y_is_f32) return GemmKernel::streamed;
+  if (!is_hopper) return GemmKernel::streamed;
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return GemmKernel::cutlass_int8;
-  if (row_only_sums) return GemmKernel::streamed;
+  if (y_is_f32 || row_only_sums) return GemmKernel::streamed;
   if ((format == Format::fp8_tensor || format == Format::fp8_channel) && num_rows > kStreamedFp8Rows)
     return GemmKernel::cutlass_fp8;
   return GemmKernel::streamed;
@@ -182,7 +182,7 @@ inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLa
     add({GemmKernel::streamed, {tile, false}});
     if (may_part(tile, format, at, num_rows)) add({GemmKernel::streamed, {tile, true}});
   }
-  if (format == quant::Format::int8 && rules.is_hopper && !y_is_f32) add({GemmKernel::cutlass_int8, {}});
+  if (format == quant::Format::int8 && rules.is_hopper) add({GemmKernel::cutlass_int8, {}});
   return choices;
 }
 

@@ -258,15 +258,16 @@ struct SummarizeTask {
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// Rows whose whole vocabulary was summarized. A logit of theirs is one of those given, or recomputed from the row and
-/// its weights, with sums in another order than the GEMM's.
+/// its weights, with sums in another order than the GEMM's, which int8's exact sums do not show.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
   const SampleSettings* settings;  ///< [rows]
   const float* logits;             ///< [rows, stride] of the whole vocabulary; null: recomputed
   std::int64_t stride;
-  const std::uint16_t *rows_bf16, *weights_bf16;  ///< to recompute them: [rows, width], [V, width]
-  std::int64_t width;                             ///< padded
+  // To recompute them: bf16, or int8 with a scale each.
+  QuantizedRows hidden;  ///< one a row
+  DeviceMatrix head;     ///< lm_head, a row a token
 };
 
 /// Samples one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the

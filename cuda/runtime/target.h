@@ -134,6 +134,10 @@ QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std:
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
   return result;
 }
+/// Adds the products of the four int8 values of a and of b.
+QRL_DEVICE std::int32_t add_int8_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
+}
 /// Two floats as bf16, nearest even, the first low.
 QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   std::uint32_t result;
@@ -246,7 +250,8 @@ QRL_DEVICE int lane_idx() { return thread_idx() % 32; }
 QRL_DEVICE int warp_idx() { return thread_idx() / 32; }
 
 // Every lane gets the result; the order of sums is that of a butterfly, the same always.
-QRL_DEVICE float warp_sum(float value) {
+template <class T>
+QRL_DEVICE T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
 }

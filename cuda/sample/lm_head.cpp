@@ -57,6 +57,7 @@ void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* 
                         std::int64_t num_tokens, const Stream& stream) {
   DeviceMatrix part = weights_.lm_head();
   part.quantized += first_token * part.at.row_bytes;
+  if (part.scales != nullptr) part.scales += first_token;  // one a token
   part.at.rows = round_up(num_tokens, kOutputTile);
   part.at.out = num_tokens;
   gemms_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);
@@ -85,9 +86,8 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
           settings,
           all_there ? tile_.as<float>() : nullptr,
           stride,
-          normed_.quantized.as<std::uint16_t>(),
-          reinterpret_cast<const std::uint16_t*>(head.quantized),
-          head.at.width};
+          normed_.for_layer(head),
+          head};
 }
 
 void LmHead::sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream) {

@@ -89,23 +89,42 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Logits of the block's tokens from the row and their weights, a warp a token.
+/// Adds the products of 16 bytes of each: of bf16 values in fp32, of int8 values exactly.
+QRL_DEVICE void add_products(const Words& x, const Words& w, float& sum) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    sum = fmaf(float_of(x.word[j] << 16), float_of(w.word[j] << 16), sum);
+    sum = fmaf(float_of(x.word[j] & 0xffff0000U), float_of(w.word[j] & 0xffff0000U), sum);
+  }
+}
+QRL_DEVICE void add_products(const Words& x, const Words& w, std::int32_t& sum) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) sum = add_int8_products(x.word[j], w.word[j], sum);
+}
+
+/// Logits of the block's tokens from the row and their weights, a warp a token. Sums of int8 become the GEMM's bits.
+template <class Sum>
 QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                  float* logits) {
-  const auto* x = reinterpret_cast<const Words*>(rows.rows_bf16 + row * rows.width);
+  const std::int64_t num_vectors = rows.head.at.row_bytes / static_cast<std::int64_t>(sizeof(Words));
+  const auto* x = static_cast<const Words*>(rows.hidden.quantized) + row * num_vectors;
   for (std::int64_t i = warp_idx(); i < count; i += kWarps) {
-    const auto* w = reinterpret_cast<const Words*>(rows.weights_bf16 + (begin + i) * rows.width);
-    float sum = 0;
-    for (std::int64_t k = lane_idx(); k < rows.width / 8; k += 32) {
-      const Words a = x[k], b = w[k];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        sum = fmaf(float_of(a.word[j] << 16), float_of(b.word[j] << 16), sum);
-        sum = fmaf(float_of(a.word[j] & 0xffff0000U), float_of(b.word[j] & 0xffff0000U), sum);
-      }
-    }
+    const auto* w = reinterpret_cast<const Words*>(rows.head.quantized) + (begin + i) * num_vectors;
+    Sum sum = 0;
+    for (std::int64_t k = lane_idx(); k < num_vectors; k += 32) add_products(x[k], w[k], sum);
     sum = warp_sum(sum);
-    if (lane_idx() == 0) logits[i] = sum;
+    if (lane_idx() != 0) continue;
+    const float scale = rows.head.scales == nullptr ? 1.0F : rows.hidden.scales[row] * rows.head.scales[begin + i];
+    logits[i] = static_cast<float>(sum) * scale;
+  }
+}
+QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
+                            float* logits) {
+  if (rows.logits == nullptr) {
+    if (rows.hidden.element == quant::Element::int8) recompute_logits<std::int32_t>(rows, row, begin, count, logits);
+    else recompute_logits<float>(rows, row, begin, count, logits);
+  } else if (thread_idx() < count) {
+    logits[thread_idx()] = rows.logits[row * rows.stride + begin + thread_idx()];
   }
 }
 
@@ -238,8 +257,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
   }
   if (begin + count > rows.vocab_size) count = rows.vocab_size - begin;
   float *logits = place.logits, *weights = place.weights;
-  if (rows.logits == nullptr) recompute_logits(rows, row, begin, count, logits);
-  else if (thread_idx() < count) logits[thread_idx()] = rows.logits[row * rows.stride + begin + thread_idx()];
+  find_logits(rows, row, begin, count, logits);
   sync_block();
   if (thread_idx() < count)
     weights[thread_idx()] = expf((logits[thread_idx()] - maximum) * settings.inverse_temperature);
@@ -276,8 +294,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
     return;
   }
   const std::int64_t target = task.targets[row];
-  if (rows.logits == nullptr) recompute_logits(rows, row, target, 1, place.logits);
-  else if (thread_idx() == 0) place.logits[0] = rows.logits[row * rows.stride + target];
+  find_logits(rows, row, target, 1, place.logits);
   // Each block's Σ weight·log(weight), weights relative to the largest logit.
   for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
     const double sum = rows.block_sum[first_block + b], weighted = task.block_weighted[first_block + b];

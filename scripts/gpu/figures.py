@@ -13,6 +13,7 @@ from programs import ROOT, program
 BATCHES, ROWS = (1, 16, 64, 256, 512), (1, 16, 64, 256, 512)
 TICKS = {"fp8 channel_token": ("fp8_e4m3 channel_token", "fp8_e4m3"), "bf16": ("bf16", "bf16"), "int8": ("int8", "int8"),
          "int4": ("int4", "bf16"), "fp8 block128": ("fp8_e4m3 block128", "fp8_e4m3"), "int4 int8": ("int4 int8", "int8")}
+FASTEST = "fp8 channel_token"
 SAID = {"learner": "{learner_s:.3f} s, {learner_tokens_per_s:.0f} tok/s, {learner_share_of_limit:.0%} of "
                    "{ceiling_gpu_matmul_tflops:.0f} TFLOP/s; forward alone {forward_s:.3f} s",
         "step": "{step_s:.2f} s = {gen_s:.2f} generation ({gen_tokens_per_s:.0f} tok/s) + {learner_s:.2f} learner + "
@@ -55,11 +56,11 @@ def of_list(numbers):
     return ",".join(map(str, numbers))
 
 
-def ticks(name, batches=BATCHES):
+def ticks(name, batches=BATCHES, head="bf16"):
     weights, kv = TICKS[name]
     said = each(batches, "context512_batch{}_", "{tokens_per_s:.0f} tok/s, {share_of_limit:.0%}",
                 "; of {read_gb_per_s:.0f} GB/s and {ceiling_gpu_matmul_tflops:.0f} TFLOP/s; publish {rewrite_s:.3f} s")
-    return benchmark(said, "ticks", "8b", "--format", weights, "--kv", kv, "--batch", of_list(batches), "--context", 512)
+    return benchmark(said, "ticks", "8b", "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
 
 
 def model(name, shape, *settings):
@@ -107,6 +108,7 @@ def profile(pattern, command):
 def figures():
     """All rows by name, in their order."""
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
+    found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
               "step 1.5B, fp8": model("step", "1.5b", FP8)}
     found |= {f"GEMMs of a layer of 8B, {weights}": products(weights) for weights, _ in TICKS.values()}

@@ -252,8 +252,8 @@ void add_quant(List& list) {
   quant.add(
       "rollout.lm_head", &QuantRecipe::lm_head,
       choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}, {"int8", HeadFormat::int8}}),
-      "lm_head of sampler and learner; auto: bf16, or fp32 with fp32 weights; int8: the sampler's alone, on the "
-      "CPU, the learner's as with auto");
+      "lm_head of sampler and learner; auto: bf16, or fp32 with fp32 weights; int8: the sampler's alone, the "
+      "learner's as with auto");
   quant.add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path({"auto"})),
             "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
             "begins; or a file that qrl-train profile made",

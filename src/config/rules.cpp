@@ -229,9 +229,9 @@ void check_devices(const Recipe& recipe, RuleBook& rules) {
                 "such tokens are sampled on the CPU there, from whole rows of logits");
   rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
-  rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head == HeadFormat::automatic,
-                "quant.rollout.lm_head auto with rollout.device cuda",
-                quant.lm_head == HeadFormat::int8 ? "int8" : "fp32", "the GPU's lm_head is bf16");
+  rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,
+                "quant.rollout.lm_head auto or int8 with rollout.device cuda", "fp32",
+                "the GPU's lm_head is bf16 or int8");
   rules.require({"rollout.device", "quant.rollout.queries"}, !on_gpu || quant.queries == QueryFormat::automatic,
                 "quant.rollout.queries auto with rollout.device cuda", "fp8_e4m3",
                 "scales of queries are the CPU's alone");
@@ -250,8 +250,6 @@ void check_head(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.lm_head", "quant.rollout.weights"}, quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32" + beside, "fp32",
                 "a sampler that is to be exact has no low-bit lm_head");
-  rules.require({"quant.rollout.lm_head", "trainer.device"}, !learns_on_gpu(recipe), "trainer.device cpu" + beside,
-                "cuda", "the GPU's lm_head is bf16");
   const bool ignored = std::find(quant.ignore.begin(), quant.ignore.end(), "lm_head") != quant.ignore.end();
   rules.require({"quant.rollout.lm_head", "quant.rollout.ignore"}, !ignored,
                 "no lm_head in quant.rollout.ignore" + beside, "lm_head", "say one of the two");

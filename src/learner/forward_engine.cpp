@@ -65,7 +65,8 @@ class TorchEngine : public ForwardEngine {
     how.kernels = place_.kernels;
     how.staging_bytes = place_.staging_bytes;
     how.fake_quant = numerics().forward == config::LearnerForward::fake_quant;
-    how.reads_layers = how.reads_tables = !numerics().low_bit();
+    how.reads_layers = !numerics().low_bit();
+    how.reads_tables = how.reads_layers || numerics().own_lm_head;
     how.packs_head = false;
     return how;
   }
@@ -94,6 +95,7 @@ class TorchEngine : public ForwardEngine {
 
   bool reads_in_place(const std::string& tensor) const override {
     const bool copies_head = numerics().lm_head == torch::kFloat32;
+    if (numerics().own_lm_head && (tensor == "lm_head" || tensor == "embed_tokens")) return false;
     if (tensor.find(".lora_") != std::string::npos) return false;  // those are rounded from the masters
     return numerics().low_bit() && (tensor != "lm_head" || !copies_head);
   }
@@ -106,7 +108,7 @@ class TorchEngine : public ForwardEngine {
   void bring(Parameters& parameters, const model::Snapshot* snapshot) {
     if (!numerics().low_bit()) return;
     decoder_->bring(*snapshot);
-    if (!tables_read_) parameters.read_tables(*decoder_);
+    if (!tables_read_ && !parameters.options().reads_tables) parameters.read_tables(*decoder_);
     tables_read_ = true;
   }
 
@@ -200,6 +202,7 @@ ParameterOptions ForwardEngine::common_parameters() const {
   ParameterOptions how;
   how.compute = numerics_.compute;
   how.f32_lm_head = numerics_.lm_head == torch::kFloat32;
+  how.own_lm_head = numerics_.own_lm_head;
   return how;
 }
 
@@ -212,8 +215,6 @@ void ForwardEngine::read(Parameters& parameters, const model::Snapshot& snapshot
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place) {
   check_backward(options);
-  QRL_INVARIANT(!options.numerics.own_lm_head, "learner", "the sampler's lm_head with LibTorch's operations",
-                "its own");
   const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
   if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
   return std::make_unique<TorchEngine>(config, options, place);

@@ -80,8 +80,7 @@ struct Numerics {
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 pages make low_bit's attention fp32 too
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
   bool f32_lm_head = false;
-  /// The snapshot's lm_head is the sampler's alone: low_bit and fake_quant read one of their own, as bf16 does. On the
-  /// CPU.
+  /// The snapshot's lm_head is the sampler's alone: low_bit and fake_quant read one of their own, as bf16 does.
   bool own_lm_head = false;
 };
 

@@ -72,8 +72,7 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   return {slice(segment->values, segment->range.begin), slice(flat_.gradients, 0)};
 }
 
-Weight Parameters::frozen(const std::vector<std::string>& names, const model::WeightSource& base,
-                          bool is_packed) const {
+Weight Parameters::frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const {
   std::vector<model::WeightSpec> parts;
   for (const model::WeightSpec& spec : model::weight_specs(config_)) {
     if (std::find(names.begin(), names.end(), spec.name) != names.end()) parts.push_back(spec);
@@ -81,7 +80,7 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
   QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
   const bool is_table = is_matrix(parts.front()) && parts.front().kind != model::WeightKind::linear;
   // Tables too are then the snapshot's.
-  if (is_matrix(parts.front()) && !options_.reads_layers && !is_packed) return {};
+  if (is_matrix(parts.front()) && !options_.reads_layers && !is_kept) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
   shape[0] = 0;
   for (const model::WeightSpec& spec : parts) shape[0] += spec.shape[0];
@@ -118,15 +117,16 @@ LinearAdapter Parameters::bind_adapter(const std::string& prefix, const model::B
 
 void Parameters::bind_policy(const model::WeightSource& base) {
   const model::ModelConfig& config = config_;
-  const auto weight = [&](const std::vector<std::string>& names, bool is_packed = false) {
-    return layout_.contains(names.front()) ? this->weight(names) : frozen(names, base, is_packed);
+  const auto weight = [&](const std::vector<std::string>& names, bool is_kept = false) {
+    return layout_.contains(names.front()) ? this->weight(names) : frozen(names, base, is_kept);
   };
-  policy_.embedding = weight({"model.embed_tokens.weight"});
+  const bool keeps_tables = options_.torch_ops && options_.reads_tables;
+  policy_.embedding = weight({"model.embed_tokens.weight"}, keeps_tables);
   policy_.final_norm = weight({"model.norm.weight"});
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const bool f32_lm_head = policy_.lm_head_dtype == torch::kFloat32;
   const bool has_table = config.tie_word_embeddings && policy_.embedding.defined();
-  policy_.lm_head = has_table ? policy_.embedding : weight({lm_head}, options_.packs_head);
+  policy_.lm_head = has_table ? policy_.embedding : weight({lm_head}, keeps_tables || options_.packs_head);
   if (options_.packs_head) {
     policy_.head = ops::make_packed_linear(f32_lm_head ? quant::Format::f32 : quant::Format::bf16, config.vocab_size,
                                            config.hidden_size, false);
@@ -217,7 +217,7 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
   // The sampler's are bf16 where the compute dtype may be fp32; a tied head is the embedding.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
-  if (!is_tied) read(snapshot.lm_head(), policy_.lm_head.value);
+  if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const model::LayerSnapshot& from = snapshot.layer(static_cast<std::int64_t>(idx));
     const LayerWeights& to = policy_.layers[idx];
@@ -233,7 +233,8 @@ void Parameters::read_quantized(model::DeviceWeights& weights) {
     wanted.push_back({tensor, view_of(to, {to.size(0), to.size(1)})});
   };
   want("embed_tokens", policy_.embedding.value);
-  if (policy_.lm_head.value.data_ptr() != policy_.embedding.value.data_ptr()) want("lm_head", policy_.lm_head.value);
+  const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
+  if (!is_tied && !options_.own_lm_head) want("lm_head", policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& to = policy_.layers[idx];
     model::visit_matrices(config_,

@@ -39,6 +39,7 @@ struct ParameterOptions : LayoutOptions {
   bool torch_ops = false;
   const cuda::TrainingKernels* kernels = nullptr;  ///< of the device; null: LibTorch's operations do an update
   bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantized)
+  bool own_lm_head = false;  ///< lm_head is never a snapshot's nor a device's: it is the masters', as without both
   bool reads_tables = true;  ///< false: embedding and lm_head are those that a device has (read_tables), without copies
   std::size_t staging_bytes = std::size_t{256} << 20;  ///< at most, of NamedState::staged_read's buffer
 };
@@ -100,7 +101,7 @@ class Parameters {
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
   /// A weight that is not trained, or nothing where nothing reads it; is_packed: a table that pack_head reads.
-  Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_packed) const;
+  Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);
   LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;
   void pack_head();

@@ -73,13 +73,15 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   const bool on_gpu = config::learns_on_gpu(recipe);
   const bool reads_snapshot = on_gpu ? recipe.quant.learner_forward == config::LearnerForward::low_bit
                                      : recipe.quant.learner_forward != config::LearnerForward::bf16;
-  const double table = snapshot_formats(recipe.quant).f32_lm_head ? kF32 : dtype;
+  const model::SnapshotFormats formats = snapshot_formats(recipe.quant);
+  const double table = formats.f32_lm_head ? kF32 : dtype;
   double bytes = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
     const bool is_table = spec.kind == WeightKind::embedding || spec.kind == WeightKind::lm_head;
     // The CPU's kernels read a packed lm_head, which is counted apart.
-    const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head));
+    const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head)) ||
+                         (is_table && on_gpu && formats.int8_lm_head);
     if (is_kept)
       bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : is_table && on_gpu ? table : dtype);
   }
@@ -191,7 +193,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool on_gpu = config::learns_on_gpu(recipe);
   const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
-  const bool reads_tables = !(on_gpu && low_bit && !f32_head);  // else they are the decoder's
+  // Else they are the decoder's.
+  const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
     const bool is_layers = specs[i].kind == WeightKind::linear;

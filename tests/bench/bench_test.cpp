@@ -59,13 +59,17 @@ TEST_CASE("a GPU's tick: padded weights with their scales, pages, and operations
                    kScales = 3 * (192 + 128 + 512 + 128), kHeadBytes = 2 * 320 * 128,
                    kPositions = 2 * 3 * 1 * 2 * 10;  // keys and values of 1 kv head
   const auto work = [](quant::Format format, quant::KvFormat kv) {
-    return app::gpu_tick_work(quickstart(), format, {2, 10, kv, 16});
+    return app::gpu_tick_work(quickstart(), format, quant::Format::bf16, {2, 10, kv, 16});
   };
   const app::TickWork int8 = work(quant::Format::int8, quant::KvFormat::int8);
   CHECK(int8.num_bytes == kWeights + 4 * kScales + kHeadBytes + kPositions * (32 + 4));
   CHECK(int8.layer_operations == 2 * 2 * kLayers);
   CHECK(int8.other_operations == 2 * 2 * kHead + 4 * 2 * 10 * kQueries);
   CHECK(work(quant::Format::bf16, quant::KvFormat::bf16).num_bytes == 2 * kWeights + kHeadBytes + kPositions * 32 * 2);
+  const app::TickWork int8_head =
+      app::gpu_tick_work(quickstart(), quant::Format::int8, quant::Format::int8, {2, 10, quant::KvFormat::int8, 16});
+  CHECK(int8.num_bytes - int8_head.num_bytes == kHeadBytes / 2 - 4 * 320);  // 320 scales
+  CHECK(int8.other_operations - int8_head.other_operations == 2 * kHead);
 }
 
 TEST_CASE("a tick's attention: four operations a query's element and position, and the bytes of its pages") {

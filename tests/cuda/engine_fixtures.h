@@ -57,6 +57,13 @@ inline Prompts prompts() {
   return all;
 }
 
+/// Formats of matrices beside an lm_head in int8.
+inline model::SnapshotFormats with_int8_head(Format format) {
+  model::SnapshotFormats formats(format);
+  formats.int8_lm_head = true;
+  return formats;
+}
+
 inline types::SamplingParams sampling() {
   types::SamplingParams params;
   params.max_new_tokens = 10;

@@ -143,15 +143,16 @@ struct Sampled {
   int sequences = 0, same_sequences = 0;
   float farthest = 0;  ///< log-probs of sequences that are the same
 };
-Sampled sample_on_both(Format format, KvFormat kv_format, Gemms gemms) {
-  const model::ModelConfig config = decoder::test::tiny_config();
-  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), format);
+Sampled sample_on_both(const model::SnapshotFormats& formats, KvFormat kv_format, Gemms gemms,
+                       const model::ModelConfig& config = decoder::test::tiny_config(), bool row_only_sums = false) {
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), formats);
   const Prompts given = prompts();
   Sampled sampled;
   for (const std::int64_t kv_pages : {200, 9}) {
-    const DecoderOptions options = options_of(kv_format, kv_pages);
-    Decoder there(config, options, decoder::make_device_backend(config, options, make_engine(config, options, gemms)));
+    DecoderOptions options = options_of(kv_format, kv_pages);
     Decoder here(config, options);
+    options.row_only_sums = row_only_sums;
+    Decoder there(config, options, decoder::make_device_backend(config, options, make_engine(config, options, gemms)));
     there.load(*snapshot);
     here.load(*snapshot);
     for (const float temperature : {1.0F, 0.5F}) {
@@ -196,6 +197,23 @@ TEST_CASE("the decoder samples the CPU's tokens, with preemption and shared prom
 #endif
   CHECK(sampled.same_sequences * 10 >= sampled.sequences * 7);
   CHECK(sampled.farthest < 0.1F);
+}
+
+TEST_CASE("with an lm_head in int8 the decoder samples the CPU's tokens, of a vocabulary of several tiles as well") {
+  if (!find_device()) return;
+  for (const model::Family family : {model::Family::qwen3, model::Family::llama}) {  // tied and not
+    model::ModelConfig config = decoder::test::tiny_config(family);
+    const bool has_tiles = family == model::Family::llama;
+    if (has_tiles) config.vocab_size = 8192 + 300;  // so large that logits are recomputed for sampling
+    const Sampled sampled = sample_on_both(with_int8_head(Format::int8), KvFormat::int8, Gemms::f32, config, has_tiles);
+    INFO(sampled.same_sequences << " of " << sampled.sequences << " sequences are the same, log-probs up to "
+                                << sampled.farthest << " apart");
+#if defined(QRL_CUDA_EMULATED)
+    CHECK(sampled.same_sequences * 10 >= sampled.sequences * 9);
+#endif
+    CHECK(sampled.same_sequences * 10 >= sampled.sequences * 7);
+    CHECK(sampled.farthest < 0.1F);
+  }
 }
 
 TEST_CASE("with bf16 weights and pages nine tokens of ten are the CPU's behind the same ones") {

@@ -45,10 +45,10 @@ DecoderOptions bitwise_options(KvFormat kv_format) {
 
 /// A snapshot, a decoder and its samples.
 struct SampledModel {
-  SampledModel(const model::ModelConfig& config_, Format format, const DecoderOptions& options_)
+  SampledModel(const model::ModelConfig& config_, const model::SnapshotFormats& formats, const DecoderOptions& options_)
       : config(config_),
         options(options_),
-        snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
+        snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), formats)),
         decoder(config, options,
                 decoder::make_device_backend(config, options, cuda::test::make_engine(config, options))) {
     decoder.load(*snapshot);
@@ -172,11 +172,15 @@ TEST_CASE("a vocabulary of several tiles scores the bits of its samples") {
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
   config.vocab_size = 8192 + 300;  // so large that logits are recomputed for sampling
-  SampledModel sampled(config, Format::int8, bitwise_options(KvFormat::int8));
-  sampled.sample(1.0F, 2);
-  const Scored scored = score_packed(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
-  REQUIRE(scored.logprobs.size() > 12);
-  CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
+  for (const bool has_int8_head : {false, true}) {
+    model::SnapshotFormats formats(Format::int8);
+    formats.int8_lm_head = has_int8_head;
+    SampledModel sampled(config, formats, bitwise_options(KvFormat::int8));
+    sampled.sample(1.0F, 2);
+    const Scored scored = score_packed(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
+    REQUIRE(scored.logprobs.size() > 12);
+    CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
+  }
 }
 
 TEST_CASE("sequences of several chunks of attention have the bits of the ticks that sampled them") {

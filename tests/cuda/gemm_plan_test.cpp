@@ -53,7 +53,7 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
   for (const Format format : kStreamed) {
     if (format == Format::bf16) continue;
     CHECK(of(format, 80, false, false) == GemmKernel::streamed);
-    CHECK(of(format, 80, true, true) == GemmKernel::streamed);
+    CHECK(of(format, 80, true, true) == (format == Format::int8 ? GemmKernel::cutlass_int8 : GemmKernel::streamed));
     CHECK(of(format, 1, false, true) == GemmKernel::streamed);
   }
   CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == GemmKernel::streamed);
@@ -77,7 +77,7 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
       const bool is_exact = format == Format::int8 && rows > kStreamedInt8Rows;
       CHECK(choose_gemm(format, rows, false, true, true) ==
             (is_exact ? GemmKernel::cutlass_int8 : GemmKernel::streamed));
-      CHECK(choose_gemm(format, rows, true, true, true) == GemmKernel::streamed);
+      CHECK(choose_gemm(format, rows, true, true, true) == choose_gemm(format, rows, false, true, true));
       CHECK(choose_gemm(format, rows, false, false, true) == GemmKernel::streamed);
     }
   }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "device.h"
+#include "gemm_fixtures.h"
 
 namespace {
 
@@ -33,8 +33,10 @@ void score(SampledRows& sampled, const target::SummarizedRows& rows, const float
 }
 
 /// Samples from rows of logits, each at its temperature; they are given `tile` tokens at a time.
+/// With `hidden` the tokens' logits are recomputed from these rows and `head`.
 SampledRows sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
-                         const std::vector<float>& temperatures, std::int64_t tile) {
+                         const std::vector<float>& temperatures, std::int64_t tile,
+                         const target::QuantizedRows& hidden = {}, const target::DeviceMatrix& head = {}) {
   const target::Stream stream;
   const auto num_rows = static_cast<std::int64_t>(uniforms.size());
   const std::int64_t num_blocks = ceil_div(vocab_size, target::kSampleBlock);
@@ -51,8 +53,16 @@ SampledRows sample_there(const std::vector<float>& logits, std::int64_t vocab_si
                               settings.data(), num_blocks, maxima.data(), sums.data(), parts.data(), weighted.data()},
                              num_rows, stream);
   }
-  const target::SummarizedRows rows{maxima.data(), sums.data(), parts.data(), num_blocks, vocab_size, settings.data(),
-                                    there.data(),  vocab_size,  nullptr,      nullptr,    0};
+  const target::SummarizedRows rows{maxima.data(),
+                                    sums.data(),
+                                    parts.data(),
+                                    num_blocks,
+                                    vocab_size,
+                                    settings.data(),
+                                    hidden.quantized == nullptr ? there.data() : nullptr,
+                                    vocab_size,
+                                    hidden,
+                                    head};
   target::sample_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
   SampledRows sampled{tokens.read(), logprobs.read(), {}, {}};
@@ -216,51 +226,25 @@ TEST_CASE("each likely token is sampled by its share of the uniform numbers, whe
   in_both_orders([&] { CHECK(sample_there(logits, kVocab, uniforms, 1, 512).tokens == want); });
 }
 
-TEST_CASE("recomputed logits give the same tokens") {
+TEST_CASE("recomputed logits give the same tokens, and those of an int8 lm_head the same bits") {
   if (!find_device()) return;
-  const target::Stream stream;
-  constexpr std::int64_t kVocab = 1000, kWidth = 128, kRows = 8;
-  std::vector<std::uint16_t> rows, weights;
-  for (const float value : normal_values(kRows * kWidth, 1, 1)) rows.push_back(bf16_of(value));
-  for (const float value : normal_values(kVocab * kWidth, 0.3F, 2)) weights.push_back(bf16_of(value));
-  std::vector<float> logits;
-  for (std::int64_t row = 0; row < kRows; ++row) {
-    for (std::int64_t token = 0; token < kVocab; ++token) {
-      float sum = 0;
-      for (std::int64_t k = 0; k < kWidth; ++k)
-        sum += float_of_bf16(rows[static_cast<std::size_t>(row * kWidth + k)]) *
-               float_of_bf16(weights[static_cast<std::size_t>(token * kWidth + k)]);
-      logits.push_back(sum);
-    }
-  }
+  constexpr std::int64_t kRows = 9, kVocab = 1000, kWidth = 200;
   std::vector<double> uniforms;
-  for (int i = 0; i < kRows; ++i) uniforms.push_back((i + 0.5) / kRows);
-  const std::int64_t num_blocks = ceil_div(kVocab, target::kSampleBlock);
-  const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(kRows * num_blocks)),
-      sums(static_cast<std::size_t>(kRows * num_blocks)), weighted(static_cast<std::size_t>(kRows * num_blocks)),
-      parts(static_cast<std::size_t>(kRows * num_blocks * target::kSampleParts)), logprobs(kRows);
-  const OnDevice<std::uint16_t> rows_there(rows), weights_there(weights);
-  const OnDevice<double> uniforms_there(uniforms);
-  const OnDevice<std::int32_t> tokens(kRows);
-  for (const float temperature : {0.0F, 1.0F}) {
-    const bool greedy = temperature == 0;
-    const OnDevice<target::SampleSettings> settings(
-        std::vector<target::SampleSettings>(kRows, target::settings_of(temperature)));
-    target::summarize_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(),
-                              parts.data(), weighted.data()},
-                             kRows, stream);
-    const target::SummarizedRows summarized{
-        maxima.data(), sums.data(), parts.data(),      num_blocks,           kVocab, settings.data(),
-        nullptr,       0,           rows_there.data(), weights_there.data(), kWidth};
-    target::sample_tokens({summarized, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
-    stream.wait();
-    const SampledRows want = sample_there(logits, kVocab, uniforms, temperature, kVocab);
-    if (!greedy) {
-      SampledRows sampled{tokens.read(), logprobs.read(), {}, {}};
-      score(sampled, summarized, weighted.data(), stream);
-      CHECK(sampled.scored == sampled.logprobs);
+  for (std::int64_t row = 0; row < kRows; ++row) uniforms.push_back((static_cast<double>(row) + 0.5) / kRows);
+  for (const Format format : {Format::bf16, Format::int8}) {
+    INFO(quant::name(format));
+    const GemmCase gemm(format, {kRows, kWidth, kVocab}, normal_values(kRows * kWidth, 1, 12));
+    const std::vector<float> logits = gemm.plain();
+    const double away = format == Format::bf16 ? 1e-5 : 0;
+    for (const float temperature : {0.0F, 1.0F, 2.5F}) {
+      in_both_orders([&] {
+        const std::vector<float> all(kRows, temperature);
+        const SampledRows given = sample_there(logits, kVocab, uniforms, all, 512);
+        const SampledRows found = sample_there(logits, kVocab, uniforms, all, 512, gemm.quantized.rows, gemm.w.view);
+        CHECK(found.tokens == given.tokens);
+        CHECK(first_beyond(found.logprobs, given.logprobs, away, 0) == "");
+        if (temperature > 0) CHECK(found.scored == found.logprobs);
+      });
     }
-    CHECK(tokens.read() == want.tokens);
-    CHECK(first_beyond(logprobs.read(), want.logprobs, 1e-5, 0) == "");
   }
 }

@@ -47,8 +47,8 @@ model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed
 }
 
 std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const model::Weights& weights,
-                                         quant::Format format, std::int64_t version) {
-  auto snapshot = std::make_unique<model::Snapshot>(config, format);
+                                         const model::SnapshotFormats& formats, std::int64_t version) {
+  auto snapshot = std::make_unique<model::Snapshot>(config, formats);
   snapshot->publish(model::views(weights), version);
   return snapshot;
 }

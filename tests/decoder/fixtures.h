@@ -26,7 +26,7 @@ inline const Sequences kPrompts = {{5, 4, 3, 2, 1, 60, 7, 8, 9, 10, 11, 12, 13, 
 model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed = 1);
 
 std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const model::Weights& weights,
-                                         quant::Format format, std::int64_t version = 0);
+                                         const model::SnapshotFormats& formats, std::int64_t version = 0);
 
 /// A random page for each run of page_size tokens, instead of 0, 1, 2 …
 std::vector<PageId> scattered_pages(std::int64_t num_tokens, std::int64_t page_size);

@@ -264,6 +264,39 @@ void compare_learners(const LearnerOptions& how) {
 
 }  // namespace
 
+TEST_CASE("an int8 lm_head of the decoder is not the learner's, whose log-probs and updates stay as they are") {
+  const auto world = dist::make_solo();
+  for (const bool tied : {true, false}) {
+    const model::ModelConfig config = test::tiny_config(tied);
+    const model::Weights weights = test::tiny_weights(config);
+    for (const std::int64_t rank : {std::int64_t{0}, std::int64_t{4}}) {
+      for (const LearnerForward forward : {LearnerForward::bf16, LearnerForward::fake_quant, LearnerForward::low_bit}) {
+        CAPTURE(tied, rank, static_cast<int>(forward));
+        std::vector<std::vector<float>> scores[2];
+        for (const bool is_int8 : {false, true}) {
+          LearnerOptions options = test::device_options();
+          options.numerics.forward = forward;
+          options.numerics.own_lm_head = is_int8;
+          model::SnapshotFormats formats(Format::int8);
+          formats.int8_lm_head = is_int8;
+          if (rank > 0) formats.lora = options.lora = {.rank = rank, .alpha = 2};
+          Learner learner(config, weights, options, *world);
+          DeviceSampler there(config, formats);
+          for (int version = 0; version < 2; ++version) {
+            there.publish(learner, version);
+            (void)there.draw();  // from then on the device has the weights
+            scores[is_int8].push_back(learner.score(some_batch(), {1.0F}).logprobs);
+            test::take_supervised_step(learner);
+          }
+          CHECK(learner.reads_in_place("lm_head") == (forward == LearnerForward::low_bit && !is_int8));
+        }
+        CHECK(scores[1] == scores[0]);
+        CHECK(scores[0][0] != scores[0][1]);
+      }
+    }
+  }
+}
+
 TEST_CASE(
     "a linear layer on a device is the CPU's low_bit on the same tensors, forward and backward, in every format") {
   compare_layers(base::Device::cpu);

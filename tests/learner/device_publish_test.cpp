@@ -44,11 +44,15 @@ struct Recorder final : model::DeviceWeights {
 
 TEST_CASE("a learner publishes on its device what it would have published through the host") {
   const model::ModelConfig config = test::tiny_config();
-  for (const Format format : {Format::int8, Format::fp8_block128, Format::int4}) {
-    INFO(quant::name(format));
+  model::SnapshotFormats int8_head(Format::int8);
+  int8_head.int8_lm_head = true;
+  for (const model::SnapshotFormats& formats :
+       {model::SnapshotFormats(Format::int8), int8_head, model::SnapshotFormats(Format::fp8_block128),
+        model::SnapshotFormats(Format::int4)}) {
+    INFO(quant::name(formats.linear) << (formats.int8_lm_head ? ", lm_head in int8" : ""));
     const auto world = dist::make_solo();
     Learner learner(config, test::tiny_weights(config), test::device_options(), *world);
-    test::DeviceSampler there(config, format), through_host(config, format);
+    test::DeviceSampler there(config, formats), through_host(config, formats);
     learner.publish(there.snapshot, 0, there.decoder.device_weights());
     CHECK(there.snapshot.layer(0).qkv.out > 0);  // the device holds nothing yet: through the host
     const auto before = there.draw();

@@ -76,6 +76,11 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
 inline std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
   return (value & mask) ^ flip;
 }
+inline std::int32_t add_int8_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
+  for (int shift = 0; shift < 32; shift += 8)
+    sum += static_cast<std::int8_t>(a >> shift) * static_cast<std::int8_t>(b >> shift);
+  return sum;
+}
 inline std::uint32_t bf16x2_of(float low, float high) {
   return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
 }
