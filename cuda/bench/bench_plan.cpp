@@ -9,8 +9,13 @@ namespace {
 /// Hopper's largest parts: shared memory that a block can have, and multiprocessors.
 constexpr DeviceLimits kHopper{232'448, 132};
 /// In GemmKernel's order.
-constexpr const char* kKernelTexts[] = {
-    "cuBLASLt", "cuBLASLt, block scales", "CUTLASS", "CUTLASS", "streamed", "dequantized to bf16, then cuBLASLt"};
+constexpr const char* kKernelTexts[] = {"cuBLASLt",
+                                        "cuBLASLt, block scales",
+                                        "cuBLASLt, row scales",
+                                        "CUTLASS",
+                                        "CUTLASS",
+                                        "streamed",
+                                        "dequantized to bf16, then cuBLASLt"};
 
 }  // namespace
 

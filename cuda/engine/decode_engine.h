@@ -10,6 +10,7 @@
 
 #include "cuda/runtime/kept_back.h"
 #include "cuda/runtime/layout.h"
+#include "cuda/runtime/trials.h"
 #include "model/block.h"
 #include "model/config.h"
 #include "quant/format.h"
@@ -85,6 +86,7 @@ struct EngineOptions {
   bool row_only_sums = false;
   /// Ticks that sample for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
   bool graphs = true;
+  Trials trials = trials_wanted();
 };
 
 /// The first num_slots slots of page `from` go to page `to`, in every layer.

@@ -79,10 +79,29 @@ struct CublasLt::State {
     cublasStatus_t refusal = CUBLAS_STATUS_SUCCESS;
   };
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
-  std::map<Shape, Plan> plans, block_scaled_plans;
+  std::map<Shape, Plan> plans, block_scaled_plans, row_scaled_plans;
+  /// How scales of W and of x lie, and where.
+  struct Scales {
+    cublasLtMatmulMatrixScale_t w_mode, x_mode;
+    const float *w, *x;
+  };
 
   const Plan& plan(const GemmTask& task);
-  const Plan& plan(const BlockScaledTask& task);
+  const Plan& plan(std::map<Shape, Plan>& of_kind, const GemmTask& task, const Scales& scales);
+  const Plan& plan(const BlockScaledTask& task) {
+    return plan(block_scaled_plans, task.gemm,
+                {CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, task.w_scales,
+                 task.x_scales});
+  }
+  const Plan& row_scaled_plan(const GemmTask& task) {
+    constexpr auto kOfEach = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    return plan(row_scaled_plans, task, {kOfEach, kOfEach, task.w.scales, task.x.scales});
+  }
+  std::string refusal_of(const Plan& plan) const {
+    const bool is_refused = plan.refusal != CUBLAS_STATUS_SUCCESS;
+    const cublasStatus_t status = is_refused ? plan.refusal : plan.proposed.state;
+    return status == CUBLAS_STATUS_SUCCESS ? "" : library.cublasLtGetStatusString(status);
+  }
   void describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const;
   void choose(Plan& plan) const;
   void launch(const Plan& plan, const GemmTask& task, const Stream& stream) const;
@@ -123,19 +142,20 @@ const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
 }
 
 /// A plan that may be refused. The addresses of its scales are those of the last task.
-const CublasLt::State::Plan& CublasLt::State::plan(const BlockScaledTask& task) {
-  const auto [found, is_new] = block_scaled_plans.try_emplace(shape_of(task.gemm));
+const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kind, const GemmTask& task,
+                                                   const Scales& scales) {
+  const auto [found, is_new] = of_kind.try_emplace(shape_of(task));
   Plan& plan = found->second;
-  if (is_new) describe(plan, task.gemm, CUDA_R_8F_E4M3);
-  set(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, task.w_scales);
-  set(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, task.x_scales);
+  if (is_new) describe(plan, task, CUDA_R_8F_E4M3);
+  set(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.w);
+  set(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.x);
   if (!is_new) return plan;
   const auto set_mode = [&](cublasLtMatmulDescAttributes_t attribute, cublasLtMatmulMatrixScale_t mode) {
     const cublasStatus_t status = library.cublasLtMatmulDescSetAttribute(plan.product, attribute, &mode, sizeof mode);
     if (plan.refusal == CUBLAS_STATUS_SUCCESS) plan.refusal = status;  // a library that is older than the mode
   };
-  set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
-  set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+  set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scales.w_mode);
+  set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scales.x_mode);
   if (plan.refusal == CUBLAS_STATUS_SUCCESS) choose(plan);
   return plan;
 }
@@ -173,7 +193,7 @@ CublasLt::CublasLt() : state_(std::make_unique<State>()) {
 }
 
 CublasLt::~CublasLt() {
-  for (const auto* plans : {&state_->plans, &state_->block_scaled_plans}) {
+  for (const auto* plans : {&state_->plans, &state_->block_scaled_plans, &state_->row_scaled_plans}) {
     for (const auto& [shape, plan] : *plans) {
       (void)state_->library.cublasLtMatmulDescDestroy(plan.product);
       for (const cublasLtMatrixLayout_t layout : {plan.w, plan.x, plan.y})
@@ -183,11 +203,14 @@ CublasLt::~CublasLt() {
   if (state_->handle != nullptr) (void)state_->library.cublasLtDestroy(state_->handle);
 }
 
-std::string CublasLt::refusal_of(const BlockScaledTask& task) {
-  const State::Plan& plan = state_->plan(task);
-  if (plan.refusal != CUBLAS_STATUS_SUCCESS) return state_->library.cublasLtGetStatusString(plan.refusal);
-  const cublasStatus_t of_proposed = plan.proposed.state;
-  return of_proposed == CUBLAS_STATUS_SUCCESS ? "" : state_->library.cublasLtGetStatusString(of_proposed);
+std::string CublasLt::refusal_of(const BlockScaledTask& task) { return state_->refusal_of(state_->plan(task)); }
+
+std::string CublasLt::row_scaled_refusal(const GemmTask& task) {
+  return state_->refusal_of(state_->row_scaled_plan(task));
+}
+
+void CublasLt::multiply_row_scaled(const GemmTask& task, const Stream& stream) {
+  state_->launch(state_->row_scaled_plan(task), task, stream);
 }
 
 void CublasLt::multiply(const GemmTask& task, const Stream& stream) {

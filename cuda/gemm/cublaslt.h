@@ -1,5 +1,5 @@
 // Owns cuBLASLt: found at run time, so that a program runs where there is none, and its plans a shape. Knows nothing of
-// formats other than bf16 and fp8_block128.
+// formats other than bf16 and those of e4m3.
 #pragma once
 
 #include <memory>
@@ -29,6 +29,11 @@ class CublasLt {
   void multiply(const BlockScaledTask& task, const Stream& stream);
   /// Returns why the library refuses such a GEMM on this device; empty: it takes it.
   std::string refusal_of(const BlockScaledTask& task);
+  /// Makes a GEMM of fp8_tensor or fp8_channel with a bf16 result: task.x.scales has one of each row, task.w.scales one
+  /// of each output. Sums are the matrix unit's, as above, added up in fp32 as often as the library chooses.
+  void multiply_row_scaled(const GemmTask& task, const Stream& stream);
+  /// Returns why the library refuses that; empty: it takes it.
+  std::string row_scaled_refusal(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"
 
  private:

@@ -61,13 +61,14 @@ class ColdTimer {
 
 class LibraryGemms final : public Gemms {
  public:
-  LibraryGemms(const DeviceFacts& device, bool row_only_sums)
+  LibraryGemms(const DeviceFacts& device, bool row_only_sums, const Trials& trials)
       : is_hopper_(runs_hopper_code(device)),
         row_only_sums_(row_only_sums),
         takes_block_scales_(is_hopper_ && !row_only_sums_ && may_take_block_scales()),
+        takes_row_scales_(is_hopper_ && !row_only_sums_ && trials.row_scales),
         limits_{static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
-        sweep_(gemm_rules(device, row_only_sums, takes_block_scales_), limits_,
+        sweep_(gemm_rules(device, row_only_sums, takes_block_scales_, takes_row_scales_), limits_,
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
     place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
@@ -101,8 +102,9 @@ class LibraryGemms final : public Gemms {
               " rows by its block scales where tensors have whole blocks";
     }
     if (is_hopper_) {
-      bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
-              " rows by CUTLASS, int8 by CUTLASS or streamed";
+      bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) + " rows by CUTLASS";
+      if (takes_row_scales_) bf16 += ", of more than " + std::to_string(kCutlassFp8Rows) + " by cuBLASLt's row scales";
+      bf16 += "; int8 by CUTLASS or streamed";
     }
     return bf16 + "; all else streamed";
   }
@@ -114,6 +116,8 @@ class LibraryGemms final : public Gemms {
         return cublaslt_.multiply(task, stream);
       case GemmKernel::block_scaled:
         return make_block_scaled(task, stream);
+      case GemmKernel::row_scaled:
+        return make_row_scaled(task, stream);
       case GemmKernel::cutlass_int8:
         return cutlass_int8(task, place_, stream);
       case GemmKernel::cutlass_fp8:
@@ -139,12 +143,19 @@ class LibraryGemms final : public Gemms {
     block_scaled_.multiply(
         task, by_library, [&](const GemmTask& rest) { stream_rows(rest, stream); }, stream);
   }
+  void make_row_scaled(const GemmTask& task, const Stream& stream) {
+    const std::string refusal = cublaslt_.row_scaled_refusal(task);
+    if (refusal.empty()) return cublaslt_.multiply_row_scaled(task, stream);
+    log_refusal(refusal, task.num_rows, task.w.at, "row scales", "multiplied by CUTLASS");
+    cutlass_fp8(task, place_, stream);
+  }
   /// Once a process: it is the same for all layers.
-  void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at) {
+  void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at,
+                   const char* what = "block scales", const char* instead = "streamed or dequantized") {
     if (std::exchange(has_logged_refusal_, true)) return;
-    base::log_info("cuBLASLt " + cublaslt_.version() + " refuses block scales (" + why + ") for " +
+    base::log_info("cuBLASLt " + cublaslt_.version() + " refuses " + what + " (" + why + ") for " +
                    std::to_string(num_rows) + " rows of [" + std::to_string(at.rows) + ", " + std::to_string(at.width) +
-                   "]: such layers are streamed or dequantized");
+                   "]: such layers are " + instead);
   }
   /// Whether the library takes an ordinary GEMM of that kind.
   bool may_take_block_scales() {
@@ -163,7 +174,7 @@ class LibraryGemms final : public Gemms {
   bool is_hopper_, row_only_sums_, has_logged_refusal_ = false;
   StreamedGemms streamed_;
   CublasLt cublaslt_;
-  bool takes_block_scales_;
+  bool takes_block_scales_, takes_row_scales_;
   DequantizedGemms dequantized_;
   BlockScaledGemms block_scaled_;
   DeviceLimits limits_;
@@ -175,8 +186,8 @@ class LibraryGemms final : public Gemms {
 
 }  // namespace
 
-std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums) {
-  return std::make_unique<LibraryGemms>(device, row_only_sums);
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums, const Trials& trials) {
+  return std::make_unique<LibraryGemms>(device, row_only_sums, trials);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

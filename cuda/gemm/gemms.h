@@ -33,8 +33,9 @@ class Gemms {
 };
 
 /// CUTLASS's kernels are compiled for sm_90a alone: what is newer than Hopper streams, and takes cuBLASLt.
-inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
-  return {runs_hopper_code(device), row_only_sums, block_scales};
+inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false,
+                            bool row_scales = false) {
+  return {runs_hopper_code(device), row_only_sums, block_scales, row_scales};
 }
 
 /// What streamed_gemm needs besides its operands.
@@ -53,6 +54,7 @@ class StreamedGemms {
 };
 
 /// row_only_sums: choose_gemm's. Throws an input error when a library that it needs is not there.
-std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false);
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false,
+                                  const Trials& trials = trials_wanted());
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -31,6 +31,7 @@ class Figure:
     limit_s: int = 30
     watches_memory: bool = False
     is_tool: bool = False  # not one of our programs: its environment stays as it is
+    variables: dict = dataclasses.field(default_factory=dict)  # of its environment
 
 
 def each(numbers, prefix, form, end=""):
@@ -61,6 +62,15 @@ def ticks(name, batches=BATCHES, head="bf16"):
     said = each(batches, "context512_batch{}_", "{tokens_per_s:.0f} tok/s, {share_of_limit:.0%}",
                 "; of {read_gb_per_s:.0f} GB/s and {ceiling_gpu_matmul_tflops:.0f} TFLOP/s; publish {rewrite_s:.3f} s")
     return benchmark(said, "ticks", "8b", "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
+
+
+def tried(trial):
+    """Ticks with a way to launch that is not used otherwise, in times of the speed without it."""
+    def said(figures, rows):
+        before = rows[f"ticks 8B, {FASTEST}, 512 positions"]["figures"]
+        keys = {batch: f"context512_batch{batch}_us" for batch in BATCHES}
+        return "; ".join(f"{batch}: {before[key] / figures[key]:.3f} times the speed" for batch, key in keys.items() if figures.get(key) and before.get(key))
+    return dataclasses.replace(ticks(FASTEST), said=said, variables={"QRL_CUDA_TRY": trial})
 
 
 def model(name, shape, *settings):
@@ -109,6 +119,7 @@ def figures():
     """All rows by name, in their order."""
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
     found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
+    found |= {f"ticks 8B, {FASTEST}, QRL_CUDA_TRY={trial}, 512 positions": tried(trial) for trial in programs.TRIALS}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
               "step 1.5B, fp8": model("step", "1.5b", FP8)}
     found |= {f"GEMMs of a layer of 8B, {weights}": products(weights) for weights, _ in TICKS.values()}
@@ -145,7 +156,7 @@ def watched(work):
 
 def measure(runner, figure, rows):
     """Runs the command; a row of what it printed."""
-    work = functools.partial(runner.run, figure.command, figure.limit_s, is_tool=figure.is_tool)
+    work = functools.partial(runner.run, figure.command, figure.limit_s, figure.variables, is_tool=figure.is_tool)
     (code, output, _), peak_gib = watched(work) if figure.watches_memory else (work(), None)
     found = programs.objects(output)
     if code != 0 or not found:
