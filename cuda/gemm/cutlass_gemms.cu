@@ -19,9 +19,9 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-template <class Element, class Sum, class Output, class Tile, class MainloopSchedule, class EpilogueSchedule>
+template <class Element, class Sum, class Output, class Tile, class Cluster, class MainloopSchedule,
+          class EpilogueSchedule>
 struct CutlassGemm {
-  using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
@@ -80,27 +80,38 @@ struct CutlassGemm {
 };
 
 /// By one of two tiles (cutlass_tile_rows): of 64 rows, each by one warp group, or of 128, by two warp groups together.
-template <class Element, class Sum, class Output>
+/// A cluster's blocks have one tile of outputs, whose weights are sent to all of them at once.
+template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
-  using cute::Shape, cute::_64, cute::_128;
-  using Narrow = CutlassGemm<Element, Sum, Output, Shape<_64, _128, _128>,
+  using cute::Shape, cute::_1, cute::_64, cute::_128;
+  using Cluster = Shape<RowTiles, _1, _1>;
+  using Narrow = CutlassGemm<Element, Sum, Output, Shape<_64, _128, _128>, Cluster,
                              cutlass::gemm::KernelTmaWarpSpecializedPingpong, cutlass::epilogue::TmaWarpSpecialized>;
   using Wide =
-      CutlassGemm<Element, Sum, Output, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
-                  cutlass::epilogue::TmaWarpSpecializedCooperative>;
+      CutlassGemm<Element, Sum, Output, Shape<_128, _128, _128>, Cluster,
+                  cutlass::gemm::KernelTmaWarpSpecializedCooperative, cutlass::epilogue::TmaWarpSpecializedCooperative>;
   if (cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors) == 64) Narrow::run(task, place, stream);
   else Wide::run(task, place, stream);
+}
+
+/// With a bf16 result.
+template <class Element, class Sum>
+void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
+  const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);
+  if (place.clusters && task.num_rows > tile_rows)
+    cutlass_gemm<Element, Sum, cutlass::bfloat16_t, cute::_2>(task, place, stream);
+  else cutlass_gemm<Element, Sum, cutlass::bfloat16_t, cute::_1>(task, place, stream);
 }
 
 }  // namespace
 
 void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
-  if (task.y_is_f32) cutlass_gemm<std::int8_t, std::int32_t, float>(task, place, stream);
-  else cutlass_gemm<std::int8_t, std::int32_t, cutlass::bfloat16_t>(task, place, stream);
+  if (task.y_is_f32) cutlass_gemm<std::int8_t, std::int32_t, float, cute::_1>(task, place, stream);
+  else cutlass_layer_gemm<std::int8_t, std::int32_t>(task, place, stream);
 }
 
 void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
-  cutlass_gemm<cutlass::float_e4m3_t, float, cutlass::bfloat16_t>(task, place, stream);
+  cutlass_layer_gemm<cutlass::float_e4m3_t, float>(task, place, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -13,6 +13,7 @@ struct CutlassPlace {
   void* workspace = nullptr;  ///< on the device
   std::size_t workspace_bytes = 0;
   int num_multiprocessors = 0;
+  bool clusters = false;  ///< Trials'; where there is more than one tile of rows, and a bf16 result. Changes no bit.
 };
 
 /// int8: exact int32 sums, y bf16 or fp32. Like all of these: y_stride a multiple of 8, one scale a token and a

@@ -71,7 +71,8 @@ class LibraryGemms final : public Gemms {
         sweep_(gemm_rules(device, row_only_sums, takes_block_scales_, takes_row_scales_), limits_,
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
-    place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
+    place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device),
+              trials.clusters};
   }
 
   void multiply(const GemmTask& task, const Stream& stream) override {

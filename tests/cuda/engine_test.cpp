@@ -263,10 +263,13 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
 
 TEST_CASE("what no GPU has been measured with is tried where QRL_CUDA_TRY names it, and no other name is taken") {
   for (const char* none : {static_cast<const char*>(nullptr), ""}) CHECK(names_of(trials_of(none)).empty());
-  for (const char* names : {"row_scales"}) CHECK(names_of(trials_of(names)) == names);
+  for (const char* names : {"row_scales", "clusters", "row_scales,clusters"})
+    CHECK(names_of(trials_of(names)) == names);
+  const Trials one = trials_of("clusters");
+  CHECK((one.clusters && !one.row_scales));
   for (const char* wrong : {"row_scale", "row_scales,x", "row_scales, ", "x,row_scales"})
     CHECK_THROWS_WITH(trials_of(wrong),
-                      Catch::Matchers::Contains("QRL_CUDA_TRY") && Catch::Matchers::Contains("row_scales"));
+                      Catch::Matchers::Contains("QRL_CUDA_TRY") && Catch::Matchers::Contains("row_scales, clusters"));
 }
 
 TEST_CASE("batch, pages and schedule change no token of the engine's own") {

@@ -118,7 +118,7 @@ TEST_CASE("GEMMs are the CPU's in every format: fp32 to 2e-5 of the largest, int
 TEST_CASE("GEMMs of many rows are the plain GEMM's, also by the ways that no GPU has been measured with") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
-  for (const char* trials : {"", "row_scales"}) {
+  for (const char* trials : {"", "row_scales", "clusters"}) {
     const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device, false, trials_of(trials));
     // Tiles of 64 rows, three of them; of 128, where their number is the multiprocessors'.
     std::vector<Shape> shapes = {{150, 600, 256}};
