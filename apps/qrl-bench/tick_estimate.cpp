@@ -66,15 +66,16 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Returns the share of issue slots that the streamed kernel reaches. Its warps wait for x in L2, longer with more
-/// rows. Instructions for scales per 128 inputs wait less. Many row tiles occupy the multiprocessors better.
+/// Share of the issue slots that the streamed kernel reaches: its warps wait for x, which lies in L2, the longer the
+/// more rows it has. Scales of 128 inputs are instructions that wait less. Several tiles of rows, whose blocks sum all
+/// their splits, fill the multiprocessors better.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
   if (tile_rows <= 8) return 0.45;
   if (tile_rows <= 16) return x_is_bf16 ? 0.41 : x_has_chunks ? 0.36 : 0.25;
   if (tile_rows <= 32) return 0.33;
-  return row_tiles >= 8 ? 0.30 : x_has_chunks ? 0.28 : x_is_bf16 ? 0.222 : 0.205;
+  return row_tiles >= 4 ? 0.30 : x_has_chunks ? 0.28 : x_is_bf16 ? 0.222 : 0.205;
 }
 
 double attention_reads(quant::KvFormat format) {
