@@ -17,6 +17,7 @@ struct Shape {
 };
 constexpr std::array kShapes = {Shape{"86m", 4096, 768, 12, 12, 4, 64, 2304, true, true, false},
                                 Shape{"quickstart", 259, 96, 3, 3, 1, 32, 256, true, true, false},
+                                Shape{"smollm2-135m", 49152, 576, 30, 9, 3, 64, 1536, true, false, false},
                                 Shape{"1.5b", 151936, 1536, 28, 12, 2, 128, 8960, true, false, true},
                                 Shape{"8b", 151936, 4096, 36, 32, 8, 128, 12288, false, true, false}};
 
@@ -55,7 +56,7 @@ quant::KvFormat gpu_kv_format(const std::string& name) { return named(kGpuKvForm
 model::ModelConfig built_in_shape(const std::string& name) {
   const Shape& shape = *std::ranges::find_if(kShapes, [&](const Shape& each) { return each.name == name; });
   model::ModelConfig config;
-  config.family = shape.qkv_bias ? model::Family::qwen2 : model::Family::qwen3;
+  config.family = shape.qkv_bias ? model::Family::qwen2 : shape.qk_norm ? model::Family::qwen3 : model::Family::llama;
   config.vocab_size = shape.vocab_size;
   config.hidden_size = shape.hidden_size;
   config.num_hidden_layers = shape.num_hidden_layers;

@@ -57,11 +57,11 @@ def of_list(numbers):
     return ",".join(map(str, numbers))
 
 
-def ticks(name, batches=BATCHES, head="bf16"):
+def ticks(name, batches=BATCHES, head="bf16", shape="8b"):
     weights, kv = TICKS[name]
     said = each(batches, "context512_batch{}_", "{tokens_per_s:.0f} tok/s, {share_of_limit:.0%}",
                 "; of {read_gb_per_s:.0f} GB/s and {ceiling_gpu_matmul_tflops:.0f} TFLOP/s; publish {rewrite_s:.3f} s")
-    return benchmark(said, "ticks", "8b", "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
+    return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
 
 
 def tried(trial):
@@ -119,6 +119,7 @@ def figures():
     """All rows by name, in their order."""
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
     found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
+    found["ticks SmolLM2-135M, fp8 channel_token, 512 positions"] = ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m")
     found |= {f"ticks 8B, {FASTEST}, QRL_CUDA_TRY={trial}, 512 positions": tried(trial) for trial in programs.TRIALS}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
               "step 1.5B, fp8": model("step", "1.5b", FP8)}
