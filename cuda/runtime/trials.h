@@ -12,15 +12,17 @@
 namespace qrl::cuda {
 
 struct Trials {
-  bool row_scales = false;  ///< cuBLASLt multiplies e4m3 with a scale a row and an output where rows are many
-  bool clusters = false;    ///< pairs of CUTLASS's blocks read the weights that both need once
+  bool last_block_joins = false;  ///< the last block of a row joins its attention, without a second kernel
+  bool row_scales = false;        ///< cuBLASLt multiplies e4m3 with a scale a row and an output where rows are many
+  bool clusters = false;          ///< pairs of CUTLASS's blocks read the weights that both need once
 };
 
 struct TrialName {
   std::string_view name;
   bool Trials::*is_on;
 };
-inline constexpr TrialName kTrialNames[] = {{"row_scales", &Trials::row_scales}, {"clusters", &Trials::clusters}};
+inline constexpr TrialName kTrialNames[] = {
+    {"join", &Trials::last_block_joins}, {"row_scales", &Trials::row_scales}, {"clusters", &Trials::clusters}};
 
 /// Reads names with commas between them; null and "" name none. Any other name is an input error.
 inline Trials trials_of(const char* names) {

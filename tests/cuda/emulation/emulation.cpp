@@ -371,7 +371,10 @@ std::uint64_t exchange(std::uint64_t value, int mask) {
 }
 
 void wait_for_kernel_before() { current().has_waited = true; }
-std::uint32_t count_up(std::uint32_t* counter) { return (*counter)++; }
+std::uint32_t count_up(std::uint32_t* counter, std::uint32_t count) {
+  *counter += count;
+  return *counter - count;
+}
 
 void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid) {
   QRL_INVARIANT(reinterpret_cast<std::uintptr_t>(to) % num_bytes == 0 &&
