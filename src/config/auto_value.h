@@ -1,11 +1,11 @@
-// Owns the value of a key whose default a run chooses when it begins. Knows nothing of how it is chosen.
+// Owns the value of a key whose default a run chooses when it begins.
 #pragma once
 
 #include <concepts>
 
 namespace qrl::config {
 
-/// A value that is either given or chosen when a run begins ("auto"). Until then `value` holds the CPU's default.
+/// Holds a value that is either given or chosen when a run begins ("auto"). Until then `value` holds the CPU's default.
 template <class T>
 struct AutoValue {
   T value;
@@ -18,7 +18,7 @@ struct AutoValue {
     return value;
   }
   operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// A template, so that a comparison with a number is one of numbers.
+  /// Compares two AutoValues. A template, so that a comparison with a number compares numbers without a conversion.
   template <std::same_as<AutoValue> Same>
   friend bool operator==(const Same& one, const Same& other) {
     return one.value == other.value && one.is_auto == other.is_auto;

@@ -1,5 +1,5 @@
-// Owns what a recipe's words are made of: a choice describes one word of a key such as algorithm.name, a catalog holds
-// the lists of choices. Plain data: what a choice computes belongs to the folder that defines it.
+// Owns the words of a recipe: a choice describes one word of a key such as algorithm.name, a catalog holds the lists of
+// choices. Plain data: the functions of a choice belong to the folder that defines it.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,30 @@
 
 namespace qrl::config {
 
-/// A key that exists for one choice alone, or for several that share it. Its value is a number within a range, an
-/// integer between two, true or false, or one of some words.
+/// Describes a key that only one choice, or several choices, declare. Its type is a range of numbers, an integer range,
+/// a flag or a list of words.
 struct OwnKey {
-  /// The whole name, "algorithm.WORD.KEY"; of a generator of tasks the name within its sections, "max_number".
+  /// Holds the full name "algorithm.WORD.KEY"; for a task generator, the name within its section ("max_number").
   std::string name;
   struct Switch {};
   using Words = std::vector<std::string>;
   struct Integers {
-    std::int64_t low = 0, high = 1'000'000'000;  ///< both included; the largest integer of keys, as a rule
+    std::int64_t low = 0, high = 1'000'000'000;  ///< both inclusive; the default is the limit of most keys
   };
   std::variant<Range, Switch, Words, Integers> type;
-  double standard;  ///< default; of a switch 0 or 1, of words an index
+  double standard;  ///< default; a flag holds 0 or 1, words hold an index
   std::string meaning;
-  bool of_negatives = false;  ///< of a loss: it acts where an advantage is negative alone
+  bool of_negatives = false;  ///< for a loss: acts only where the advantage is negative
 };
 
-/// Values of own keys. Those at their defaults are not stored, so that equal settings compare equal.
+/// Stores values of own keys. Values at their defaults are not stored, so equal settings compare equal.
 class OwnValues {
  public:
   double of(const OwnKey& key) const {
     const auto found = values_.find(key.name);
     return found == values_.end() ? key.standard : found->second;
   }
-  /// Of a key of integers, or the index of a word.
+  /// Returns the value of an integer key, or the index of a word.
   std::int64_t integer_of(const OwnKey& key) const { return static_cast<std::int64_t>(of(key)); }
   void set(const OwnKey& key, double value) {
     if (value == key.standard) values_.erase(key.name);
@@ -49,50 +49,51 @@ class OwnValues {
   std::map<std::string, double> values_;
 };
 
-/// What null stands for in a key while a choice is selected; of a mode, the value of a key that nothing else sets.
+/// Gives the value that null has in a key while a choice is selected. For a mode: the value of a key that the recipe
+/// does not set.
 struct KeyDefault {
-  std::string_view key, value;  ///< value as YAML
-  /// Not empty: only while the key of that name has the choice's own value. A recipe that takes another format or
-  /// method does not inherit what belongs to the mode's.
+  std::string_view key, value;  ///< `value` is YAML
+  /// If not empty, the default applies only while the key of this name has the choice's own value. A recipe that
+  /// overrides a mode's format or method then does not inherit the settings that belong to it.
   std::string_view with = {};
 };
 
-/// The values that a key may have beside a choice; null, which stands for a default, always may be one.
+/// Lists the values that a key may have with a choice. Null, which means a default, is always allowed.
 struct Limit {
   std::string_view key;
   std::vector<std::string_view> values;  ///< as recipes print them; {"null"}: the key must not be set
-  std::string_view reason;               ///< why, and what to do
+  std::string_view reason;               ///< the reason and what to do
 };
 
-/// What another trainer calls by a key's name, and the key for it here (config/neighbors.h).
+/// Maps another trainer's name for a key to the key of this program (config/neighbors.h).
 struct Neighbor {
-  std::string_view name;  ///< as others write it, without dashes; also a whole dotted name, or
+  std::string_view name;  ///< as the other trainer writes it, without dashes; may be a full dotted name or
                           ///< a section.* for all of its keys
-  std::string_view ours;  ///< our key or keys, as text; "" when there is none
-  std::string_view note;  ///< units that differ, or what is done instead; may be empty
+  std::string_view ours;  ///< key or keys of this program, as text; "" if none exists
+  std::string_view note;  ///< different units, or the alternative; may be empty
 };
 
-/// One word of a recipe. A concept's own type derives from this and adds its functions.
+/// Describes one word of a recipe. Each concept's own type derives from this and adds its functions.
 struct Choice {
   std::string_view word;
   std::string_view what;        ///< one line
-  std::string_view paper = {};  ///< "" when there is none
+  std::string_view paper = {};  ///< "" if none exists
   std::vector<KeyDefault> defaults = {};
   std::vector<Limit> limits = {};
   std::vector<OwnKey> keys = {};
-  /// Pairs of own keys by name, of which the first may not be above the second.
+  /// Lists pairs of own keys by name; the first of a pair must not exceed the second.
   std::vector<std::pair<std::string_view, std::string_view>> ascending = {};
-  /// Keys of every recipe that have an effect only with choices that name them here.
+  /// Lists the shared keys that this choice uses. Such a key has an effect only with choices that list it.
   std::vector<std::string_view> uses = {};
-  std::vector<Neighbor> neighbors = {};  ///< other trainers' names that mean this choice
-  bool needs_updates = false;            ///< of a loss: at one update a step its gradient is the default loss's
+  std::vector<Neighbor> neighbors = {};  ///< other trainers' names for this choice
+  bool needs_updates = false;            ///< for a loss: with one update a step its gradient equals the default loss's
 };
 
-/// All words of one key, in the order in which they are listed. The choices outlive the list.
+/// Lists all words of one key in display order. The choices must outlive the list.
 struct Choices {
   std::vector<const Choice*> all;
   std::string standard;  ///< default word; empty: the key may be null
-  /// The choice of that word, or nullptr.
+  /// Returns the choice of that word, or nullptr.
   const Choice* find(std::string_view word) const {
     for (const Choice* choice : all) {
       if (choice->word == word) return choice;
@@ -101,7 +102,7 @@ struct Choices {
   }
 };
 
-/// What a recipe can name. A list's choices have the type that its user casts them to.
+/// Holds everything that a recipe can name. Readers cast a list's choices to the type named beside it.
 struct Catalog {
   Choices losses;         ///< algorithm.name: learner::PolicyLoss
   Choices corrections;    ///< rollout_correction.method: learner::Correction

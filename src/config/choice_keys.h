@@ -1,5 +1,5 @@
-// Owns the keys that choices bring: the key whose word selects one, what null stands for with it, its own settings, and
-// the condition under which a key has an effect. Knows no choice.
+// Owns the keys that choices add: the key that selects a choice, its defaults for null, its own settings, and the
+// condition under which a key has an effect.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +14,32 @@
 
 namespace qrl::config {
 
-/// A word of `choices`; the list outlives the key.
+/// Accepts a word of `choices`; the list must outlive the key.
 Type<std::string> word_of(const Choices& choices);
 
-/// What null in `key` stands for with `choice`, as YAML; "null" where the choice does not say.
+/// Returns as YAML the value that null has in `key` with `choice`; "null" if the choice declares none.
 std::string_view default_of(const Choice& choice, std::string_view key);
 
-/// Null in `key` stands for what the choice says that `word` selects: the default of the first of `choices` and those
-/// that differ make the text. The list outlives the key.
+/// Makes null in `key` mean the default of the choice that `word` selects. The help text lists the default of the first
+/// of `choices` and every different one. The list must outlive the key.
 void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word);
 
-/// Says that `key` has an effect only while the key `other` has one of `words`.
+/// Restricts `key` to recipes where the key `other` has one of `words`.
 void only_with(Key& key, const std::string& other, const std::vector<std::string>& words);
-/// The same for a condition that is no list of words; `values` is its text.
+/// Restricts `key` to recipes where `holds` is true; `values` describes the values of `other` for people.
 void only_with(Key& key, const std::string& other, const std::string& values, std::function<bool(const Recipe&)> holds);
-/// The same for the choices that name `key` among those that they use; `selector` is the key whose word selects one.
+/// Restricts `key` to the choices that list it in `uses`; `selector` is the key that selects a choice.
 void only_where_used(Key& key, const std::string& selector, const Choices& choices);
 
-/// The words of the choices that declare the own key of that name.
+/// Returns the words of the choices that declare the own key of that name.
 std::vector<std::string> words_with_own(const Choices& choices, const std::string& name);
 
-/// Adds the own keys of `choices` that stand directly in `section`, or with `nested` those of sections within it. A key
-/// that several choices share is added once.
+/// Adds the own keys of `choices` that are directly in `section`; with `nested`, those in its subsections instead. A
+/// key that several choices share is added once.
 void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
              const std::string& selector);
 
-/// The key `name` of a choice's own setting, whose value is among those that `values_of` gives of a recipe.
+/// Returns the key `name` for a choice's own setting; `values_of(recipe)` returns the OwnValues that hold it.
 template <class ValuesOf>
 Key own_key(const OwnKey& own, std::string name, ValuesOf values_of) {
   Key key{std::move(name), {}, own.meaning, {}, OnResume::fixed, {}, {}, {}, {}, {}};
@@ -74,8 +74,8 @@ Key own_key(const OwnKey& own, std::string name, ValuesOf values_of) {
   return key;
 }
 
-/// What generators of prompts and of demonstrations share, `section` being a GeneratorRecipe; then the keys that belong
-/// to some generators.
+/// Adds the keys of a task generator: the shared ones, then those that some generators declare. `section` leads to a
+/// GeneratorRecipe.
 template <class AnySection>
 void add_generator(std::vector<Key>& list, AnySection section, const Choices& generators,
                    const Unset<std::uint64_t>& unset_seed) {
@@ -94,7 +94,7 @@ void add_generator(std::vector<Key>& list, AnySection section, const Choices& ge
       Key& key = list.emplace_back(own_key(
           own, name, [section](auto& recipe) -> auto& { return section.of(recipe).own; }));
       const std::vector<std::string> words = words_with_own(generators, own.name);
-      // Without a task one rule speaks of all keys of the section.
+      // Without a task, a single rule reports all keys of the section.
       only_with(key, task, base::joined(words, " or "), [section, words](const Recipe& recipe) {
         const std::string& word = section.of(recipe).task;
         return word.empty() || std::find(words.begin(), words.end(), word) != words.end();

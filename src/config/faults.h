@@ -1,4 +1,4 @@
-// Owns the list of everything wrong with a recipe, so that one run reports all of it. Knows nothing of YAML or keys.
+// Owns the list of all faults of a recipe, so that one run reports all of them.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,22 @@
 
 namespace qrl::config {
 
-/// Faults in the order they were found. Text past the first kept ones is only counted: a hostile file may hold 10⁵.
+/// Collects faults in the order of detection. Beyond a limit faults are only counted: a hostile file may have 10⁵.
 class Faults {
  public:
-  /// One line: "where: expected …, got …; advice". Every part but `where` may be empty.
+  /// Adds one line: "where: expected …, got …; advice". Every part but `where` may be empty.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
-  /// A key that is none of the recipe's. Several are told together, with one sentence for all.
+  /// Adds an unknown key. Several unknown keys share one sentence.
   void add_unknown_key(const std::string& where, const std::string& advice);
   bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
-  /// True when further faults are only counted, so that making their text is wasted.
+  /// Returns true if further faults are only counted, so building their text is wasted.
   bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }
-  /// Adds another list's faults behind its own.
+  /// Appends the faults of another list.
   void take(Faults&& other);
-  /// All lines; "" without faults.
+  /// Returns all lines; "" without faults.
   std::string text() const;
-  /// Throws one input error with all lines; returns when there are none.
+  /// Throws one input error with all lines; returns if the list is empty.
   void raise() const;
 
  private:
@@ -34,7 +34,7 @@ class Faults {
   std::size_t num_more_ = 0;
 };
 
-/// An untrusted name as it may stand in a message: itself when it is of plain visible characters, else quoted.
+/// Returns an untrusted name for a message, quoted unless all of its characters are plain and visible.
 std::string shown_name(std::string_view name);
 
 }  // namespace qrl::config

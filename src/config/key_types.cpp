@@ -13,7 +13,7 @@ namespace qrl::config {
 
 namespace {
 
-/// A checked integer: `word` and `word_value` are a form beside the range, when there is one.
+/// Reads a range-checked integer. `word`, if set, is an additional accepted form that means `word_value`.
 Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::string& text, const std::string& word,
                               std::int64_t word_value) {
   return {
@@ -90,7 +90,7 @@ Type<std::string> word_or_path(const std::vector<std::string>& words) {
 
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
   if (path.empty()) return;
-  std::error_code unknown;  // the working directory may be gone: the path then stays relative
+  std::error_code unknown;  // fails if the working directory was deleted: the path then stays relative
   const std::filesystem::path whole = directory / path;
   const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
   path = (unknown ? whole : absolute).lexically_normal().string();
@@ -198,7 +198,7 @@ MapNames score_names() { return {"score names", is_score_name, "names have 1 to 
 MapNames source_names() { return {"data sources", is_source_name, "names are texts without control characters"}; }
 
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
-  // The same format under the name it has elsewhere; which of the two is a choice depends on the key.
+  // Pairs two names of the same format; the key decides which of the two is a choice.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
   std::string lower = word.substr(0, 100);

@@ -1,5 +1,4 @@
-// Owns the vocabulary in which keys.cpp declares keys: value types with their ranges, and paths to members. Knows no
-// key.
+// Owns the vocabulary with which keys.cpp declares keys: value types with their ranges, and paths to members.
 #pragma once
 
 #include <algorithm>
@@ -23,33 +22,33 @@
 
 namespace qrl::config {
 
-/// How values of type T are described, read and written.
+/// Describes, reads and prints values of type T.
 template <class T>
 struct Type {
   std::string text;
   std::function<Reading<T>(const YamlNode&)> read;
   std::function<std::string(const T&)> print;
-  bool is_input_path = false;           ///< of a file or folder to read; T is then a string or a list of them
-  std::vector<std::string> words = {};  ///< with is_input_path: values that are no paths
+  bool is_input_path = false;           ///< names a file or folder to read; T is a string or a list of strings
+  std::vector<std::string> words = {};  ///< with is_input_path: values that are not paths
   bool may_be_hub_name = false;         ///< with is_input_path
 };
 
-/// What null stands for in a key that may be unset, and, where it is a value of the recipe, that value.
+/// Describes what null means in a key that may be unset, as text and, if a recipe can hold it, as a value.
 template <class T>
 struct Unset {
   std::string text;
   std::function<std::optional<T>(const Recipe&)> value = {};
 };
 
-/// Largest integer of a key without a range of its own: products of two fit 64 bits.
+/// Is the largest integer of a key without a range of its own; products of two fit in 64 bits.
 inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
-/// -1 (no limit) or low and more.
+/// Accepts -1 (no limit) or an integer of at least `low`.
 Type<std::int64_t> integer_or_minus_one(std::int64_t low);
-/// "auto", held as 0, or 1 … high.
+/// Accepts "auto", stored as 0, or an integer in 1 … high.
 Type<std::int64_t> integer_or_auto(std::int64_t high);
-/// "auto", which reads as `automatic`, or a value of `type`.
+/// Accepts "auto", stored as `automatic`, or a value of `type`.
 template <class T>
 Type<AutoValue<T>> or_auto(Type<T> type, AutoValue<T> automatic) {
   return {"auto | " + type.text,
@@ -64,30 +63,32 @@ Type<AutoValue<T>> or_auto(Type<T> type, AutoValue<T> automatic) {
 Type<std::uint64_t> seed();
 Type<bool> boolean();
 Type<std::string> text();
-/// The name of a variable of the environment.
+/// Accepts the name of an environment variable.
 Type<std::string> variable_name();
-/// A file or folder to read, relative to the recipe that names it; held as an absolute path.
+/// Accepts a file or folder to read, relative to the recipe that names it. Stored as an absolute path.
 Type<std::string> input_path();
-/// A folder as input_path, or the name of a model in the Hub's cache, pinned to its commit (hub.h); which is which is
-/// known once the folder is looked for.
+/// Accepts a folder like `input_path`, or a model's name in the Hub's cache, pinned to its commit (hub.h). The lookup
+/// of the folder decides between the two.
 Type<std::string> model_path();
-/// A time in days, hours, minutes and seconds ("3h50m"), held in seconds.
+/// Accepts a duration in days, hours, minutes and seconds ("3h50m"). Stored in seconds.
 Type<double> duration();
-/// One of `words`, which stay as they are, or a path.
+/// Accepts one of `words`, stored unchanged, or a path.
 Type<std::string> word_or_path(const std::vector<std::string>& words);
-/// Makes `path` absolute, taken from `directory` (empty: the working directory); an empty path stays empty.
+/// Makes `path` absolute, relative to `directory` (empty: the working directory). An empty path stays empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
-/// Where no folder of that path is there and it has a hub name's form: pins it where the cache has it; returns whether.
+/// Pins `path` to a commit if it is a hub name in the cache and no folder has that path. Returns true for a path with a
+/// hub name's form and no such folder.
 bool anchor_hub_name(std::string& path, const std::filesystem::path& directory);
-/// A text that holds `part` once.
+/// Accepts a text that contains `part` exactly once.
 Type<std::string> text_with_one(const std::string& part);
-/// The empty member stands for null.
+/// Makes the empty string mean null.
 Type<std::string> unset_when_empty(Type<std::string> type);
 
-/// A number whose value and nearest fp32, which is what is computed with, both lie in `range`.
+/// Accepts a number that lies in `range` both in fp64 and rounded to fp32, the type of the computation.
 Type<double> real(const Range& range);
 
-/// Advice for a word that is none of `names`: the nearest of them, or what it is called here; "" when none is near.
+/// Returns advice for a word that is not in `names`: the nearest name, or this program's name for it; "" if none is
+/// near.
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names);
 
 template <class Enum>
@@ -114,7 +115,7 @@ Type<Enum> choice(std::vector<std::pair<std::string, Enum>> values) {
           }};
 }
 
-/// A list of `item`s; `size` 0: of any length.
+/// Accepts a list of `item`s with `size` entries; 0: any number.
 template <class T>
 Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
   const std::string text = "list of " + (size > 0 ? std::to_string(size) + " × " : "") + item.text;
@@ -140,12 +141,12 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           item.is_input_path, item.words};
 }
 
-/// Whether a score may have this name: 1 to 64 letters, digits and . _ - @ +.
+/// Returns whether a score may have this name: 1 to 64 letters, digits and . _ - @ +.
 bool is_score_name(std::string_view name);
-/// Whether a row's data source may have this name: some text without control characters ("openai/gsm8k").
+/// Returns whether a row's data source may have this name: nonempty text without control characters ("openai/gsm8k").
 bool is_source_name(std::string_view name);
 
-/// The names that a map may hold.
+/// Describes the names that a map's entries may have.
 struct MapNames {
   std::string kind;  ///< "score names"
   bool (*allows)(std::string_view name) = nullptr;
@@ -154,7 +155,7 @@ struct MapNames {
 MapNames score_names();
 MapNames source_names();
 
-/// A map of names to `item`s: one value, which is set and printed whole.
+/// Accepts a map from names to `item`s. The map is one value: it is set and printed as a whole.
 template <class T>
 Type<std::map<std::string, T>> map_of(const MapNames& names, Type<T> item) {
   return {"map of " + names.kind + " to " + item.text,
@@ -179,7 +180,7 @@ Type<std::map<std::string, T>> map_of(const MapNames& names, Type<T> item) {
           }};
 }
 
-/// The member of a recipe at the end of a path of members: at(&Recipe::optim, &OptimRecipe::lr).
+/// Leads to a member through a chain of members: at(&Recipe::optim, &OptimRecipe::lr).
 template <class... Members>
 auto at(Members... path) {
   return [path...](auto& recipe) -> auto& { return (recipe.*....*path); };
@@ -242,19 +243,19 @@ class Section {
   Section(std::vector<Key>& list, std::string name, Path... path)
       : list_(list), name_(std::move(name)), path_(path...) {}
 
-  /// Declares "section.name"; the returned key lives until the next is added.
+  /// Declares "section.name". The returned reference is valid until the next key is added.
   template <class Member, class T>
   Key& add(const std::string& name, Member member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
     const auto whole = std::apply([member](auto... path) { return at(path..., member); }, path_);
     return list_.emplace_back(key(name_ + "." + name, whole, std::move(type), std::move(meaning), std::move(unset)));
   }
-  /// The section "section.name" whose struct is `member` of this one's.
+  /// Returns the section "section.name"; its struct is `member` of this section's struct.
   template <class Member>
   Section<Path..., Member> inner(const std::string& name, Member member) const {
     return std::apply(
         [&](auto... path) { return Section<Path..., Member>(list_, name_ + "." + name, path..., member); }, path_);
   }
-  /// This section's struct in a recipe.
+  /// Returns this section's struct in a recipe.
   template <class AnyRecipe>
   auto& of(AnyRecipe& recipe) const {
     return std::apply(

@@ -17,18 +17,19 @@ namespace qrl::config {
 namespace {
 
 constexpr std::int64_t kMaxThreads = 1024;
-// Far above any run there is, and low enough that a digit too many is refused by name instead of by the allocator.
-constexpr std::int64_t kMaxSamples = 65'536;    // of a prompt; sequences decoded at once
-constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations of an update
-constexpr std::int64_t kMaxTokens = 1'048'576;  // of a text, a decoder tick, a micro-batch
-constexpr std::int64_t kMaxPageTokens = 4096;   // of a KV page
-constexpr std::int64_t kMaxPages = 16'777'216;  // of the KV cache
+// Limits are far above any real run, and low enough that an extra digit gets a clear error instead of failing in the
+// allocator.
+constexpr std::int64_t kMaxSamples = 65'536;    // per prompt; also sequences decoded at once
+constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations per update
+constexpr std::int64_t kMaxTokens = 1'048'576;  // per text, decoder tick or micro-batch
+constexpr std::int64_t kMaxPageTokens = 4096;   // per KV page
+constexpr std::int64_t kMaxPages = 16'777'216;  // in the KV cache
 constexpr std::int64_t kMaxNewtonSchulz = 100;
 constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, held in memory
 
 using List = std::vector<Key>;
 
-/// Null stands for one value, whatever the rest of the recipe.
+/// Makes null mean one fixed value, independent of the rest of the recipe.
 template <class T>
 Unset<T> always(std::string text, T value) {
   return {std::move(text), [value](const Recipe&) { return std::optional<T>(value); }};
@@ -38,7 +39,7 @@ Unset<std::uint64_t> root_seed() {
   return {"trainer.seed", [](const Recipe& recipe) { return std::optional(recipe.trainer.seed); }};
 }
 
-/// trainer.resume_mode: auto | never | PATH, held in two members.
+/// Declares trainer.resume_mode: auto | never | PATH, stored in two members.
 Key resume_mode_key() {
   Key key{"trainer.resume_mode",
           "auto | never | PATH",
@@ -79,7 +80,7 @@ Key resume_mode_key() {
   return key;
 }
 
-/// What optim and sft both say about an update, `section` being an OptimRecipe.
+/// Adds the update's keys that optim and sft share; `section` leads to an OptimRecipe.
 template <class AnySection>
 void add_update_rule(AnySection section) {
   using O = OptimRecipe;
@@ -327,7 +328,7 @@ void add_quant_calibration(List& list) {
             "update-aware quantization, there 1.5): the model stays, updates reach its quantized values sooner");
 }
 
-/// Own keys of losses and of corrections: either may have some in the section of the other.
+/// Adds the own keys of losses and corrections; each may have keys in the other's section.
 void add_own_of_objective(List& list, const std::string& section, bool nested, const Catalog& catalog) {
   add_own(list, section, nested, catalog.losses, "algorithm.name");
   add_own(list, section, nested, catalog.corrections, "rollout_correction.method");

@@ -1,6 +1,6 @@
-// Owns the list of what a recipe can say: one declaration a key, from which the reader, --help-all, the resolved recipe
-// and the reference page are all made. The words of losses, corrections and modes, and the keys that belong to one of
-// them, come from a catalog. Knows nothing of files or of rules between keys.
+// Owns the list of a recipe's keys, one declaration each. The reader, --help-all, the resolved recipe and the reference
+// page are generated from it. A catalog adds the words of losses, corrections and modes, and the keys that belong to
+// one of them.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@
 
 namespace qrl::config {
 
-/// What another key must say for a key to have an effect.
+/// Describes the value of another key that a key needs to have an effect.
 struct Condition {
   std::string key;     ///< the other key; "": the key always has an effect
   std::string values;  ///< for people: "muon", "countdown or arithmetic", "above 0"
@@ -29,29 +29,30 @@ struct Key {
   std::string name;     ///< dotted: "optim.lr"
   std::string type;     ///< type and range: "float > 0"
   std::string meaning;  ///< one line
-  std::string unset;    ///< what null stands for; "": null is no value of this key
+  std::string unset;    ///< the meaning of null; "": the key does not accept null
   OnResume on_resume = OnResume::fixed;
 
-  /// Sets the member from a value that is not null, or says why not and leaves it alone.
+  /// Sets the member from a value that is not null. If the value is refused, returns the reason and leaves the member
+  /// unchanged.
   std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read;
   /// Sets the member to its default.
   std::function<void(Recipe&)> reset;
-  /// The member's canonical YAML, "null" when unset.
+  /// Returns the member's canonical YAML, "null" if unset.
   std::function<std::string(const Recipe&)> print;
-  /// Replaces an unset member by what null stands for, where that is a value of the recipe; empty: nothing to do.
+  /// Replaces an unset member by the value that null means. Empty if a recipe cannot hold that value.
   std::function<void(Recipe&)> fill;
-  /// Makes a member that holds paths of files to read absolute, relative ones being taken from `directory` (empty: the
-  /// working directory); empty: the member holds none.
+  /// Makes the input paths in the member absolute, relative to `directory` (empty: the working directory). Empty if the
+  /// member holds no paths.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
   Condition condition = {};
-  /// The default of earlier versions, as YAML, which the recipes in their checkpoints spell out: where the key has no
-  /// effect it is no fault. Empty: the same.
+  /// Holds the default of earlier versions as YAML. Their checkpoints print it, so it is no error where the key has no
+  /// effect. Empty: unchanged.
   std::string former_default = {};
-  /// Holds, as YAML, the value for recipes that an earlier version without this key recorded. Empty: the default.
+  /// Holds as YAML the value for recipes that an earlier version without this key recorded. Empty: the default.
   std::string absent_in_record = {};
 };
 
-/// Every key of a recipe that may name what a catalog lists.
+/// Holds all keys of a recipe, including those that a catalog adds.
 class Keys {
  public:
   explicit Keys(Catalog catalog);
@@ -59,15 +60,15 @@ class Keys {
   Keys& operator=(const Keys&) = delete;
 
   const Catalog& catalog() const { return catalog_; }
-  /// All keys, sections together, in the order in which they are printed.
+  /// Returns all keys in print order; a section's keys are adjacent.
   const std::vector<Key>& all() const { return all_; }
-  /// Their names, in the same order.
+  /// Returns the names of all keys in the same order.
   const std::vector<std::string>& names() const { return names_; }
-  /// The key called `name`, or nullptr.
+  /// Returns the key called `name`, or nullptr.
   const Key* find(std::string_view name) const;
-  /// Whether `name` is a section: some key is called "name.…".
+  /// Returns whether `name` is a section: some key is called "name.…".
   bool is_section(std::string_view name) const;
-  /// A recipe with every key at its default.
+  /// Returns a recipe with every key at its default.
   const Recipe& defaults() const { return defaults_; }
 
  private:
@@ -77,11 +78,11 @@ class Keys {
   std::vector<std::string> names_;
 };
 
-/// The words of `key` that select choices: each list of a catalog with the key that names one of it.
+/// Pairs a list of a catalog with the key that selects from it.
 struct Selector {
   std::string_view key;
   const Choices* choices;
-  const std::string* word;  ///< of a recipe
+  const std::string* word;  ///< the word in a recipe
 };
 std::vector<Selector> selectors_of(const Recipe& recipe);
 

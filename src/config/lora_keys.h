@@ -1,4 +1,4 @@
-// Owns the keys of low-rank adapters and the rules between them and others. Knows nothing of how they are trained.
+// Owns the keys of low-rank adapters and their rules with other keys.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,6 @@
 
 namespace qrl::config {
 
-/// Adds the section `lora`.
 void add_lora(std::vector<Key>& list);
 
 void check_lora(const Recipe& recipe, RuleBook& rules);

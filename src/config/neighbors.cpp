@@ -21,15 +21,16 @@ constexpr std::string_view kLogs =
     "true for TensorBoard; metrics.jsonl and the console are always there; wandb: python3 apps/python/qrl_log.py wandb "
     "RUN";
 
-// Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and our own design's later
-// keys.
+// Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and keys of later designs of
+// this project.
 constexpr Neighbor kNeighbors[] = {
 #include "config/neighbors.inc"
 };
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-/// Without leading dashes, lower-case, '-' as '_': OpenRLHF's "--actor-learning-rate" reads as a key.
+/// Returns the name in lower case, without leading dashes, with '-' as '_': OpenRLHF's "--actor-learning-rate" becomes
+/// a key.
 std::string normalized(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::string out(name);
@@ -63,7 +64,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   const std::string last(last_part(plain));
   const std::vector<Neighbor> known_names = neighbors(keys.catalog());
 
-  // A whole name, or a section that has no counterpart, says more than a part of it.
+  // A match of the full name, or of a section without a counterpart, is more precise than a match of a part.
   const auto is_whole = [&](const Neighbor& neighbor) {
     const std::string_view called = neighbor.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
@@ -72,12 +73,12 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   if (const auto whole = std::find_if(known_names.begin(), known_names.end(), is_whole); whole != known_names.end()) {
     return advice_of(*whole);
   }
-  // actor_rollout_ref.rollout.n holds rollout.n whole.
+  // actor_rollout_ref.rollout.n contains the full key rollout.n.
   for (std::size_t dot = plain.find('.'); dot != std::string::npos; dot = plain.find('.', dot + 1)) {
     const std::string tail = plain.substr(dot + 1);
     if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;
   }
-  // The right name under a misspelt section beats what the others call by that name.
+  // A correct key name in a misspelled section takes precedence over other trainers' use of that name.
   const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
   const auto known = std::find_if(known_names.begin(), known_names.end(), [&](const Neighbor& neighbor) {

@@ -1,5 +1,5 @@
-// Owns the answer about a key that does not exist: the nearest key of ours, and what veRL, TRL and OpenRLHF call by
-// that name. Advice only: no name is ever accepted for another.
+// Owns the advice about a key that does not exist: the nearest key, or the key for a name of veRL, TRL and OpenRLHF.
+// Advice only: no name is accepted in place of another.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace qrl::config {
 
-/// In the order of the reference page; those of choices stand behind the table.
+/// Returns the rows in the order of the reference page: the table, then those of choices.
 std::vector<Neighbor> neighbors(const Catalog& catalog);
 
-/// One sentence for an unknown dotted key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" when nothing
-/// is near.
+/// Returns one sentence about an unknown dotted key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" if no
+/// key is near.
 std::string advice_for_unknown_key(const Keys& keys, std::string_view name);
 
 }  // namespace qrl::config

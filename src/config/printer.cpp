@@ -38,7 +38,7 @@ const char* mark_of(OnResume on_resume) {
   return on_resume == OnResume::free ? " †" : on_resume == OnResume::allow_change ? " ‡" : "";
 }
 
-/// A table cell: bars would end it, and angle brackets may be taken for HTML.
+/// Returns the text escaped for a table cell: a bar would end the cell, and angle brackets may be read as HTML.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -48,7 +48,7 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-/// "token-mean or token-sum", "nothing" for null alone.
+/// Returns "token-mean or token-sum"; "nothing" for null alone.
 std::string one_of(const std::vector<std::string_view>& values) {
   std::string text;
   for (const std::string_view value : values)
@@ -56,7 +56,7 @@ std::string one_of(const std::vector<std::string_view>& values) {
   return text;
 }
 
-/// A table of words: what each is, what it sets and which values it excludes.
+/// Returns a table of words: the meaning of each, the defaults it sets and the values it excludes.
 std::string words_table(const Choices& choices) {
   std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
   for (const Choice* choice : choices.all) {
@@ -118,10 +118,10 @@ key is refused.
 
 constexpr std::size_t kCommentColumn = 56;
 
-/// A line a key; `remark` (may be empty) in a comment behind its value.
+/// Prints one line per key, with `remark` (may be empty) as a comment after the value.
 std::string write_yaml(const Recipe& recipe, const std::function<std::string(const Key&)>& remark) {
   std::string yaml;
-  std::vector<std::string_view> open;  // sections the last line stands in
+  std::vector<std::string_view> open;  // sections that contain the last line
   for (const Key& key : recipe.keys->all()) {
     const std::vector<std::string_view> parts = parts_of(key.name);
     const std::size_t num_sections = parts.size() - 1;
@@ -163,7 +163,7 @@ std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& r
 
 namespace {
 
-/// Adds the key's change, if its values differ and it has an effect with one of them.
+/// Adds the key's change if its values differ and the key has an effect in at least one of the two recipes.
 void add_change(const Key& key, const Recipe& before, const Recipe& after, std::vector<KeyChange>& changes) {
   std::string was = key.print(before), is = key.print(after);
   const auto acts = [&](const Recipe& recipe) { return key.condition.key.empty() || key.condition.holds(recipe); };

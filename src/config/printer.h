@@ -1,4 +1,4 @@
-// Owns the printed form of a whole recipe. Knows nothing of files.
+// Owns the printed form of a whole recipe.
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace qrl::config {
 
-/// Canonical YAML of every key, in declaration order; reading it gives the same recipe. With `origins` (by key) each
-/// value has its origin in a comment, "default" where there is none.
+/// Returns canonical YAML of every key in declaration order; reading it gives the same recipe. With `origins` (by key),
+/// a comment after each value gives its origin, or "default".
 std::string resolved_yaml(const Recipe& recipe);
 std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>& origins);
 

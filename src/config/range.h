@@ -6,7 +6,7 @@
 
 namespace qrl::config {
 
-/// A range of doubles, as text and as a check.
+/// Describes a range of doubles, as text and as a check.
 struct Range {
   std::string text;
   std::function<bool(double)> holds;

@@ -24,8 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxIncludes = 16;
 constexpr std::string_view kInclude = "include";
 
-/// The bytes of a regular file, at most one above the limit, which parse_yaml then refuses; false when it cannot be
-/// read.
+/// Reads a regular file up to one byte above the limit, which parse_yaml then refuses. Returns false on a read error.
 bool read_bytes(const fs::path& file, std::string& bytes) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
@@ -36,14 +35,14 @@ bool read_bytes(const fs::path& file, std::string& bytes) {
   return !stream.bad() && (stream.eof() || bytes.size() > kMaxYamlBytes);
 }
 
-/// Carries one recipe from texts to values, collecting faults on the way.
+/// Reads one recipe from texts into values and collects faults.
 class Loader {
  public:
   Loader(const Keys& keys, std::string whole) : keys_(keys), recipe_(keys.defaults()) {
     origins_.whole = std::move(whole);
   }
 
-  /// Sets what a file says, after what it includes. `self` is its path, empty for a text without one.
+  /// Applies a file: first its includes, then its own keys. `self` is its path, empty for a text without a file.
   void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
     const YamlSource source{name, true, directory};
     if (base::is_lfs_pointer(yaml)) {
@@ -74,7 +73,7 @@ class Loader {
     }
   }
 
-  /// Sets what "optim.lr=2e-6" says.
+  /// Applies an argument such as "optim.lr=2e-6".
   void add_override(const std::string& argument) {
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
@@ -102,13 +101,13 @@ class Loader {
     if (keys_.find(name) == nullptr && !keys_.is_section(name)) {
       refuse_unknown(*node, name, source);
     } else if (keys_.find(name) == nullptr && node->kind != YamlNode::Kind::map) {
-      refuse_section(*node, name, source);  // an empty one, too: unlike in a file it would change nothing
+      refuse_section(*node, name, source);  // refused even if empty: it would change nothing
     } else {
       set(*node, name, source);
     }
   }
 
-  /// Whether a value that is no YAML is one in quotes.
+  /// Returns whether a value that is not valid YAML would be valid in quotes.
   bool quoting_helps(const std::string& name, const std::string& value) const {
     const Key* key = keys_.find(name);
     return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
@@ -124,7 +123,7 @@ class Loader {
       if (!key.fill) continue;
       const std::string said = key.print(recipe_);
       key.fill(recipe_);
-      if (key.print(recipe_) != said) said_by_.erase(key.name);  // the value is the default that null stands for
+      if (key.print(recipe_) != said) said_by_.erase(key.name);  // the value is the default that null means
     }
     return recipe_;
   }
@@ -134,12 +133,13 @@ class Loader {
   const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
-  /// Says where a key was set last: by how many files its own is included, or kOverride.
+  /// Ranks the source that set a key last: the number of nested includes, or kOverride.
   using Level = int;
   static constexpr Level kOverride = -1;
 
-  /// Leaves out what an included recipe says of a choice that the including one, or --set, has replaced: the program of
-  /// its verifier beside `verifier: math`. A key beside the choice that excludes it stays, and is a fault.
+  /// Drops keys of an included recipe that the including recipe, or --set, made useless with another choice. Example: a
+  /// verifier's command, after `verifier: math`. A key set at the same level as the excluding choice stays, and is a
+  /// fault.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
@@ -149,7 +149,7 @@ class Loader {
         if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
         if (origins_.refused.contains(key.name) || key.condition.holds(recipe_)) continue;
         key.reset(recipe_);
-        own->second = other->second;  // drops keys that depend on this one as well
+        own->second = other->second;  // also drops keys that depend on this key
         origins_.places.erase(key.name);
         found = said_by_.erase(key.name) > 0 || found;
       }
@@ -159,13 +159,13 @@ class Loader {
         key.reset(recipe_);
   }
 
-  /// Resets values that follow from the key and that no source has set.
+  /// Resets dependent keys that no source has set.
   void reset_followers(const Key& key) {
     for (const Key& one : keys_.all())
       if (one.condition.key == key.name && !said_by_.contains(one.name)) one.reset(recipe_);
   }
 
-  /// What the mode says of keys that nobody set.
+  /// Applies the mode's defaults to keys that no source has set.
   void add_mode() {
     if (recipe_.mode.empty()) return;
     const YamlSource source{"mode " + recipe_.mode, false};
@@ -181,7 +181,7 @@ class Loader {
     }
   }
 
-  /// Sets keys that the record of an earlier version leaves out to their value in that version.
+  /// Sets keys that are missing in an earlier version's record to their value in that version.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
@@ -192,7 +192,8 @@ class Loader {
 
   const std::vector<KeyDefault>& mode_defaults() const { return keys_.catalog().modes.find(recipe_.mode)->defaults; }
 
-  /// Whether `name` (one of the mode's keys, listed before those that belong to it, or empty) has the mode's value.
+  /// Returns whether the mode's key `name` has the mode's value. `name` may be empty (true); the mode lists it before
+  /// the keys that depend on it.
   bool has_modes_value(std::string_view name) const {
     if (name.empty()) return true;
     for (const KeyDefault& one : mode_defaults()) {
@@ -201,7 +202,7 @@ class Loader {
     return false;
   }
 
-  /// A mode's value as recipes print it.
+  /// Returns a mode's value as recipes print it.
   std::string value_of(const KeyDefault& one) const {
     Recipe as_the_mode_says;
     Faults none;
@@ -260,7 +261,7 @@ class Loader {
     }
   }
 
-  /// Sets a key, or the keys of a section, that exist.
+  /// Sets an existing key, or all keys of an existing section.
   void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
     if (const Key* key = keys_.find(name)) {
       set_key(node, *key, source);
@@ -310,13 +311,13 @@ class Loader {
     }
     const std::string advice = faults_.full() ? "" : advice_for_unknown_key(keys_, name);
     faults_.add_unknown_key(place(source, line, name), advice);
-    // What the key was meant to say is not missing: rules about it would be told for nothing.
+    // The intended keys are not missing, so rules about them would report false faults.
     for (const std::string& key : keys_.names()) {
       if (advice.find(key) != std::string::npos) origins_.refused.insert(key);
     }
   }
 
-  /// "file:line: key", or "--set key" alone when that says it all.
+  /// Returns "file:line: key", or only "--set key" if the source already names the key.
   static std::string place(const YamlSource& source, int line, const std::string& key) {
     const std::string where = source.at(line);
     return !source.has_lines && source.name == "--set " + shown_name(key) ? where : where + ": " + shown_name(key);
@@ -326,14 +327,14 @@ class Loader {
   Recipe recipe_;
   Origins origins_;
   std::map<std::string, std::string> said_by_;  ///< key → "file:line", "--set key" or "mode word", of its last setting
-  std::map<std::string, Level> levels_;         ///< key → where it was set last
+  std::map<std::string, Level> levels_;         ///< key → level of its last setting
   std::vector<ModeOverride> mode_overrides_;
   Faults faults_;
-  std::vector<fs::path> chain_;  ///< of files being read, the including ones first
-  bool is_whole_ = true;         ///< false: a text could not be read, and rules would blame what it may have said
+  std::vector<fs::path> chain_;  ///< files being read, outermost first
+  bool is_whole_ = true;         ///< false: a text is unreadable, so rules would report keys that it may set
 };
 
-/// The default run folder of a recipe: its file's name where that can be written down.
+/// Returns a recipe's default run folder, named after its file if that name is printable UTF-8.
 std::string run_folder(const std::string& name, std::uint64_t seed) {
   std::string stem = fs::path(name).stem().string();
   const bool printable =

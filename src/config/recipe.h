@@ -1,6 +1,6 @@
-// Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. A member's
-// initializer is its key's default; names, ranges and meanings are declared in keys.cpp, the words of losses,
-// corrections, modes, generators and verifiers in a Catalog (config/choice.h). Knows nothing of YAML.
+// Owns a recipe's values as plain structs, from which every part of the program takes its settings. A member's
+// initializer is its key's default. keys.cpp declares names, ranges and meanings. A Catalog (config/choice.h) holds the
+// words of losses, corrections, modes, generators and verifiers.
 #pragma once
 
 #include <array>
@@ -18,15 +18,15 @@ namespace qrl::config {
 
 enum class ComputeDType : std::uint8_t { bf16, f32 };
 enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
-enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };        ///< automatic: the weights' own
-enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: the weights' own
+enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };        ///< automatic: as the weights
+enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: as the weights
 enum class GapAction : std::uint8_t { stop, warn };
-/// automatic: bf16, or fp32 when the weights are; int8 is the sampler's alone.
+/// automatic: bf16, or fp32 for fp32 weights; int8 applies to the sampler only.
 enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
 enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: where it helps and fits
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
-enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
+enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: same as the weights
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class LossOn : std::uint8_t { assistant, last, all };
@@ -52,27 +52,27 @@ enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answ
 enum class AnswerForm : std::uint8_t { any, value };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };    ///< automatic: cpu
-enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: where the learner is
+enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: the learner's device
 
-/// Words of data.chat_template: auto and plain, then the names of files that the program holds (data/templates).
+/// Lists the words of data.chat_template: auto and plain, then the embedded files of data/templates.
 inline constexpr std::array<const char*, 7> kChatTemplateNames = {"auto",  "plain",  "chatml",  "qwen2.5",
                                                                   "qwen3", "llama3", "llama3.1"};
 
-/// Default seed of held-out generators: the same tasks whatever trainer.seed, so that runs can be compared.
+/// Default seed of held-out generators. It is independent of trainer.seed, so that runs are comparable.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
 
-/// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
+/// Configures a task generator (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
   std::string task;                   ///< a word of Catalog::generators; empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
-  OwnValues own;                      ///< of the keys that generators declare, by their names within the section
+  OwnValues own;                      ///< keys that generators declare, by their names within the section
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
 struct ModelRecipe {
   std::string path;                         ///< HF folder; or init
-  ComputeDType dtype = ComputeDType::bf16;  ///< of the learner's forward and backward
+  ComputeDType dtype = ComputeDType::bf16;  ///< compute dtype of the learner's forward and backward
   std::string init_config;                  ///< config.json for a new model
   std::optional<std::uint64_t> init_seed;   ///< default trainer.seed
   friend bool operator==(const ModelRecipe&, const ModelRecipe&) = default;
@@ -80,12 +80,12 @@ struct ModelRecipe {
 
 struct DataRecipe {
   std::vector<std::string> train_files, val_files;            ///< JSONL or CSV, or DIR:SPLIT
-  std::vector<double> train_weights;                          ///< of train_files; empty: every row once an epoch
-  std::string prompt_key, ground_truth_key, data_source_key;  ///< fields of a row; "": the usual ones
-  std::vector<std::string> filter, val_filter;                ///< conditions that each row of the files must meet
+  std::vector<double> train_weights;                          ///< per train file; empty: each row once an epoch
+  std::string prompt_key, ground_truth_key, data_source_key;  ///< fields of a row; "": the usual names
+  std::vector<std::string> filter, val_filter;                ///< conditions that each row of the files must satisfy
   GeneratorRecipe train_generator, val_generator;
-  std::int64_t train_batch_size = 64;          ///< prompts a step
-  std::optional<std::int64_t> gen_batch_size;  ///< prompts a draw of dynamic sampling; default train_batch_size
+  std::int64_t train_batch_size = 64;          ///< prompts per step
+  std::optional<std::int64_t> gen_batch_size;  ///< prompts per draw of dynamic sampling; default train_batch_size
   std::int64_t max_prompt_length = 64;         ///< tokens
   std::int64_t max_response_length = 64;       ///< tokens
   OverlongPrompt overlong_prompt = OverlongPrompt::error;
@@ -97,29 +97,29 @@ struct DataRecipe {
   std::optional<bool> enable_thinking;                 ///< unset: the template's own choice
   bool parse_special_tokens = false;                   ///< in the text of prompts
   std::optional<std::int64_t> train_max_samples = {};  ///< prompts; default: all
-  std::optional<std::int64_t> val_max_samples = {};    ///< of each data source; default: all
+  std::optional<std::int64_t> val_max_samples = {};    ///< rows per data source; default: all
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 
 struct RolloutRecipe {
   RolloutDevice device = RolloutDevice::automatic;
-  std::int64_t n = 8;  ///< samples a prompt
+  std::int64_t n = 8;  ///< samples per prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
   AutoValue<std::int64_t> max_num_seqs = AutoValue<std::int64_t>::automatic(256);
   std::int64_t max_num_batched_tokens = 2048;
-  std::int64_t page_size = 16;           ///< tokens
-  std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need, on a GPU what fits
-  std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU, 0.5 beside the learner
+  std::int64_t page_size = 16;                   ///< tokens
+  std::optional<std::int64_t> kv_pages;          ///< default: max_num_seqs longest sequences; on a GPU: what fits
+  std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU, 0.5 if it is shared with the learner
   bool prefix_sharing = true;
   bool bitwise = false;                ///< the learner's log-probs equal the sampler's bit for bit
-  bool free_cache_engine = false;      ///< give the KV memory back while the learner works
+  bool free_cache_engine = false;      ///< free the KV memory while the learner works
   bool enforce_eager = false;          ///< on a GPU: no CUDA graphs
-  std::vector<std::string> stop = {};  ///< texts that end a response
+  std::vector<std::string> stop = {};  ///< stop strings
   friend bool operator==(const RolloutRecipe&, const RolloutRecipe&) = default;
 };
 
-/// quant.rollout.noise: on the gains of the sampler's norms.
+/// quant.rollout.noise: noise on the gains of the sampler's norms.
 struct GainNoiseRecipe {
   double start = 0;  ///< 0: none
   double end = 1e-4;
@@ -157,7 +157,7 @@ struct FilterGroupsRecipe {
   friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
 };
 
-/// algorithm.clip_cov: tokens whose advantage and log-prob covary most are left out.
+/// algorithm.clip_cov: excludes the tokens whose advantage and log-prob covary most.
 struct ClipCovRecipe {
   double ratio = 0;  ///< share of the mini-batch's tokens; 0: off
   double low = 1, high = 5;
@@ -172,7 +172,7 @@ struct TeacherRecipe {
   friend bool operator==(const TeacherRecipe&, const TeacherRecipe&) = default;
 };
 
-/// What null stands for in the optional members depends on the loss (Choice::defaults).
+/// With null, the loss sets the default of an optional member (Choice::defaults).
 struct AlgorithmRecipe {
   std::string name;  ///< a word of Catalog::losses
   std::optional<double> clip_ratio_low, clip_ratio_high;
@@ -180,11 +180,11 @@ struct AlgorithmRecipe {
   std::optional<LossAggMode> loss_agg_mode;
   std::string adv_estimator;  ///< a word of Catalog::estimators
   std::optional<bool> norm_adv_by_std;
-  bool positive_only = false;  ///< negative advantages are 0
-  double reward_coef = 1;      ///< of the reward's advantage, beside a teacher
+  bool positive_only = false;  ///< negative advantages are set to 0
+  double reward_coef = 1;      ///< weight of the reward's advantage, with a teacher
   TeacherRecipe teacher;
   std::optional<double> off_policy_mask_threshold;
-  double top_entropy_quantile = 1;  ///< share of tokens that count; 1: all
+  double top_entropy_quantile = 1;  ///< share of tokens that enter the loss; 1: all
   ClipCovRecipe clip_cov;
   double kl_loss_coef = 0;
   std::string kl_loss_type;  ///< a word of Catalog::kl_estimators
@@ -196,10 +196,10 @@ struct AlgorithmRecipe {
 
 struct CorrectionRecipe {
   std::string method;                              ///< a word of Catalog::corrections
-  std::optional<double> threshold, threshold_low;  ///< null: the method's (Choice::defaults)
+  std::optional<double> threshold, threshold_low;  ///< null: the method's default (Choice::defaults)
   RsLevel rs = RsLevel::none;
   RsStat rs_stat = RsStat::k1;
-  std::optional<double> rs_threshold, rs_threshold_low;  ///< low of k1 alone; default 1/rs_threshold
+  std::optional<double> rs_threshold, rs_threshold_low;  ///< rs_threshold_low: k1 only, default 1/rs_threshold
   std::optional<double> token_veto_threshold;
   bool batch_normalize = false;
   bool behaviour_in_ratio = false;
@@ -224,7 +224,7 @@ struct OptimRecipe {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
-  std::optional<double> lr_warmup_ratio = {};  ///< of the run's updates, in place of lr_warmup_steps; not of sft
+  std::optional<double> lr_warmup_ratio = {};  ///< share of the run's updates, instead of lr_warmup_steps; not for sft
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
   MuonRecipe muon;
@@ -232,16 +232,16 @@ struct OptimRecipe {
 };
 
 struct SftRecipe {
-  std::string from;               ///< a finished cold start of another run; empty: this run makes its own
+  std::string from;               ///< finished cold start of another run; empty: this run makes its own
   std::int64_t steps = 0;         ///< optimizer updates; 0: no cold start
-  std::int64_t batch_size = 256;  ///< demonstrations an update
-  std::int64_t save_freq = 200;   ///< updates between checkpoints; the finished cold start is always one
-  OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: its own, declared apart
+  std::int64_t batch_size = 256;  ///< demonstrations per update
+  std::int64_t save_freq = 200;   ///< updates between checkpoints; the finished cold start is always saved
+  OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: separate keys
   GeneratorRecipe demonstrations;
-  std::vector<std::string> train_files = {}, val_files = {};  ///< conversations, in place of demonstrations
-  std::int64_t epochs = 0;                                    ///< over train_files, in place of steps; 0: none
-  std::optional<std::int64_t> max_length = {};                ///< tokens of a row; default: a micro-batch's
-  OverlongPrompt overlong = OverlongPrompt::error;            ///< of a row above max_length
+  std::vector<std::string> train_files = {}, val_files = {};  ///< conversations, instead of demonstrations
+  std::int64_t epochs = 0;                                    ///< over train_files, instead of steps; 0: none
+  std::optional<std::int64_t> max_length = {};                ///< tokens per row; default: a micro-batch's
+  OverlongPrompt overlong = OverlongPrompt::error;            ///< for a row above max_length
   bool shuffle = true;
   LossOn loss_on = LossOn::assistant;
   friend bool operator==(const SftRecipe&, const SftRecipe&) = default;
@@ -255,14 +255,14 @@ struct OverlongBufferRecipe {
   friend bool operator==(const OverlongBufferRecipe&, const OverlongBufferRecipe&) = default;
 };
 
-/// Low-rank adapters on a base that is not trained.
+/// Configures low-rank adapters on a frozen base.
 struct LoraRecipe {
   std::int64_t rank = 0;  ///< 0: all weights are trained
   double alpha = 32;
   bool rslora = false;
   std::vector<std::string> target_modules;  ///< empty: all-linear
   bool train_norms = false;
-  std::string path;  ///< PEFT folder to begin with
+  std::string path;  ///< PEFT folder to start from
   LoraSft sft = LoraSft::automatic;
   LoraPublish publish = LoraPublish::adapter;
   friend bool operator==(const LoraRecipe&, const LoraRecipe&) = default;
@@ -276,23 +276,23 @@ struct RewardRecipe {
   std::map<std::string, std::string> by_source;  ///< data source → a word of Catalog::verifiers
   RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
   std::vector<std::string> command;       ///< program and arguments
-  std::string folder;                     ///< where it runs; absolute once a command was read
-  std::vector<std::string> env;           ///< names of variables that it has beside what programs need
+  std::string folder;                     ///< its working directory; absolute once a command was read
+  std::vector<std::string> env;           ///< environment variables passed on, besides those that programs need
   std::string after;                      ///< a word of Catalog::verifiers; empty: none
-  std::int64_t workers = 0;               ///< processes a rank; 0: auto (half its threads, 1 at least)
-  double timeout_s = 10;                  ///< of a row, from when its worker got it
-  double start_timeout_s = 60;            ///< of a worker, up to `ready`
-  std::optional<std::int64_t> memory_mb;  ///< address space of a worker
+  std::int64_t workers = 0;               ///< processes per rank; 0: auto (half its threads, 1 at least)
+  double timeout_s = 10;                  ///< per row, from its arrival at the worker
+  double start_timeout_s = 60;            ///< per worker, until `ready`
+  std::optional<std::int64_t> memory_mb;  ///< address space per worker
   std::int64_t in_flight = 1;             ///< rows that a worker holds at once
-  std::optional<RewardRows> rows;         ///< null: as the command asks
-  std::map<std::string, double> weights;  ///< of the command's scores, in place of its own defaults
-  double correct_at = 1;                  ///< right: first score of at least this, where an answer names no outcome
+  std::optional<RewardRows> rows;         ///< null: as the command requests
+  std::map<std::string, double> weights;  ///< for the command's scores, instead of its own defaults
+  double correct_at = 1;                  ///< right: first score of at least this, if an answer has no outcome
   OnVerifierError on_error = OnVerifierError::drop;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
 
 struct ActorRecipe {
-  std::int64_t mini_batch_size = 64;  ///< prompts an optimizer update
+  std::int64_t mini_batch_size = 64;  ///< prompts per optimizer update
   AutoValue<std::int64_t> max_tokens_per_micro_batch = AutoValue<std::int64_t>::automatic(4096);
   std::int64_t ppo_epochs = 1;
   AutoValue<std::int64_t> logprob_chunk_tokens = AutoValue<std::int64_t>::automatic(1024);
@@ -303,10 +303,10 @@ struct ActorRecipe {
 struct EvalRecipe {
   std::int64_t freq = 10;  ///< steps; 0: never
   bool before_train = true;
-  std::int64_t n = 8;  ///< samples a prompt
+  std::int64_t n = 8;  ///< samples per prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
-  std::int64_t dump = 16;                             ///< prompts of a held-out set whose responses are kept
+  std::int64_t dump = 16;                             ///< prompts per held-out set whose responses are saved
   std::optional<std::vector<std::string>> stop = {};  ///< default: rollout.stop
   friend bool operator==(const EvalRecipe&, const EvalRecipe&) = default;
 };
@@ -314,22 +314,22 @@ struct EvalRecipe {
 struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;  ///< 0: auto (processors / ranks on this machine)
-  /// 1: masters and moments are shared out over the ranks, with the bits of 0. Not the default, since every rank then
-  /// writes into the run folder: hosts must share it, which 0 does not ask for.
+  /// 1: shards masters and moments over the ranks, bit-identical to 0. Not the default: every rank then writes into the
+  /// run folder, so all hosts must share it.
   std::int64_t zero_stage = 0;
   std::int64_t total_training_steps = 100;
-  std::int64_t total_epochs = 0;  ///< over the training prompts, in place of total_training_steps; 0: none
+  std::int64_t total_epochs = 0;  ///< over the training prompts, instead of total_training_steps; 0: none
   std::int64_t save_freq = 20;    ///< steps; 0: only at the end
   std::int64_t max_ckpt_to_keep = 3;
-  std::string keep_best = {};           ///< name of a held-out score whose best checkpoint stays; empty: none
-  std::optional<double> max_time = {};  ///< seconds after which a run stops as a signal would have it
+  std::string keep_best = {};           ///< held-out score whose best checkpoint is kept; empty: none
+  std::optional<double> max_time = {};  ///< seconds after which a run stops as it does on a signal
   ResumeMode resume_mode = ResumeMode::automatic;
   std::string resume_path;        ///< with ResumeMode::path (trainer.resume_mode: PATH)
   std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
   bool rollout_dump = true;
   bool tensorboard = true;
   std::uint64_t seed = 0;
-  /// How long a rank waits for the others before it ends the job; a step's slowest rank must come within it.
+  /// Seconds that a rank waits for the others before it ends the job; must exceed the lag of a step's slowest rank.
   std::int64_t collective_timeout_s = 1800;
   std::int64_t max_non_finite_steps = 3;  ///< skipped updates in a row before the run stops (exit 3)
   friend bool operator==(const TrainerRecipe&, const TrainerRecipe&) = default;
@@ -338,7 +338,7 @@ struct TrainerRecipe {
 class Keys;
 
 struct Recipe {
-  const Keys* keys = nullptr;  ///< those it was read with, which outlive it
+  const Keys* keys = nullptr;  ///< the keys it was read with; must outlive it
   std::string mode;            ///< a word of Catalog::modes; empty: none
   ModelRecipe model;
   DataRecipe data;
@@ -353,14 +353,14 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
-  OwnValues own;  ///< of the keys that choices declare
+  OwnValues own;  ///< keys that choices declare
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 
-/// Whether a run begins with a cold start; how many updates that has follows from the rows where sft.epochs is set.
+/// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
-/// Whether the cold start trains the adapters, too, and not all weights before there are any.
+/// Returns whether the cold start also trains the adapters. If false, it trains all weights before adapters exist.
 inline bool cold_start_trains_adapters(const Recipe& recipe) {
   const bool automatic = recipe.lora.sft == LoraSft::automatic && !recipe.model.path.empty();
   return trains_adapters(recipe) && (automatic || recipe.lora.sft == LoraSft::adapters);

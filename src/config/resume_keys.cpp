@@ -7,9 +7,9 @@ namespace qrl::config {
 
 namespace {
 
-/// Whole keys, and sections that end with a point.
+/// Full keys, and sections that end with a point.
 constexpr auto kFree = std::to_array<std::string_view>({
-    // Of how often and how long.
+    // Frequency and duration.
     "sft.save_freq",
     "trainer.total_training_steps",
     "trainer.total_epochs",
@@ -25,13 +25,13 @@ constexpr auto kFree = std::to_array<std::string_view>({
     "trainer.collective_timeout_s",
     "trainer.max_non_finite_steps",
     "reward.max_error_fraction",
-    // Of what is measured.
+    // Measurement.
     "eval.",
     "data.val_files",
     "data.val_filter",
     "data.val_generator.",
     "sft.val_files",
-    // Of how the work is divided: the bits do not depend on it.
+    // Division of the work: the bits do not depend on it.
     "trainer.threads",
     "trainer.zero_stage",
     "rollout.max_num_seqs",
@@ -48,7 +48,7 @@ constexpr auto kFree = std::to_array<std::string_view>({
     "reward.env",
 });
 
-/// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.
+/// The checkpoint's weights, moments and data cursor stay valid when these keys change.
 constexpr std::array<std::string_view, 33> kAllowChange = {
     "optim.lr",
     "optim.betas",

@@ -1,4 +1,4 @@
-// Owns which keys may change when a run is resumed. Knows no value of a key.
+// Owns which keys may change when a run is resumed.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace qrl::config {
 
-/// What a resumed run may do with a key's value.
+/// Says whether a resumed run may change a key.
 enum class OnResume : std::uint8_t {
-  fixed,         ///< it stays as it was
-  allow_change,  ///< it may change with --allow-change: the run goes on, as another run
-  free,          ///< it may change: no weight depends on it
+  fixed,         ///< must not change
+  allow_change,  ///< may change with --allow-change: the run continues with other results
+  free,          ///< may change: no weight depends on it
 };
 OnResume on_resume(std::string_view key);
 
-/// What the tables name: whole keys, and sections that end with a point.
+/// Returns the names in the tables: full keys, and sections that end with a point.
 std::vector<std::string_view> resume_key_names();
 
 }  // namespace qrl::config

@@ -17,7 +17,7 @@ constexpr const char* kSelector = "reward.verifier";
 using W = RewardRecipe;
 using List = std::vector<Key>;
 
-/// A verifier of reward.by_source counts as well as reward.verifier.
+/// Makes the key effective for verifiers that reward.by_source selects, in addition to reward.verifier.
 void count_by_source(Key& key) {
   key.condition.holds = [alone = key.condition.holds](const Recipe& recipe) {
     Recipe other = recipe;
@@ -29,7 +29,7 @@ void count_by_source(Key& key) {
   };
 }
 
-/// The verifiers that are built in.
+/// Returns the words of the built-in verifiers.
 std::vector<std::string> rules(const Choices& verifiers) {
   std::vector<std::string> words;
   for (const Choice* one : verifiers.all) {
@@ -38,7 +38,7 @@ std::vector<std::string> rules(const Choices& verifiers) {
   return words;
 }
 
-/// What a rule's outcomes are worth.
+/// Adds the scores of a rule's outcomes.
 void add_rule_scores(Section<RewardRecipe Recipe::*>& reward, const Choices& verifiers) {
   const auto of_rules = [&](Key& key) {
     only_with(key, kSelector, rules(verifiers));
@@ -52,7 +52,7 @@ void add_rule_scores(Section<RewardRecipe Recipe::*>& reward, const Choices& ver
   only_where_used(partial, kSelector, verifiers);
 }
 
-/// What a program of the user needs.
+/// Adds the keys of a user's program.
 void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices& verifiers) {
   const auto of_command = [&](Key& key) -> Key& {
     only_with(key, kSelector, {std::string(kCommandVerifier)});

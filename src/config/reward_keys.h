@@ -1,4 +1,4 @@
-// Owns the keys of who judges responses and what their scores are worth.
+// Owns the keys of the verifier that judges responses and of the weights of its scores.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace qrl::config {
 
-/// The word of reward.verifier that has a program of the user judge.
+/// The word of reward.verifier that selects a user's program as judge.
 inline constexpr std::string_view kCommandVerifier = "command";
 
-/// Whether the verifier of that word judges some of a recipe's responses: by reward.verifier or reward.by_source.
+/// Returns whether reward.verifier or reward.by_source selects the verifier of that word.
 bool judges(const Recipe& recipe, std::string_view word);
 
 void add_reward(std::vector<Key>& list, const Choices& verifiers);

@@ -1,5 +1,5 @@
-// Owns the keys of the rotation of quantized matrices' inputs (quant/rotation.h), what auto means of them, and the
-// rules between them and others. Knows no model: which widths a block fits is model/snapshot's.
+// Owns the keys of the rotation of quantized matrices' inputs (quant/rotation.h): the meaning of auto, and the rules
+// with other keys. model/snapshot knows which widths a block fits.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace qrl::config {
 
-/// Adds quant.rollout.rotation and quant.rollout.rotation_block. Reading the recipe turns auto into none where no model
+/// Adds quant.rollout.rotation and quant.rollout.rotation_block. Reading the recipe replaces auto by none if no model
 /// can have a rotation.
 void add_rotation(std::vector<Key>& list);
 

@@ -1,4 +1,4 @@
-// Owns how a rule between keys is judged and its fault placed. Knows no rule.
+// Owns how a rule between keys is checked and where its fault is reported.
 #pragma once
 
 #include <string>
@@ -12,23 +12,23 @@
 
 namespace qrl::config {
 
-inline constexpr std::string_view kModePlace = "mode ";  // begins the place of a key that the mode set
+inline constexpr std::string_view kModePlace = "mode ";  // starts the place of a key that the mode set
 
-/// Stands for the values of a rule's keys in what a rule found.
+/// Placeholder for `got`: prints the values of the rule's keys.
 inline const std::string kTheirValues = "the values of the rule's keys";
 
-/// The keys of one rule and the place of the first that was set.
+/// Checks rules and reports each fault at the first of its keys that the recipe sets.
 class RuleBook {
  public:
   RuleBook(const Recipe& recipe, const Origins& origins, Faults& faults)
       : recipe_(recipe), origins_(origins), faults_(faults) {}
 
-  /// Nothing when `holds`, or when one of `keys` was refused already.
+  /// Adds a fault unless `holds`, or one of `keys` was already refused.
   void require(const std::vector<std::string>& keys, bool holds, const std::string& expected, const std::string& got,
                const std::string& advice) {
     if (holds) return;
     std::string where = origins_.whole + ": " + keys.front();
-    std::string of_mode;  // what the reader of the recipe's files does not find there
+    std::string of_mode;  // keys that the mode set, which the user does not find in the recipe's files
     bool placed = false;
     for (const std::string& key : keys) {
       if (origins_.refused.count(key) > 0) return;
@@ -44,7 +44,7 @@ class RuleBook {
 
   bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
 
-  /// By --set, not in a file.
+  /// Returns whether --set, not a file, set the key.
   bool is_override(const std::string& key) const {
     const auto place = origins_.places.find(key);
     return place != origins_.places.end() && place->second.starts_with("--set ");

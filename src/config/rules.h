@@ -1,4 +1,4 @@
-// Owns what must hold between keys. Knows nothing of YAML: it judges a recipe and says where each key was set.
+// Owns the rules between keys: checks a recipe and names where each key was set.
 #pragma once
 
 #include <map>
@@ -10,18 +10,18 @@
 
 namespace qrl::config {
 
-/// What a rule needs to place its fault.
+/// Tells a rule where to report its fault.
 struct Origins {
-  std::string whole;                          ///< the recipe's name, for keys that nobody set
+  std::string whole;                          ///< the recipe's name, for keys that no source set
   std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
-  std::set<std::string> refused;              ///< keys whose values were faults already: rules about them are mute
+  std::set<std::string> refused;              ///< keys with refused values; rules about them are skipped
 };
 
-/// What a recipe is read for. Each use asks for less than the one before.
+/// Names the use of a recipe. Each use checks fewer rules than the one before.
 enum class RecipeUse {
   training,  ///< every rule
-  sampling,  ///< by a command that computes no loss: what a loss cannot be is no fault
-  record,  ///< what a checkpoint was made with, perhaps by an older program: nor is a key without effect, unless --set
+  sampling,  ///< for a command without a loss: rules about the loss are skipped
+  record,    ///< of a checkpoint, perhaps by an older program: also allows keys without effect, except from --set
 };
 
 /// Adds every broken rule. `complete`: a run's recipe, which needs a model and training data.

@@ -13,7 +13,7 @@ namespace qrl::config {
 
 namespace {
 
-/// Longest text that can be a number: bounds the work of the patterns below, which recurse over their input.
+/// Longest text that can be a number; limits the work of the patterns below, which recurse over their input.
 constexpr std::size_t kLongestNumber = 400;
 
 bool matches(std::string_view text, const std::regex& pattern) {
@@ -37,7 +37,7 @@ bool is_one_of(std::string_view text, std::string_view words_with_spaces) {
 
 bool is_boolean_word(std::string_view text) { return is_one_of(text, " true false yes no on off y n "); }
 
-/// Why a bare word that looks like a number is not read as one; "" when it has no such form.
+/// Returns why a bare word that looks like a number is not read as a number; "" if it does not look like one.
 std::string number_trap(std::string_view text) {
   if (matches(text, kLeadingZero)) return "a leading zero means octal in YAML 1.1 and nothing in 1.2: write it without";
   if (matches(text, kSexagesimal)) return "colons mean base 60 in YAML 1.1: write one decimal number";
@@ -47,7 +47,7 @@ std::string number_trap(std::string_view text) {
   return {};
 }
 
-/// The digits of a scalar that may be a number, or why it is none. `form` is the wanted one.
+/// Returns the digits of a scalar that matches `form`, or why it is not such a number.
 Reading<std::string_view> number_text(const YamlNode& node, const std::regex& form, const std::string& otherwise) {
   if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
   const std::string_view text = node.text;
@@ -69,7 +69,7 @@ Reading<T> read_whole(const YamlNode& node, const char* too_far) {
   return value;
 }
 
-/// The code point at `pos` of valid UTF-8, and its length in bytes.
+/// Returns the code point at `pos` of valid UTF-8, and its length in bytes.
 std::pair<std::uint32_t, std::size_t> code_point(std::string_view text, std::size_t pos) {
   const auto lead = static_cast<unsigned char>(text[pos]);
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
@@ -153,7 +153,7 @@ std::string write_real(double value) {
   if (error != std::errc()) return "0.0";
   std::string text(buffer.data(), end);
   const std::size_t exponent = std::min(text.find('e'), text.size());
-  // "1e-06" → "1.0e-6": YAML 1.1 wants the point; the exponent's leading zero is noise.
+  // "1e-06" → "1.0e-6": YAML 1.1 requires the point; the exponent's leading zero is redundant.
   if (exponent + 2 < text.size() && text[exponent + 2] == '0') text.erase(exponent + 2, 1);
   if (text.find('.') == std::string::npos) text.insert(exponent, ".0");
   return text;
@@ -164,7 +164,7 @@ std::string write_text(std::string_view text) {
   std::string out = "\"";
   for (std::size_t pos = 0; pos < text.size();) {
     const auto [code, length] = code_point(text, pos);
-    // What YAML takes for a line break, a control or a byte-order mark would not survive as itself.
+    // Line breaks, controls and byte-order marks of YAML would not survive unescaped.
     const bool escape = code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
                         code == 0xfeff || code == 0xfffe || code == 0xffff;
     if (code == '"' || code == '\\') {

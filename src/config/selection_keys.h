@@ -1,5 +1,4 @@
-// Owns the keys of what teaches beside a loss and a correction: advantages, teacher, masks of samples and tokens,
-// rejection.
+// Owns the keys that select what enters the loss: advantages, teacher, masks of samples and tokens, rejection.
 #pragma once
 
 #include <vector>
@@ -8,11 +7,11 @@
 
 namespace qrl::config {
 
-/// How rewards become advantages.
+/// Adds the keys that turn rewards into advantages.
 void add_estimator(std::vector<Key>& list, const Catalog& catalog);
-/// Which samples and tokens teach, and whose advantages count.
+/// Adds the keys that select samples and tokens for the loss.
 void add_selection(std::vector<Key>& list);
-/// Rejection beside a correction's weights.
+/// Adds the keys of rejection, which complements a correction's weights.
 void add_rejection(std::vector<Key>& list);
 
 }  // namespace qrl::config

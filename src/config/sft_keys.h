@@ -1,4 +1,4 @@
-// Owns the keys of a cold start from files. Knows nothing of what is read from them.
+// Owns the keys of a cold start from files.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace qrl::config {
 
-/// sft.train_files and the keys that have an effect with them alone.
+/// Adds sft.train_files and the keys that have an effect only with it.
 void add_sft_files(std::vector<Key>& list);
 
 }  // namespace qrl::config

@@ -18,7 +18,7 @@ const Choice ais_mode{
             {"algorithm.clip_ratio_low", "0.2", "algorithm.name"},
             {"algorithm.clip_ratio_high", "0.2", "algorithm.name"},
             {"algorithm.loss_agg_mode", "seq-mean-token-mean", "algorithm.name"},
-            {"algorithm.kl_loss_coef", "0"},  // ours: the paper gives its beta no value
+            {"algorithm.kl_loss_coef", "0"},  // ours: the paper gives no value for its beta
             {"rollout_correction.method", "ais"},
             {"data.train_batch_size", "16"},  // ours: the effective batch of 96 to 128 counts samples, as in TRL
             {"actor.mini_batch_size", "16", "data.train_batch_size"},
@@ -31,7 +31,7 @@ const Choice ais_mode{
             {"optim.betas", "[0.9, 0.99]"},
             {"optim.weight_decay", "0.1"},
             {"optim.lr_scheduler", "cosine"},
-            {"optim.lr_warmup_steps", "10"},  // the key's own default: beside another number the share is not set
+            {"optim.lr_warmup_steps", "10"},  // the key's own default; the share is set only with this value
             {"optim.lr_warmup_ratio", "0.05", "optim.lr_warmup_steps"},
             {"optim.grad_clip", "0.2"},
         },

@@ -15,7 +15,7 @@ const Choice flashrl_mode{
             {"quant.rollout.kv_cache", "bf16"},
             {"algorithm.name", "grpo"},
             {"rollout_correction.method", "tis"},
-            {"rollout_correction.threshold", "2", "rollout_correction.method"},  // ours: the text has no C
+            {"rollout_correction.threshold", "2", "rollout_correction.method"},  // ours: the text gives no C
         },
 };
 

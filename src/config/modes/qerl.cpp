@@ -11,7 +11,7 @@ const Choice qerl_mode{
     .paper = "Huang et al. 2025, arXiv 2510.11696",
     .defaults =
         {
-            {"quant.rollout.weights", "int4"},  // ours: the paper's is NVFP4
+            {"quant.rollout.weights", "int4"},  // ours: the paper uses NVFP4
             {"quant.rollout.activations", "bf16", "quant.rollout.weights"},
             {"quant.rollout.rotation", "none"},
             {"quant.rollout.kv_cache", "bf16"},
@@ -29,7 +29,7 @@ const Choice qerl_mode{
             {"algorithm.kl_loss_coef", "0"},
             {"algorithm.mask_truncated", "true"},
             {"rollout_correction.method", "none"},
-            {"rollout.n", "8"},  // ours: the scripts have what their GPU holds
+            {"rollout.n", "8"},  // ours: the scripts use what fits on their GPU
             {"data.max_prompt_length", "256"},
             {"data.max_response_length", "2048"},
             {"actor.max_tokens_per_micro_batch", "4096", "data.max_response_length"},  // ours
@@ -38,7 +38,7 @@ const Choice qerl_mode{
             {"optim.betas", "[0.9, 0.99]"},
             {"optim.weight_decay", "0.1"},
             {"optim.lr_scheduler", "cosine"},
-            {"optim.lr_warmup_steps", "10"},  // the key's own default: beside another number the share is not set
+            {"optim.lr_warmup_steps", "10"},  // the key's own default; the share is set only with this value
             {"optim.lr_warmup_ratio", "0.1", "optim.lr_warmup_steps"},
             {"optim.grad_clip", "0.2"},
         },

@@ -20,7 +20,7 @@ const Choice qurl_mode{
             {"rollout_correction.threshold", "2", "rollout_correction.method"},  // ours
             {"rollout_correction.acr", "true", "rollout_correction.method"},
             {"data.train_batch_size", "64"},                           // ours
-            {"actor.mini_batch_size", "16", "data.train_batch_size"},  // ours: with one update a step ACR is idle
+            {"actor.mini_batch_size", "16", "data.train_batch_size"},  // ours: with one update a step ACR has no effect
             {"optim.lr", "1e-6"},
         },
 };
