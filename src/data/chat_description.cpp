@@ -13,11 +13,16 @@ namespace {
 /// With what came from data between « and ».
 std::string marked(const Text& text) {
   std::string shown;
-  for (std::size_t i = 0; i <= text.size(); ++i) {
-    const bool was_data = i > 0 && source_of(text[i - 1]) != 0, is_data = i < text.size() && source_of(text[i]) != 0;
-    if (was_data != is_data) shown += is_data ? "«" : "»";
-    if (i < text.size()) shown += byte_of(text[i]);
+  bool is_data = false;
+  const auto turn_to = [&](bool data) {
+    shown += data == is_data ? "" : data ? "«" : "»";
+    is_data = data;
+  };
+  for (const TextRun& run : text.runs()) {
+    turn_to(writer_of(run.source) != 0);
+    shown += text.bytes(run);
   }
+  turn_to(false);
   return base::readable(shown, 1000);
 }
 
@@ -41,7 +46,7 @@ std::string describe_tools(const ChatTemplate& chat) {
 /// Reports whether a continued conversation begins with the prompt and the answer unchanged, or where it differs first.
 std::string describe_extension(const ChatTemplate& chat) {
   const auto prompt = [&](const char* answer) {
-    return bytes_of(run_template(chat, sample_turns(answer), {.opens_answer = true}));
+    return run_template(chat, sample_turns(answer), {.opens_answer = true}).bytes();
   };
   const std::string answer = "<think>\nT\n</think>\n\nA", opening = "<think>\n", before = prompt("");
   const std::string want = before + answer.substr(before.ends_with(opening) ? opening.size() : 0);

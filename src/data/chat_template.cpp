@@ -52,11 +52,12 @@ std::string file_text(const std::string& path) {
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   const Conversation conversation = sample_turns("ANSWER");
   const Text text = run_template(chat, conversation, {});
-  const auto is_answers = [&](Unit unit) { return message_of(unit, conversation) == 1; };
-  const auto begin = std::find_if(text.rbegin(), text.rend(), is_answers).base();
-  if (begin == text.begin()) jinja::fail("it leaves out what the assistant says");
-  const auto end = std::find_if(begin, text.end(), [](Unit unit) { return source_of(unit) != 0; });
-  const std::string behind = bytes_of({begin, end});
+  const std::vector<TextRun> runs = text.runs();
+  const auto is_answers = [&](const TextRun& run) { return message_of(run.source, conversation) == 1; };
+  auto run = std::find_if(runs.rbegin(), runs.rend(), is_answers);
+  if (run == runs.rend()) jinja::fail("it leaves out what the assistant says");
+  std::string behind;
+  while (run != runs.rbegin() && writer_of((--run)->source) == 0) behind += text.bytes(*run);
   const std::size_t word = std::min(behind.find_first_not_of(" \t\r\n"), behind.size());
   const auto tokens = tokenizer.encode_trusted(std::string_view(behind).substr(word));
   std::string token(tokens.empty() ? std::string_view() : tokenizer.bytes_of(tokens.front(), true));
@@ -86,9 +87,9 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer, 
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
   }
   chat.jinja = std::make_shared<const jinja::Template>(text);
-  const Text asked = run_template(chat, sample_turns(""), {.opens_answer = true});
-  const Text told = run_template(chat, sample_turns(""), {});
-  if (asked.starts_with(told)) chat.opening = bytes_of(asked.substr(told.size()));
+  const std::string asked = run_template(chat, sample_turns(""), {.opens_answer = true}).bytes();
+  const std::string told = run_template(chat, sample_turns(""), {}).bytes();
+  if (asked.starts_with(told)) chat.opening = asked.substr(told.size());
   chat.end_of_turn = find_end_of_turn(chat, tokenizer);
   return chat;
 }
@@ -120,7 +121,8 @@ Conversation sample_turns(const std::string& answer, bool has_system) {
 std::string fault_of_system(const ChatTemplate& chat) {
   if (chat.is_plain()) return chat.name;
   try {
-    return run_template(chat, sample_turns("", true), {}) != run_template(chat, sample_turns(""), {}) ? "" : chat.name;
+    const auto text = [&](bool has_system) { return run_template(chat, sample_turns("", has_system), {}).bytes(); };
+    return text(true) != text(false) ? "" : chat.name;
   } catch (const jinja::Unsupported& error) {
     return chat.name + ": " + error.what();
   }
@@ -129,7 +131,7 @@ std::string fault_of_system(const ChatTemplate& chat) {
 bool has_thinking(const ChatTemplate& chat) {
   if (chat.is_plain()) return false;
   const auto prompt = [&](bool thinking) {
-    return run_template(chat, sample_turns(""), {.opens_answer = true, .thinking = thinking});
+    return run_template(chat, sample_turns(""), {.opens_answer = true, .thinking = thinking}).bytes();
   };
   return prompt(true) != prompt(false);
 }

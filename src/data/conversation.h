@@ -40,8 +40,8 @@ Rendered render_conversation(const ChatTemplate& chat, const Conversation& conve
 
 /// The same with its sources, without checks. Throws jinja::Unsupported.
 Text run_template(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options);
-/// The message that a unit of it came from, −1: none.
-std::int64_t message_of(Unit unit, const Conversation& conversation);
+/// The message that text of that source came from, −1: none.
+std::int64_t message_of(Source source, const Conversation& conversation);
 
 /// Token ids of rendered parts read as one text.
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);

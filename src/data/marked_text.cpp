@@ -4,17 +4,51 @@
 
 namespace qrl::data {
 
-Text units_of(std::string_view bytes, Unit source) {
-  Text text(bytes.size(), 0);
-  std::ranges::transform(bytes, text.begin(),
-                         [source](char c) { return static_cast<unsigned char>(c) | source << kSourceShift; });
-  return text;
+/// Calls visit(begin, end, source) of each run inside [begin, end).
+template <class Visit>
+void Text::visit(std::size_t begin, std::size_t end, const Visit& visit) const {
+  auto run = std::ranges::upper_bound(before_, begin, {}, &Before::end);
+  for (; run != before_.end() && begin < end; ++run) {
+    const std::size_t stop = std::min(run->end, end);
+    visit(begin, stop, run->source);
+    begin = stop;
+  }
+  if (begin < end) visit(begin, end, source_);
 }
 
-std::string bytes_of(const Text& text) {
-  std::string bytes(text.size(), 0);
-  std::ranges::transform(text, bytes.begin(), [](Unit unit) { return static_cast<char>(unit & 0xffU); });
-  return bytes;
+std::vector<TextRun> Text::runs() const {
+  std::vector<TextRun> runs;
+  visit(0, size(), [&](std::size_t begin, std::size_t end, Source source) { runs.push_back({begin, end, source}); });
+  return runs;
+}
+
+void Text::add(std::string_view bytes, Source source) {
+  if (bytes.empty()) return;
+  if (!bytes_.empty() && source != source_) before_.push_back({bytes_.size(), source_});
+  source_ = source;
+  bytes_ += bytes;
+}
+
+Text& Text::operator+=(const Text& more) {
+  if (empty()) return *this = more;
+  if (this == &more) return *this += Text(more);
+  more.visit(0, more.size(), [&](std::size_t begin, std::size_t end, Source source) {
+    add(std::string_view(more.bytes_).substr(begin, end - begin), source);
+  });
+  return *this;
+}
+
+Text Text::part(std::size_t begin, std::size_t size) const {
+  Text part;
+  visit(begin, begin + std::min(size, bytes_.size() - begin), [&](std::size_t from, std::size_t end, Source source) {
+    part.add(std::string_view(bytes_).substr(from, end - from), source);
+  });
+  return part;
+}
+
+void Text::cut(std::size_t size) {
+  for (; !before_.empty() && before_.back().end >= size; before_.pop_back()) source_ = before_.back().source;
+  bytes_.resize(size);
 }
 
 }  // namespace qrl::data

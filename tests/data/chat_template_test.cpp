@@ -139,7 +139,7 @@ TEST_CASE("an edited template writes what transformers writes, or is refused wit
     }
     for (const json& one : row["cases"]) {
       const Conversation conversation = conversation_of({one["system"], "", one["user"], ""});
-      const auto write = [&] { return bytes_of(run_template(*chat, conversation, {true, false, false, thinking})); };
+      const auto write = [&] { return run_template(*chat, conversation, {true, false, false, thinking}).bytes(); };
       if (one["rendered"].is_null()) CHECK_THROWS_AS(write(), jinja::Unsupported);
       else CHECK(write() == one["rendered"].get<std::string>());
       ++num_rendered;

@@ -14,7 +14,7 @@ std::pair<std::string, bool> render(const std::string& text, const OrderedJson& 
   try {
     std::vector<std::pair<std::string, Value>> values;
     for (const auto& [name, value] : variables.items()) values.emplace_back(name, value_of(value, 1));
-    return {bytes_of(Template(text).render(values)), true};
+    return {Template(text).render(values).bytes(), true};
   } catch (const Unsupported& error) {
     return {error.what(), false};
   }

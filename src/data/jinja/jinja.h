@@ -30,6 +30,7 @@ class Template {
 
  private:
   std::function<void(Run&)> body_;
+  std::vector<std::string> names_;  ///< of its variables
   bool marks_generation_ = false;
 };
 

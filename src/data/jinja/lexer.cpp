@@ -23,7 +23,7 @@ bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 class Lexer {
  public:
   explicit Lexer(const std::string& text) {
-    // As Jinja reads a file: line ends are \n, and the last one does not count.
+    // Jinja reads all line ends as \n, and the last one does not count.
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
       text_ += text[i] == '\r' ? '\n' : text[i];
@@ -57,17 +57,12 @@ class Lexer {
     const char kind = text_[at_ + 1];
     at_ += 2;
     const char control = at_ < text_.size() ? text_[at_] : '\0';
-    if (control == '-') text.resize(end_of_words(text));
-    else if (control != '+' && kind != '{') strip_line_start(text);
+    while (control == '-' && !text.empty() && is_space(text.back())) text.pop_back();
     if (control == '-' || control == '+') ++at_;
+    else if (kind != '{') strip_line_start(text);
     put(TokenKind::text, std::move(text));
     if (kind == '#') comment();
     else tag(kind);
-  }
-
-  static std::size_t end_of_words(std::string_view text) {
-    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-    return text.size();
   }
 
   /// lstrip_blocks: spaces before a tag go when nothing else stands before it on its line.

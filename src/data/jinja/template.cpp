@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "data/jinja/builtins.h"
 #include "data/jinja/jinja.h"
 #include "data/jinja/lexer.h"
 
@@ -12,15 +13,14 @@ namespace qrl::data::jinja {
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget budget;
-  std::vector<std::pair<std::string_view, Value>> names = {
-      {}};                           ///< the first is no name: only the template begins there
-  std::size_t num_own = 0;           ///< of the names the template's, which macros see
+  std::vector<std::pair<int, Value>> names = {{-1, {}}};  ///< the first is no name: only the template begins there
+  std::size_t num_own = 0;                                ///< of the names the template's, which macros see
   std::size_t frame = 0, scope = 0;  ///< where the names of the running macro begin, and those of the scope
   int num_macros = 0;                ///< open calls
   Leave leave = Leave::no;           ///< a loop that is being left, or its turn
   Text out;
 
-  const Value* find(std::string_view name) const {
+  const Value* find(int name) const {
     for (std::size_t i = names.size(); i > frame; --i) {
       if (names[i - 1].first == name) return &names[i - 1].second;
     }
@@ -29,22 +29,36 @@ struct Run {
     }
     return nullptr;
   }
-  void set(std::string_view name, Value value) {
+  void set(int name, Value value) {
     budget.spend(64);
-    const auto found = std::find_if(names.begin() + static_cast<std::ptrdiff_t>(scope), names.end(),
-                                    [name](const auto& one) { return one.first == name; });
-    if (found != names.end()) found->second = std::move(value);
-    else names.emplace_back(name, std::move(value));
+    std::size_t i = scope;
+    while (i < names.size() && names[i].first != name) ++i;
+    if (i == names.size()) names.emplace_back(name, Value());
+    names[i].second = std::move(value);
     if (scope == 0) num_own = names.size();
   }
   void write(const Text& text) {
-    budget.spend(64 + text.size());
+    budget.spend(64 + text.cost_bytes());
     out += text;
   }
-  /// Removes what was written from `begin` on, and returns it.
-  Text take(std::size_t begin) {
-    Text text = out.substr(begin);
-    out.resize(begin);
+  /// Calls body(); names that are set meanwhile are gone behind it. `is_frame`: it sees the template's names alone, as
+  /// a macro does.
+  template <class Body>
+  void in_scope(const Body& body, bool is_frame = false) {
+    const std::size_t begin = names.size(), outer_frame = frame, outer_scope = std::exchange(scope, begin);
+    if (is_frame) frame = begin;
+    body();
+    names.resize(begin);
+    frame = outer_frame;
+    scope = outer_scope;
+  }
+  /// Calls body(*this) in a scope of its own, and takes back what it writes.
+  template <class Body>
+  Text capture(const Body& body) {
+    const std::size_t begin = out.size();
+    in_scope([&] { body(*this); });
+    Text text = out.part(begin);
+    out.cut(begin);
     return text;
   }
 };
@@ -53,8 +67,12 @@ using Expression = std::function<Value(Run&)>;
 using Statement = std::function<void(Run&)>;
 
 struct Macro {
-  std::vector<std::string> parameters;
-  std::vector<Expression> defaults;  ///< null: none
+  struct Parameter {
+    std::string name;
+    int id;
+    Expression otherwise;  ///< null: none
+  };
+  std::vector<Parameter> parameters;
   Statement body;
 };
 
@@ -64,41 +82,44 @@ constexpr int kMaxDepth = 40;                               // of nested express
 constexpr int kMaxMacros = 30;                              // open calls
 constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // of all texts that a run makes, and 64 a step
 
-/// Names that are set while it lives are gone behind it. `is_frame`: it sees the template's names alone, as a macro
-/// does.
-class Scope {
- public:
-  explicit Scope(Run& run, bool is_frame = false) : run_(run), scope_(run.scope), frame_(run.frame) {
-    run.scope = begin_ = run.names.size();
-    if (is_frame) run.frame = begin_;
-  }
-  ~Scope() {
-    run_.names.resize(begin_);
-    run_.scope = scope_;
-    run_.frame = frame_;
-  }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  Run& run_;
-  std::size_t scope_, frame_, begin_ = 0;
-};
-
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
-  const Scope scope(run, true);
-  for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
-    Value given = arguments.get(i, macro.parameters[i]);
-    if (given.is_undefined() && macro.defaults[i]) given = macro.defaults[i](run);
-    run.set(macro.parameters[i], std::move(given));
-  }
-  const std::size_t begin = run.out.size();
+  Text text;
   ++run.num_macros;
-  macro.body(run);
+  run.in_scope(
+      [&] {
+        for (std::size_t i = 0; const auto& [name, id, otherwise] : macro.parameters) {
+          Value given = arguments.get(i++, name);
+          run.set(id, given.is_undefined() && otherwise ? otherwise(run) : std::move(given));
+        }
+        text = run.capture(macro.body);
+      },
+      true);
   --run.num_macros;
-  return run.take(begin);
+  return text;
+}
+
+/// Copies elements or characters, as Python's base[begin:end:step] does; a bound that is None is none.
+Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
+  if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
+  const auto list = elements_of(base, "a part", budget);
+  const std::int64_t size = std::ssize(list->items);
+  budget.spend(16 * list->items.size());
+  const auto is_given = [&](std::size_t i) { return !bounds[i].is_none(); };
+  const auto place = [&](std::size_t i, std::int64_t otherwise) {
+    const std::int64_t at = is_given(i) ? integer_of(bounds[i], "a part") : otherwise;
+    return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  const std::int64_t begin = place(0, 0), end = std::max(begin, place(1, size));
+  const std::int64_t step = is_given(2) ? integer_of(bounds[2], "a part") : 1;
+  if (step != 1 && (step != -1 || is_given(0) || is_given(1))) fail("a part of a list in steps");
+  Values part(list->items.begin() + begin, list->items.begin() + end);
+  if (step == -1) std::ranges::reverse(part);
+  if (base.list() != nullptr) return make_list(std::move(part));
+  Text text;
+  for (const Value& character : part) text += *character.text();
+  return text;
 }
 
 /// Reads a template and makes of it what runs it.
@@ -112,6 +133,7 @@ class Parser {
     return all;
   }
   bool marks_generation() const { return marks_generation_; }
+  std::vector<std::string> names() { return std::move(names_); }
 
  private:
   const Token& token(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
@@ -121,12 +143,19 @@ class Parser {
   bool is_sign(std::string_view text, std::size_t ahead = 0) const { return is(TokenKind::sign, text, ahead); }
   bool take_sign(std::string_view text) { return is_sign(text) ? (++at_, true) : false; }
   bool take_word(std::string_view text) { return is(TokenKind::name, text) ? (++at_, true) : false; }
-  void expect_sign(std::string_view text) {
-    if (!take_sign(text)) fail("no " + base::quoted(text) + " where one belongs");
+  static void expect(bool is_there, std::string_view what) {
+    if (!is_there) fail("no " + base::quoted(what) + " where one belongs");
   }
+  void expect_sign(std::string_view text) { expect(take_sign(text), text); }
   std::string expect_name() {
-    if (token().kind != TokenKind::name) fail("no name where one belongs");
+    expect(token().kind == TokenKind::name, "name");
     return tokens_[at_++].text;
+  }
+  /// The number of a variable's name.
+  int id_of(const std::string& name) {
+    const auto found = std::ranges::find(names_, name);
+    if (found == names_.end()) names_.push_back(name);
+    return static_cast<int>(std::ranges::find(names_, name) - names_.begin());
   }
   /// Calls read(), one level deeper.
   template <class Read>
@@ -143,7 +172,7 @@ class Parser {
   bool take_tag(std::string_view name) { return tag_name() == name && is_sign("%}", 2) ? (at_ += 3, true) : false; }
   Statement body_until(const std::string& end) {
     Statement body = statements();
-    if (!take_tag(end)) fail("no " + base::quoted(end) + " where one belongs");
+    expect(take_tag(end), end);
     return body;
   }
 
@@ -153,7 +182,7 @@ class Parser {
     for (;;) {
       const std::string name = tag_name();
       if (token().kind == TokenKind::text) {
-        all.push_back([text = units_of(tokens_[at_++].text)](Run& run) { run.write(text); });
+        all.push_back([text = Text(tokens_[at_++].text)](Run& run) { run.write(text); });
       } else if (take_sign("{{")) {
         all.push_back([value = expression()](Run& run) {
           const Value written = value(run);
@@ -183,10 +212,8 @@ class Parser {
     if (name == "generation" && take_sign("%}")) {
       marks_generation_ = true;
       return [body = body_until("endgeneration")](Run& run) {
-        const Scope scope(run);
-        const std::size_t begin = run.out.size();
-        body(run);
-        for (std::size_t i = begin; i < run.out.size(); ++i) run.out[i] |= kGenerated;
+        const Text made = run.capture(body);
+        for (const TextRun& part : made.runs()) run.out.add(made.bytes(part), part.source | kGenerated);
       };
     }
     if ((name == "break" || name == "continue") && take_sign("%}"))
@@ -196,99 +223,96 @@ class Parser {
 
   Statement branch() {
     std::vector<std::pair<Expression, Statement>> cases;
-    for (bool has_condition = true; has_condition;) {
+    do {
       Expression condition = expression();
       expect_sign("%}");
       cases.emplace_back(std::move(condition), statements());
-      has_condition = tag_name() == "elif";
-      if (has_condition) at_ += 2;
-    }
-    Statement otherwise = take_tag("else") ? statements() : Statement([](Run&) {});
-    if (!take_tag("endif")) fail("no \"endif\" where one belongs");
-    return [cases = std::move(cases), otherwise = std::move(otherwise)](Run& run) {
+    } while (tag_name() == "elif" ? (at_ += 2, true) : false);
+    if (take_tag("else")) cases.emplace_back(literal(true), statements());
+    expect(take_tag("endif"), "endif");
+    return [cases = std::move(cases)](Run& run) {
       run.budget.spend(64);
       for (const auto& [condition, body] : cases) {
         if (is_true(condition(run))) return body(run);
       }
-      otherwise(run);
     };
   }
 
-  static void bind(const std::vector<std::string>& names, const Value& item, Run& run) {
-    const Values parts = names.size() == 1 ? Values{item} : elements_of(item, "a loop's names", run.budget);
-    if (parts.size() != names.size()) fail("a loop whose names are not as many as its values");
-    for (std::size_t i = 0; i < names.size(); ++i) run.set(names[i], parts[i]);
+  static void bind(const std::vector<int>& ids, const Value& item, Run& run) {
+    if (ids.size() == 1) return run.set(ids[0], item);
+    const auto parts = elements_of(item, "a loop's names", run.budget);
+    if (parts->items.size() != ids.size()) fail("a loop whose names are not as many as its values");
+    for (std::size_t i = 0; i < ids.size(); ++i) run.set(ids[i], parts->items[i]);
   }
 
   Statement loop() {
-    std::vector<std::string> names;
-    do names.push_back(expect_name());
+    std::vector<int> ids;
+    do ids.push_back(id_of(expect_name()));
     while (take_sign(","));
-    if (!take_word("in")) fail("a loop without `in`");
+    expect(take_word("in"), "in");
     const Expression sequence = ranked(0), condition = take_word("if") ? ranked(0) : Expression();
     expect_sign("%}");
     const Statement body = statements(), otherwise = take_tag("else") ? statements() : Statement();
-    if (!take_tag("endfor")) fail("no \"endfor\" where one belongs");
-    return [=](Run& run) {
-      const auto state = std::make_shared<Loop>(Loop{elements_of(sequence(run), "a loop", run.budget), 0});
+    expect(take_tag("endfor"), "endfor");
+    return [=, loop = id_of("loop")](Run& run) {
+      const auto state = std::make_shared<Loop>(Loop{elements_of(sequence(run), "a loop", run.budget)});
       if (condition) {
-        std::erase_if(state->items, [&](const Value& item) {
-          const Scope scope(run);
-          bind(names, item, run);
-          return !is_true(condition(run));
-        });
+        Values kept;
+        for (const Value& item : state->list->items) {
+          run.in_scope([&] {
+            bind(ids, item, run);
+            if (is_true(condition(run))) kept.push_back(item);
+          });
+        }
+        state->list = make_list(std::move(kept));
       }
-      if (state->items.empty() && otherwise) return otherwise(run);
-      for (; state->at < state->items.size() && run.leave != Run::Leave::loop; ++state->at) {
-        const Scope scope(run);
+      const Values& items = state->list->items;
+      if (items.empty() && otherwise) return otherwise(run);
+      for (; state->at < items.size() && run.leave != Run::Leave::loop; ++state->at) {
         run.leave = Run::Leave::no;
-        bind(names, state->items[state->at], run);
-        run.set("loop", std::shared_ptr<const Loop>(state));
-        body(run);
+        run.in_scope([&] {
+          bind(ids, items[state->at], run);
+          run.set(loop, std::shared_ptr<const Loop>(state));
+          body(run);
+        });
       }
       run.leave = Run::Leave::no;
     };
   }
 
   Statement set() {
-    const std::string name = expect_name();
-    const Text member = take_sign(".") ? units_of(expect_name()) : Text();
+    const int id = id_of(expect_name());
+    const std::string member = take_sign(".") ? expect_name() : "";
     Expression value;
     if (take_sign("%}")) {
-      value = [body = body_until("endset")](Run& run) {
-        const Scope scope(run);
-        const std::size_t begin = run.out.size();
-        body(run);
-        return Value(run.take(begin));
-      };
+      value = [body = body_until("endset")](Run& run) -> Value { return run.capture(body); };
     } else {
       expect_sign("=");
       value = expression();
       expect_sign("%}");
     }
     return [=](Run& run) {
-      if (member.empty()) return run.set(name, value(run));
       Value result = value(run);
-      const Value* target = run.find(name);
-      Object* object = target == nullptr ? nullptr : target->object();
-      if (object == nullptr || !object->is_namespace) fail("`set` of a member of what is no namespace");
+      if (member.empty()) return run.set(id, std::move(result));
+      const Value* target = run.find(id);
+      if (target == nullptr || target->names() == nullptr) fail("`set` of a member of what is no namespace");
       run.budget.spend(64);
-      object->set(member, std::move(result));
+      target->names()->set(Text(member), std::move(result));
     };
   }
 
   Statement macro() {
-    const std::string name = expect_name();
+    const int id = id_of(expect_name());
     auto made = std::make_shared<Macro>();
     expect_sign("(");
     while (!take_sign(")")) {
-      made->parameters.push_back(expect_name());
-      made->defaults.push_back(take_sign("=") ? expression() : Expression());
+      const std::string name = expect_name();
+      made->parameters.push_back({name, id_of(name), take_sign("=") ? expression() : Expression()});
       if (!is_sign(")")) expect_sign(",");
     }
     expect_sign("%}");
     made->body = body_until("endmacro");
-    return [=](Run& run) { run.set(name, std::shared_ptr<const Macro>(made)); };
+    return [=](Run& run) { run.set(id, std::shared_ptr<const Macro>(made)); };
   }
 
   Expression expression() {
@@ -305,108 +329,107 @@ class Parser {
     });
   }
 
-  /// Takes one of the operators of a rank; "" where there is none.
-  std::string take_operator(std::size_t rank) {
-    static const std::array<std::vector<std::string_view>, kUnary> kSigns = {
-        {{"or"}, {"and"}, {}, {"==", "!=", "<=", ">=", "<", ">", "in"}, {"+", "-"}, {"~"}, {"*", "/", "//", "%"}}};
-    for (const std::string_view sign : kSigns[rank]) {
-      if (take_sign(sign) || take_word(sign)) return std::string(sign);
+  /// Takes one of the operators of a rank; null where there is none.
+  const Operator* take_operator(int rank) {
+    for (const Operator& one : operators()) {
+      if (one.rank != rank) continue;
+      if (take_sign(one.sign) || take_word(one.sign)) return &one;
+      if (one.sign != "not in" || !is(TokenKind::name, "not") || !is(TokenKind::name, "in", 1)) continue;
+      at_ += 2;
+      return &one;
     }
-    if (rank != kCompared || !is(TokenKind::name, "not") || !is(TokenKind::name, "in", 1)) return {};
-    at_ += 2;
-    return "not in";
+    return nullptr;
   }
 
   /// An operator's operands are of higher ranks than its own.
-  Expression ranked(std::size_t rank) {
-    if (rank == kUnary) return unary(true);
-    if (rank == kNot && take_word("not")) {
+  Expression ranked(int rank) {
+    if (rank == kUnary) return unary();
+    if (rank == kNot && take_word("not"))
       return [value = deeper([this] { return ranked(kNot); })](Run& run) { return !is_true(value(run)); };
-    }
     Expression first = ranked(rank + 1);
-    std::vector<std::pair<std::string, Expression>> rest;
-    for (std::string sign; !(sign = take_operator(rank)).empty();) rest.emplace_back(sign, ranked(rank + 1));
+    std::vector<std::pair<const Operator*, Expression>> rest;
+    while (const Operator* taken = take_operator(rank)) rest.emplace_back(taken, ranked(rank + 1));
     if (rest.empty()) return first;
     const bool is_chain = rank == kCompared && rest.size() > 1;
     return [=](Run& run) {
       if (is_chain) fail("a chain of comparisons");
       Value left = first(run);
-      for (const auto& [sign, operand] : rest) {
-        // As in Python, the value that decided.
+      for (const auto& [taken, operand] : rest) {
+        run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
+        // Of `and` and `or`, as in Python, the value that decided.
         if (rank <= kAnd) left = is_true(left) == (rank == kAnd) ? operand(run) : left;
-        else left = apply_operator(sign, std::move(left), operand(run), run.budget);
+        else left = taken->apply(std::move(left), operand(run), run.budget);
       }
       return left;
     };
   }
 
   /// A minus binds tighter than a filter on what is behind it.
-  Expression unary(bool with_filters) {
-    Expression value;
-    if (take_sign("-")) {
-      value = [operand = deeper([this] { return unary(false); })](Run& run) {
-        return apply_operator("-", std::int64_t{0}, operand(run), run.budget);
-      };
-    } else {
-      value = postfix(primary());
-    }
-    return with_filters ? filters(std::move(value)) : value;
+  Expression unary(bool with_filters = true) {
+    if (!take_sign("-")) return with_steps(primary(), with_filters);
+    const Operator* minus = &*std::ranges::find(operators(), "-", &Operator::sign);
+    Expression value = [minus, operand = deeper([this] { return unary(false); })](Run& run) {
+      return minus->apply(std::int64_t{0}, operand(run), run.budget);
+    };
+    return with_filters ? with_steps(std::move(value), true) : value;
   }
 
-  static Expression literal(Value value) {
-    return [value = std::move(value)](Run&) { return value; };
-  }
+  struct Literal {
+    Value value;
+    Value operator()(Run&) const { return value; }
+  };
+  static Expression literal(Value value) { return Literal{std::move(value)}; }
 
   Expression primary() {
-    const Token& now = token();
+    const Token now = token();
+    if (now.kind == TokenKind::name) return name();
     if (now.kind == TokenKind::string) {
       std::string text;
       while (token().kind == TokenKind::string) text += tokens_[at_++].text;
-      return literal(units_of(text));
+      return literal(Text(text));
     }
-    if (now.kind == TokenKind::number) return literal(std::int64_t{std::stoll(tokens_[at_++].text)});
-    if (now.kind == TokenKind::name) return name();
-    if (take_sign("(")) return tuple();
-    if (take_sign("[")) return list(items("]"));
-    if (take_sign("{")) return object(items("}"));
-    fail("the sign " + base::quoted(now.text) + " where a value belongs");
+    ++at_;
+    if (now.kind == TokenKind::number) return literal(std::int64_t{std::stoll(now.text)});
+    if (now.text == "(") return tuple();
+    if (now.text == "[") return list(items("]"));
+    if (now.text != "{") fail("the sign " + base::quoted(now.text) + " where a value belongs");
+    return [given = evaluated(items("}"))](Run& run) { return make_object(given(run)->named); };
   }
 
   Expression name() {
     const std::string name = expect_name();
     if (name == "none" || name == "None") return literal(nullptr);
-    if (name == "true" || name == "True" || name == "false" || name == "False")
-      return literal(name == "true" || name == "True");
-    if (is_sign("(")) {
-      return [name, arguments = arguments()](Run& run) {
-        const Arguments given = arguments(run);
-        const Value* found = run.find(name);
+    if (name == "true" || name == "True") return literal(true);
+    if (name == "false" || name == "False") return literal(false);
+    const int id = id_of(name);
+    if (take_sign("(")) {
+      return [id, builtin = builtin_of(kFunction, name), given = evaluated(items(")"))](Run& run) {
+        const Value* found = run.find(id);
         const Value macro = found == nullptr ? Value() : *found;  // stays while its names move
-        return macro.macro() != nullptr ? call_macro(*macro.macro(), given, run)
-                                        : call_function(name, given, run.budget);
+        return macro.macro() != nullptr ? call_macro(*macro.macro(), *given(run), run)
+                                        : builtin({}, *given(run), run.budget);
       };
     }
     constexpr std::array<std::string_view, 7> kGlobals = {"range",  "dict",      "lipsum",         "cycler",
                                                           "joiner", "namespace", "raise_exception"};
-    return [name, is_global = std::ranges::find(kGlobals, name) != kGlobals.end()](Run& run) {
-      const Value* found = run.find(name);
+    return [id, name, is_global = std::ranges::find(kGlobals, name) != kGlobals.end()](Run& run) {
+      const Value* found = run.find(id);
       if (found == nullptr && is_global) fail("`" + name + "` as a value");
       return found == nullptr ? Value() : *found;
     };
   }
 
-  /// Holds an item between brackets: an object's item has a key, an argument of a call may have a name. `items` parses
-  /// all up to the closing bracket.
+  /// An item between brackets: an object's has a key, an argument may have a name, which is its key.
   struct Item {
-    std::string name;
     Expression key, value;
   };
+  /// Parses all up to the closing bracket.
   std::vector<Item> items(std::string_view end) {
     std::vector<Item> all;
     while (!take_sign(end)) {
       Item& item = all.emplace_back();
       const bool is_named = end == ")" && token().kind == TokenKind::name && is_sign("=", 1);
-      if (is_named) item.name = expect_name();
+      if (is_named) item.key = literal(Text(expect_name()));
       if (is_named) ++at_;
       item.value = expression();
       if (end == "}") expect_sign(":");
@@ -415,7 +438,32 @@ class Parser {
     }
     return all;
   }
-
+  using Evaluated = std::function<std::shared_ptr<const Arguments>(Run&)>;
+  /// Returns what evaluates the items; those that are all literals are evaluated once.
+  static Evaluated evaluated(std::vector<Item> all) {
+    const auto is_literal = [](const Item& item) {
+      const auto* name = item.key.target<Literal>();
+      const bool is_named = name != nullptr && name->value.text() != nullptr;
+      return (!item.key || is_named) && item.value.target<Literal>() != nullptr;
+    };
+    const bool is_fixed = std::ranges::all_of(all, is_literal);
+    Evaluated evaluate = [all = std::move(all)](Run& run) {
+      run.budget.spend(64 * all.size());
+      const auto values = std::make_shared<Arguments>();
+      values->positional.reserve(all.size());
+      for (const auto& [key, value] : all) {
+        if (!key) values->positional.push_back(value(run));
+        else values->named.emplace_back(text_of(key(run), "a name"), value(run));
+      }
+      return values;
+    };
+    if (!is_fixed) return evaluate;
+    Run none{{kWork_bytes}};
+    return [fixed = evaluate(none)](Run&) { return fixed; };
+  }
+  static Expression list(std::vector<Item> all) {
+    return [given = evaluated(std::move(all))](Run& run) { return make_list(given(run)->positional); };
+  }
   /// Parses what follows an opening parenthesis: one value, or several, which form a list.
   Expression tuple() {
     std::vector<Item> all = items(")");
@@ -423,77 +471,46 @@ class Parser {
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  static Expression list(std::vector<Item> all) {
-    return [all = std::move(all)](Run& run) {
-      run.budget.spend(64 + 64 * all.size());
-      Values values;
-      for (const Item& item : all) values.push_back(item.value(run));
-      return make_list(std::move(values));
-    };
-  }
+  /// Transforms a value: a member, an element, a method, a filter or a test.
+  using Step = std::function<Value(Run&, const Value&)>;
 
-  static Expression object(std::vector<Item> all) {
-    return [all = std::move(all)](Run& run) {
-      run.budget.spend(64 + 64 * all.size());
-      auto made = std::make_shared<Object>();
-      for (const Item& item : all) made->set(text_of(item.key(run), "a name"), item.value(run));
-      return Value(made);
-    };
-  }
-
-  std::function<Arguments(Run&)> arguments() {
-    expect_sign("(");
-    return [given = items(")")](Run& run) {
-      Arguments values;
-      for (const Item& item : given) {
-        if (item.name.empty()) values.positional.push_back(item.value(run));
-        else values.named.emplace_back(item.name, item.value(run));
-      }
-      return values;
-    };
-  }
-
-  /// Transforms a value; with_steps applies the steps sequentially.
-  using Step = std::function<Value(Run&, Value)>;
-  static Expression with_steps(Expression value, std::vector<Step> steps) {
+  /// Parses the steps behind a value. Members and elements of what a filter gives need parentheses.
+  Expression with_steps(Expression value, bool with_filters) {
+    std::vector<Step> steps;
+    for (bool is_filtered = false;;) {
+      if (!is_filtered && take_sign(".")) steps.push_back(member(expect_name()));
+      else if (!is_filtered && take_sign("[")) steps.push_back(subscript());
+      else if (with_filters && take_sign("|")) steps.push_back(filter(kFilter)), is_filtered = true;
+      else if (with_filters && take_word("is")) steps.push_back(filter(kTest)), is_filtered = true;
+      else break;
+    }
+    if (is_sign("(")) fail("a call of what has no name");
     if (steps.empty()) return value;
     return [value = std::move(value), steps = std::move(steps)](Run& run) {
       Value result = value(run);
       for (const Step& step : steps) {
         run.budget.spend(64);
-        result = step(run, std::move(result));
+        result = step(run, result);
       }
       return result;
     };
   }
 
-  Expression postfix(Expression value) {
-    std::vector<Step> steps;
-    for (;;) {
-      if (take_sign(".")) {
-        const std::string name = expect_name();
-        if (is_sign("(")) {
-          steps.push_back([name, arguments = arguments()](Run& run, const Value& base) {
-            return call_method(name, base, arguments(run), run.budget);
-          });
-        } else {
-          steps.push_back([name = units_of(name), is_known = is_method(units_of(name))](Run&, const Value& base) {
-            const bool is_method = is_known && base.object() != nullptr && !base.object()->is_namespace;
-            return is_method ? Value(Method{}) : member_of(base, name);
-          });
-        }
-      } else if (take_sign("[")) {
-        steps.push_back(subscript());
-      } else if (is_sign("(")) {
-        fail("a call of what has no name");
-      } else {
-        return with_steps(std::move(value), std::move(steps));
-      }
+  Step member(const std::string& name) {
+    if (take_sign("(")) {
+      return [of_text = builtin_of(kOfText, name), of_object = builtin_of(kOfObject, name),
+              given = evaluated(items(")"))](Run& run, const Value& base) {
+        return (base.object() != nullptr ? of_object : of_text)(base, *given(run), run.budget);
+      };
     }
+    return [name, has_method = is_method(name)](Run&, const Value& base) {
+      return has_method && base.object() != nullptr ? Value(std::shared_ptr<const Macro>()) : member_of(base, name);
+    };
   }
 
   Step subscript() {
     std::array<Expression, 3> bounds;
+    bounds.fill(literal(nullptr));
     if (!is_sign(":")) bounds[0] = expression();
     if (take_sign("]"))
       return [key = bounds[0]](Run& run, const Value& base) { return item_of(base, key(run), run.budget); };
@@ -502,24 +519,7 @@ class Parser {
     }
     expect_sign("]");
     return [bounds](Run& run, const Value& base) {
-      if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
-      Values items = elements_of(base, "a part", run.budget);
-      const std::int64_t size = std::ssize(items);
-      const std::int64_t step = bounds[2] ? integer_of(bounds[2](run), "a part") : 1;
-      if (step != 1 && (step != -1 || bounds[0] || bounds[1])) fail("a part of a list in steps");
-      const auto bound = [&](std::size_t i, std::int64_t otherwise) {
-        const Value given = bounds[i] ? bounds[i](run) : Value(nullptr);
-        if (given.is<std::nullptr_t>()) return otherwise;
-        const std::int64_t at = std::clamp(integer_of(given, "a part"), -size, size);
-        return at < 0 ? at + size : at;
-      };
-      const std::int64_t begin = bound(0, 0), end = std::max(begin, bound(1, size));
-      Values part(items.begin() + begin, items.begin() + end);
-      if (step == -1) std::ranges::reverse(part);
-      if (base.list() != nullptr) return make_list(std::move(part));
-      Text text;
-      for (const Value& character : part) text += *character.text();
-      return Value(std::move(text));
+      return slice(base, {bounds[0](run), bounds[1](run), bounds[2](run)}, run.budget);
     };
   }
 
@@ -531,29 +531,20 @@ class Parser {
     return now.kind == TokenKind::string || now.kind == TokenKind::number || is_sign("[");
   }
 
-  Expression filters(Expression value) {
-    std::vector<Step> steps;
-    for (;;) {
-      const bool is_filter = take_sign("|");
-      if (!is_filter && !take_word("is")) return with_steps(std::move(value), std::move(steps));
-      const bool is_negated = !is_filter && take_word("not");
-      const std::string name = expect_name();
-      std::function<Arguments(Run&)> given = [](Run&) { return Arguments(); };
-      if (is_sign("(")) given = arguments();
-      else if (!is_filter && begins_argument())
-        given = [one = postfix(primary())](Run& run) { return Arguments{{one(run)}, {}}; };
-      if (is_filter) {
-        steps.push_back([=](Run& run, const Value& base) { return apply_filter(name, base, given(run), run.budget); });
-      } else {
-        steps.push_back(
-            [=](Run& run, const Value& base) { return apply_test(name, base, given(run), run.budget) != is_negated; });
-      }
-    }
+  Step filter(Use use) {
+    const bool is_negated = use == kTest && take_word("not");
+    Builtin builtin = builtin_of(use, expect_name());
+    std::vector<Item> all;
+    if (take_sign("(")) all = items(")");
+    else if (use == kTest && begins_argument()) all.push_back({{}, with_steps(primary(), false)});
+    return [=, given = evaluated(std::move(all))](Run& run, const Value& base) {
+      Value result = builtin(base, *given(run), run.budget);
+      return is_negated ? Value(!is_true(result)) : result;
+    };
   }
 
-  static constexpr std::size_t kAnd = 1, kNot = 2, kCompared = 3, kUnary = 7;  // ranks
-
   std::vector<Token> tokens_;
+  std::vector<std::string> names_;  ///< of variables; their places are their numbers
   std::size_t at_ = 0;
   int depth_ = 0;
   bool marks_generation_ = false;
@@ -565,12 +556,16 @@ Template::Template(const std::string& text) {
   Parser parser(text);
   body_ = parser.run();
   marks_generation_ = parser.marks_generation();
+  names_ = parser.names();
 }
 
 Text Template::render(const std::vector<std::pair<std::string, Value>>& variables) const {
   Run run;
   run.budget.left = kWork_bytes;
-  for (const auto& [name, value] : variables) run.set(name, value);
+  for (const auto& [name, value] : variables) {
+    const auto found = std::ranges::find(names_, name);
+    if (found != names_.end()) run.set(static_cast<int>(found - names_.begin()), value);
+  }
   body_(run);
   return std::move(run.out);
 }

@@ -1,6 +1,7 @@
 #include "data/jinja/values.h"
 
 #include <algorithm>
+#include <array>
 
 #include "data/tokenizer/unicode.h"
 
@@ -13,10 +14,11 @@ void Budget::spend(std::size_t amount) {
   left -= amount;
 }
 
-Value Arguments::get(std::size_t place, std::string_view name) const {
+const Value& Arguments::get(std::size_t place, std::string_view name) const {
+  static const Value kNone;
   if (place < positional.size()) return positional[place];
-  const auto found = std::ranges::find_if(named, [name](const auto& one) { return one.first == name; });
-  return found == named.end() ? Value() : found->second;
+  const auto found = std::ranges::find_if(named, [name](const auto& one) { return one.first.bytes() == name; });
+  return found == named.end() ? kNone : found->second;
 }
 
 namespace {
@@ -24,9 +26,10 @@ namespace {
 /// The depth of something with this member.
 int depth_with(const Value& member, int depth) {
   constexpr int kMaxValueDepth = 100;
-  const Object* object = member.object();
-  if (member.loop() != nullptr || (object != nullptr && object->is_namespace)) fail("a loop or namespace as a member");
-  const int below = object != nullptr ? object->depth : member.list() != nullptr ? member.list()->depth : 0;
+  if (member.loop() != nullptr || member.names() != nullptr) fail("a loop or namespace as a member");
+  const int below = member.object() != nullptr ? member.object()->depth
+                    : member.list() != nullptr ? member.list()->depth
+                                               : 0;
   if (below >= kMaxValueDepth) fail("lists and objects of more than 100 in each other");
   return std::max(depth, below + 1);
 }
@@ -39,177 +42,252 @@ double real_of(const Value& value) {
 
 }  // namespace
 
-Value* Object::find(const Text& name) {
-  const auto found = std::ranges::find_if(members, [&](const auto& member) { return member.first == name; });
-  return found == members.end() ? nullptr : &found->second;
+std::size_t Object::place_of(std::string_view name) const {
+  const auto has_name = [name](const auto& member) { return member.first.bytes() == name; };
+  return static_cast<std::size_t>(std::ranges::find_if(members, has_name) - members.begin());
+}
+
+const Value* Object::find(std::string_view name) const {
+  const std::size_t place = place_of(name);
+  return place == members.size() ? nullptr : &members[place].second;
 }
 
 void Object::set(const Text& name, Value value) {
   depth = depth_with(value, depth);
-  if (Value* found = find(name)) *found = std::move(value);
-  else members.emplace_back(name, std::move(value));
+  const std::size_t place = place_of(name.bytes());
+  if (place == members.size()) members.emplace_back(name, Value());
+  members[place].second = std::move(value);
 }
 
-Value make_list(Values items) {
+std::shared_ptr<const List> make_list(Values items) {
   auto list = std::make_shared<List>();
   for (const Value& item : items) list->depth = depth_with(item, list->depth);
   list->items = std::move(items);
-  return std::shared_ptr<const List>(std::move(list));
+  return list;
 }
 
-Value value_of(const Json& json, Unit source) {
-  if (json.is_string()) return units_of(json.get_ref<const std::string&>(), source);
+Value make_object(const std::vector<std::pair<Text, Value>>& members) {
+  auto object = std::make_shared<Object>();
+  for (const auto& [name, member] : members) object->set(name, member);
+  return object;
+}
+
+Value value_of(const nlohmann::ordered_json& json, Source source) {
+  if (json.is_string()) return Text(json.get_ref<const std::string&>(), source);
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) fail("a number of more than 64 bits");
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_array()) {
     Values items;
-    for (const Json& item : json) items.push_back(value_of(item, source));
+    for (const auto& item : json) items.push_back(value_of(item, source));
     return make_list(std::move(items));
   }
   if (!json.is_object()) return nullptr;
   auto object = std::make_shared<Object>();
-  for (const auto& [name, member] : json.items()) object->set(units_of(name, source), value_of(member, source));
+  for (const auto& [name, member] : json.items()) object->set(Text(name, source), value_of(member, source));
   return object;
 }
 
-Json json_of(const Value& value, Unit& source, Budget& budget) {
-  const auto take = [&](const Text& text) {
-    budget.spend(text.size());
-    for (const Unit unit : text) source = source_of(unit) != 0 ? source_of(unit) : source;
-    return bytes_of(text);
-  };
-  budget.spend(16);
-  if (const Text* text = value.text()) return take(*text);
-  if (const auto* number = std::get_if<std::int64_t>(&value)) return *number;
-  if (const auto* number = std::get_if<double>(&value)) return *number;
-  if (const auto* flag = std::get_if<bool>(&value)) return *flag;
-  if (value.is<std::nullptr_t>()) return nullptr;
-  if (const List* list = value.list()) {
-    Json json = Json::array();
-    for (const Value& item : list->items) json.push_back(json_of(item, source, budget));
-    return json;
-  }
-  const Object* object = value.object();
-  if (object == nullptr || object->is_namespace) fail("JSON of what has none");
-  Json json = Json::object();
-  for (const auto& [name, member] : object->members) json[take(name)] = json_of(member, source, budget);
-  return json;
-}
-
 bool is_true(const Value& value) {
-  if (value.is_undefined() || value.is<std::nullptr_t>()) return false;
+  if (value.is_undefined() || value.is_none()) return false;
   if (value.is_number()) return real_of(value) != 0;
   if (const Text* text = value.text()) return !text->empty();
   if (const List* list = value.list()) return !list->items.empty();
-  const Object* object = value.object();
-  return object == nullptr || object->is_namespace || !object->members.empty();
+  return value.object() == nullptr || !value.object()->members.empty();
 }
 
-const Text& text_of(const Value& value, const std::string& what) {
-  if (value.text() == nullptr) fail(what + " of what is no text");
+const Text& text_of(const Value& value, std::string_view what) {
+  if (value.text() == nullptr) fail(std::string(what) + " of what is no text");
   return *value.text();
 }
 
-std::int64_t integer_of(const Value& value, const std::string& what) {
-  if (!value.is<std::int64_t>()) fail(what + " of what is no integer");
+std::int64_t integer_of(const Value& value, std::string_view what) {
+  if (!value.is<std::int64_t>()) fail(std::string(what) + " of what is no integer");
   return std::get<std::int64_t>(value);
 }
 
-Values elements_of(const Value& value, const std::string& what, Budget& budget) {
+std::shared_ptr<const List> elements_of(const Value& value, std::string_view what, Budget& budget) {
+  if (value.list() != nullptr) return std::get<std::shared_ptr<const List>>(value);
   Values items;
   if (const Text* text = value.text()) {
     budget.spend(64 * text->size());
-    for (const Unit unit : *text) {
-      const bool begins = (unit & 0xc0U) != 0x80U || items.empty();
-      if (begins) items.push_back(Text());
-      std::get<std::shared_ptr<Text>>(items.back())->push_back(unit);
+    const std::string& bytes = text->bytes();
+    for (std::size_t begin = 0, end = 0; begin < bytes.size(); begin = end) {
+      do ++end;
+      while (end < bytes.size() && (static_cast<unsigned char>(bytes[end]) & 0xc0U) == 0x80U);
+      items.push_back(text->part(begin, end - begin));
     }
-  } else if (const List* list = value.list()) {
-    budget.spend(16 * list->items.size());
-    return list->items;
-  } else if (const Object* object = value.object(); object != nullptr && !object->is_namespace) {
+  } else if (const Object* object = value.object()) {
     for (const auto& [name, member] : object->members) items.push_back(name);
   } else if (!value.is_undefined()) {
-    fail(what + " of what is no list");
+    fail(std::string(what) + " of what is no list");
   }
-  return items;
+  return make_list(std::move(items));
 }
 
 namespace {
 
-/// Writes the value as Python's repr(), which is what str() writes inside of a list or an object.
-Text spelled(const Value& value, Budget& budget) {
-  const Text* text = value.text();
-  if (text == nullptr) return printed(value, budget);
-  const std::string bytes = bytes_of(*text);
-  const Unit origin = text->empty() ? 0 : text->front() & ~Unit{0xff};
-  const Unit quote =
-      (bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos ? '"' : '\'') | origin;
-  if (!is_printable(bytes)) fail("a list or an object with unusual characters where text belongs");
-  constexpr std::string_view kEscaped = "\n\r\t\\", kNames = "nrt\\";
-  Text out(1, quote);
-  for (const Unit unit : *text) {
-    const std::size_t which = kEscaped.find(static_cast<char>(unit & 0xffU));
-    if (which != std::string::npos || ByteTraits::eq(unit, quote)) out += '\\' | origin;
-    out += which != std::string::npos ? static_cast<unsigned char>(kNames[which]) | origin : unit;
+/// Writes a value as Python's repr(), which str() uses inside of lists and objects, or as json.dumps(). The signs
+/// between texts are the template's.
+class Writer {
+ public:
+  Writer(bool is_json, std::size_t indent, Budget& budget) : is_json_(is_json), indent_(indent), budget_(budget) {}
+
+  Text written(const Value& value) {
+    write(value, 1);
+    return std::move(out_);
   }
-  return out += quote;
-}
+
+ private:
+  void write(const Value& value, std::size_t level) {
+    budget_.spend(16);
+    if (const Text* text = value.text()) {
+      quote(*text);
+    } else if (const List* list = value.list()) {
+      group("[]", level, list->items, [&](const Value& item) { write(item, level + 1); });
+    } else if (const Object* object = value.object()) {
+      group("{}", level, object->members, [&](const auto& member) {
+        quote(member.first);
+        out_.add(": ", 0);
+        write(member.second, level + 1);
+      });
+    } else if (const auto* flag = std::get_if<bool>(&value)) {
+      out_.add(is_json_ ? (*flag ? "true" : "false") : (*flag ? "True" : "False"), 0);
+    } else if (value.is_none()) {
+      out_.add(is_json_ ? "null" : "None", 0);
+    } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      out_.add(std::to_string(*number), 0);
+    } else if (value.is<double>()) {
+      out_.add(nlohmann::json(real_of(value)).dump(), 0);
+    } else {
+      fail("what is no value where text belongs");
+    }
+  }
+
+  template <class Items, class Write>
+  void group(std::string_view brackets, std::size_t level, const Items& items, const Write& write_item) {
+    const bool has_lines = indent_ > 0 && !items.empty();
+    const std::string line = has_lines ? "\n" + std::string(indent_ * level, ' ') : "";
+    out_.add(brackets.substr(0, 1), 0);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      budget_.spend(16 + line.size());
+      if (i > 0) out_.add(has_lines ? "," : ", ", 0);
+      out_.add(line, 0);
+      write_item(items[i]);
+    }
+    if (has_lines) out_.add(std::string_view(line).substr(0, line.size() - indent_), 0);
+    out_.add(brackets.substr(1), 0);
+  }
+
+  void quote(const Text& text) {
+    const std::string& bytes = text.bytes();
+    budget_.spend(16 + text.cost_bytes());
+    if (!is_json_ && !is_printable(bytes)) fail("a list or an object with unusual characters where text belongs");
+    const bool is_double = is_json_ || (bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos);
+    const char mark = is_double ? '"' : '\'';
+    out_.add({&mark, 1}, 0);
+    for (const TextRun& run : text.runs()) {
+      for (std::size_t i = run.begin; i < run.end; ++i) out_.add(escaped(bytes[i], mark), run.source);
+    }
+    out_.add({&mark, 1}, 0);
+  }
+
+  /// Returns the character as it stands between such quotes.
+  std::string escaped(char c, char mark) const {
+    constexpr std::string_view kEscaped = "\n\r\t\b\f", kNames = "nrtbf";
+    if (c == '\\' || c == mark) return {'\\', c};
+    if (const std::size_t which = kEscaped.find(c); which != std::string_view::npos) return {'\\', kNames[which]};
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    const auto code = static_cast<unsigned char>(c);
+    if (code >= 0x20) return {c};
+    return {'\\', 'u', '0', '0', kDigits[code / 16], kDigits[code % 16]};
+  }
+
+  bool is_json_;
+  std::size_t indent_;
+  Budget& budget_;
+  Text out_;
+};
 
 }  // namespace
 
 Text printed(const Value& value, Budget& budget) {
-  budget.spend(value.text() == nullptr ? 16 : value.text()->size());
-  if (const Text* text = value.text()) return *text;
-  if (const auto* flag = std::get_if<bool>(&value)) return units_of(*flag ? "True" : "False");
-  if (value.is<std::nullptr_t>()) return units_of("None");
-  if (const auto* number = std::get_if<std::int64_t>(&value)) return units_of(std::to_string(*number));
-  if (value.is<double>()) return units_of(Json(real_of(value)).dump());
   if (value.is_undefined()) return {};
-  const Object* object = value.object();
-  if (value.list() == nullptr && (object == nullptr || object->is_namespace))
-    fail("what is no value where text belongs");
-  Text out;
-  const auto add = [&](const Text& item) {
-    budget.spend(16 + item.size());
-    out += (out.empty() ? Text() : units_of(", ")) + item;
-  };
-  if (object == nullptr) {
-    for (const Value& item : value.list()->items) add(spelled(item, budget));
-    return units_of("[") + out + units_of("]");
-  }
-  for (const auto& [name, member] : object->members)
-    add(spelled(name, budget) + units_of(": ") + spelled(member, budget));
-  return units_of("{") + out + units_of("}");
+  if (value.text() == nullptr) return Writer(false, 0, budget).written(value);
+  budget.spend(value.text()->cost_bytes());
+  return *value.text();
+}
+
+Text json_of(const Value& value, std::size_t indent, Budget& budget) {
+  return Writer(true, indent, budget).written(value);
 }
 
 bool are_equal(const Value& left, const Value& right, Budget& budget) {
   budget.spend(16);
   if (left.is_number() && right.is_number()) return compare(left, right) == 0;
   if (left.index() != right.index()) return false;
-  if (const Text* text = left.text()) return *text == *right.text();
+  if (const Text* text = left.text()) return text->bytes() == right.text()->bytes();
   if (const List* list = left.list()) {
     return std::ranges::equal(list->items, right.list()->items,
                               [&](const Value& a, const Value& b) { return are_equal(a, b, budget); });
   }
+  if (left.names() != nullptr) return left.names() == right.names();
   const Object* object = left.object();
-  if (object == nullptr) return left.is_undefined() || left.is<std::nullptr_t>();
-  if (object->is_namespace || right.object()->is_namespace) return object == right.object();
+  if (object == nullptr) return left.is_undefined() || left.is_none();
   return object->members.size() == right.object()->members.size() &&
          std::ranges::all_of(object->members, [&](const auto& member) {
-           const Value* found = right.object()->find(member.first);
+           const Value* found = right.object()->find(member.first.bytes());
            return found != nullptr && are_equal(member.second, *found, budget);
          });
 }
 
 int compare(const Value& left, const Value& right) {
   const auto order = [](const auto& a, const auto& b) { return a < b ? -1 : b < a ? 1 : 0; };
-  if (left.text() != nullptr && right.text() != nullptr) return order(*left.text(), *right.text());
+  if (left.text() != nullptr && right.text() != nullptr) return order(left.text()->bytes(), right.text()->bytes());
   if (!left.is_number() || !right.is_number()) fail("an order of what has none");
   const auto *a = std::get_if<std::int64_t>(&left), *b = std::get_if<std::int64_t>(&right);
   return a != nullptr && b != nullptr ? order(*a, *b) : order(real_of(left), real_of(right));
+}
+
+Value member_of(const Value& base, std::string_view name) {
+  if (base.is_undefined()) fail("`." + std::string(name) + "` of what is not defined");
+  const Object* object = base.names() != nullptr ? base.names() : base.object();
+  if (const Value* found = object == nullptr ? nullptr : object->find(name)) return *found;
+  const Loop* loop = base.loop();
+  if (loop == nullptr) return {};
+  const Values& items = loop->list->items;
+  const std::size_t at = loop->at, size = items.size();
+  if (name == "first") return at == 0;
+  if (name == "last") return at + 1 == size;
+  if (name == "previtem") return at == 0 ? Value() : items[at - 1];
+  if (name == "nextitem") return at + 1 == size ? Value() : items[at + 1];
+  for (const auto& [known, number] : {std::pair("index0", at),
+                                      {"index", at + 1},
+                                      {"length", size},
+                                      {"revindex", size - at},
+                                      {"revindex0", size - at - 1}}) {
+    if (name == known) return static_cast<std::int64_t>(number);
+  }
+  fail("`loop." + std::string(name) + "`");
+}
+
+bool is_method(std::string_view name) {
+  constexpr std::array<std::string_view, 10> kNames = {"items", "keys", "values", "get",        "update",
+                                                       "pop",   "copy", "clear",  "setdefault", "popitem"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+Value item_of(const Value& base, const Value& key, Budget& budget) {
+  if (base.is_undefined()) fail("an element of what is not defined");
+  const Text* name = key.text();
+  if (name != nullptr && base.object() != nullptr && is_method(name->bytes()) && !base.object()->find(name->bytes()))
+    return std::shared_ptr<const Macro>();
+  if (name != nullptr && (base.object() != nullptr || base.names() != nullptr)) return member_of(base, name->bytes());
+  if ((base.list() == nullptr && base.text() == nullptr) || !key.is<std::int64_t>()) return {};
+  const auto list = elements_of(base, "an element", budget);
+  const std::int64_t at = std::get<std::int64_t>(key), size = std::ssize(list->items), place = at < 0 ? at + size : at;
+  return place < 0 || place >= size ? Value() : list->items[static_cast<std::size_t>(place)];
 }
 
 }  // namespace qrl::data::jinja
