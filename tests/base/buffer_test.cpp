@@ -36,7 +36,7 @@ TEST_CASE("buffers are zeros on a cache line, in memory of their own or an arena
       CAPTURE(count, where == nullptr);
       CHECK(num_set(buffer) == 0);
       CHECK(reinterpret_cast<std::uintptr_t>(buffer.as<std::uint8_t>()) % Buffer::kAlignment_bytes == 0);
-      std::fill_n(buffer.as<std::uint8_t>(), count, std::uint8_t{255});  // must not be anyone else's
+      std::fill_n(buffer.as<std::uint8_t>(), count, std::uint8_t{255});  // must not be another buffer's memory
     }
   }
 }

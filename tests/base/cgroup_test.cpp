@@ -1,5 +1,4 @@
-// Limits of control groups, as the kernel shows them to a process: made-up files of version 1, version 2 and
-// containers.
+// Tests limits of control groups on synthetic kernel files of version 1, version 2 and containers.
 #include "base/cgroup.h"
 
 #include <fstream>
@@ -13,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A root with /proc/self/mountinfo and /proc/self/cgroup, and files of control groups.
+/// Builds a root with /proc/self/mountinfo, /proc/self/cgroup and files of control groups.
 struct Root {
   Root(const std::string& mounts, const std::string& groups) {
     put("proc/self/mountinfo", "22 1 0:4 / /proc rw - proc proc rw\n" + mounts);

@@ -8,7 +8,7 @@ TEST_CASE("a text is shown as it is read, and what its escapes stand for can be 
   CHECK(readable("小明 Jürgen 🙂") == "\"小明 Jürgen 🙂\"");
   CHECK(readable("$\\nu$ \"x\"\n\ty") == R"("$\\nu$ \"x\"\n\ty")");
   CHECK(readable(std::string("a\0\x1b\x7f", 4)) == R"("a\x00\x1b\x7f")");
-  CHECK(readable("a\xff\xe5\xb0") == R"("a\xff\xe5\xb0")");  // no UTF-8
+  CHECK(readable("a\xff\xe5\xb0") == R"("a\xff\xe5\xb0")");  // not UTF-8
   CHECK(readable("\u202ea\u200b\u0085\ufeff") == R"("\u202ea\u200b\u0085\ufeff")");
   CHECK(readable("｜é") == "\"｜é\"");
 }

@@ -1,5 +1,5 @@
-// The limits that benchmarks compare their times with, counted by hand for the quickstart's shape; the figures that
-// they print; the arguments that they refuse.
+// Tests the limits that benchmarks compare their times with, counted by hand for the quickstart's shape. Also tests the
+// figures they print and the arguments they refuse.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -28,10 +28,10 @@ nlohmann::json bench(const std::string& arguments) {
   return nlohmann::json::parse(outcome.output.substr(last == std::string::npos ? 0 : last + 1));
 }
 
-/// Figures of a benchmark's JSON are computed from others of it: they agree except for the rounding of doubles.
+/// Checks a figure of a benchmark's JSON that is computed from other figures, up to rounding of doubles.
 void same(double figure, double want) { CHECK(test::close(figure, want, 0, 1e-9)); }
 
-/// Forward and backward of two groups of 2 samples: 8 prompt tokens, of which 7 are there once, and 4 new ones.
+/// Two groups of 2 samples, forward and backward: 8 prompt tokens, 7 of them computed once per group, and 4 new tokens.
 constexpr double kRows = 2 * (7 + 2 * 5), kCounted = 2 * 2 * 4;
 constexpr double kVisible = 2 * (7 * 8 / 2 + 2 * (5 * 6 / 2 + 5 * 7));
 constexpr double kLearner = 6 * kLayers * kRows + 6 * kHead * kCounted + 12 * kVisible * kQueries;
@@ -77,7 +77,7 @@ TEST_CASE("a tick's attention: four operations a query's element and position, a
   CHECK(work(quant::KvFormat::bf16).operations == 4 * 2 * 10.5 * kQueries);
   CHECK(work(quant::KvFormat::bf16).kv_bytes == 2 * 10.5 * 3 * 2 * 32 * 2);
   CHECK(work(quant::KvFormat::f32).kv_bytes == 2 * 10.5 * 3 * 2 * 32 * 4);
-  CHECK(work(quant::KvFormat::int8).kv_bytes == 2 * 10.5 * 3 * 2 * (32 + 4));  // a scale a slot
+  CHECK(work(quant::KvFormat::int8).kv_bytes == 2 * 10.5 * 3 * 2 * (32 + 4));  // one scale per slot
 }
 
 TEST_CASE("the least time of a tick: operations over their ceilings, or bytes over the memory's, if that is longer") {
@@ -111,9 +111,9 @@ TEST_CASE("bench decode: the limit is of this run's ceilings and bytes, the shar
   same(figures.at("limit_tokens_per_s"), 2 / least_s);
   same(figures.at("share_of_limit"), rate * least_s / 2);
   same(figures.at("tick_ms"), 2e3 / rate);
-  // The host's share of a tick is a figure of a device alone.
+  // Only a GPU reports the host's share of a tick.
   CHECK_FALSE((figures.contains("host_s_per_tick") || figures.contains("graph_share_of_ticks")));
-  // The tokens are those of every other schedule.
+  // The tokens equal those of every other schedule.
   CHECK(figures.at("tokens_xxh3") ==
         bench("decode --batch 2 --prompt 8 --new 4 --set rollout.page_size=4")["tokens_xxh3"]);
   CHECK(figures.at("tokens_xxh3") != bench("decode --batch 2 --prompt 8 --new 5")["tokens_xxh3"]);
@@ -190,7 +190,7 @@ TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuse
       "decode --shape quickstart --batch 5 --prompt 12 --new 4 --set "
       "rollout.device=cuda --set quant.rollout.kv_cache=bf16");
   CHECK((decode.at("rollout_device") == "cuda" && decode.at("batch") == 5));
-  CHECK(decode.at("kv_cache_bytes") == 2 * 3 * 5 * 16 * 32 * 2);  // a page of 16 each
+  CHECK(decode.at("kv_cache_bytes") == 2 * 3 * 5 * 16 * 32 * 2);  // one page of 16 each
   for (const std::string wrong :
        {"ticks --batch 0", "products --rows x", "attention --context 512 --shared 8",
         "attention --context 512 --shared 512", "learner --set optim.lr=1 --shape none", "step --set model.path=hf",
@@ -210,15 +210,15 @@ TEST_CASE("bench ticks --estimate: bytes and counted instructions, named as esti
     return nlohmann::json::parse(outcome.output);
   };
   const std::string key = "context512_batch1_estimated_";
-  constexpr double kWeights = 4096.0 * (6144 + 4096 + 2 * 12288 + 12288);  // of one layer: qkv, o, gate_up, down
+  constexpr double kWeights = 4096.0 * (6144 + 4096 + 2 * 12288 + 12288);  // one layer: qkv, o, gate_up, down
   const nlohmann::json int4 = estimate("int4");
   CHECK(int4.at(key + "bound") == "issue slots");
-  // Without memory's and the matrix units' time: 132 multiprocessors that issue for 128 lanes at 1.755 GHz, 45 % of the
-  // slots; 3.875 instructions a weight; 7.5 us a matrix; lm_head, its tile and sampling.
+  // Removes memory and matrix-unit time. What remains: 132 multiprocessors that issue for 128 lanes at 1.755 GHz in 45
+  // % of the slots; 3.875 instructions a weight; 7.5 us a matrix; lm_head, its tile and sampling.
   const nlohmann::json issued = estimate("int4 --read-gb-per-s 1e15 --matmul-tflops 1e15");
   same(issued.at(key + "matmul_us"),
        1e6 * 36 * (kWeights * 3.875 / (132 * 128 * 1.755e9 * 0.45) + 4 * 7.5e-6) + 5 + 5 + 24 + 0.06);
-  // The roofline: int4 with a float for 128 inputs, lm_head in bf16, keys and values in bf16.
+  // The roofline: int4 with one float per 128 inputs, lm_head in bf16, keys and values in bf16.
   const double bytes = 36 * kWeights * (0.5 + 4.0 / 128) + 2.0 * 151'936 * 4096 + 2.0 * 512 * 36 * 8 * 128 * 2;
   same(int4.at(key + "share"), bytes / 3.09e12 / (1e-6 * int4.at(key + "us").get<double>()));
   const nlohmann::json slower = estimate("int4 --read-gb-per-s 1500");

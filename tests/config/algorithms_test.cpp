@@ -1,4 +1,4 @@
-// Which losses and corrections have a meaning together, and what each is by default.
+// Tests which losses and corrections are allowed together, and their defaults.
 #include "support.h"
 
 using namespace qrl;
@@ -79,7 +79,7 @@ TEST_CASE("losses, corrections and their settings that have no meaning together 
       {"name: grpo", "{method: tbpo, threshold: 2}", "its cap is algorithm.tbpo.seq_tis_imp_ratio_cap"},
       {"name: grpo", "{method: tis, threshold_low: 0.5}",
        "no rollout_correction.threshold_low with rollout_correction.method tis, got 0.5"},
-      // Where sampler and learner agree the ratio is 1, and no method may change anything there.
+      // If sampler and learner agree, the ratio is 1, and no method may change anything.
       {"name: grpo", "{method: icepop, threshold: 0.4}", "expected float ≥ 1, got 0.4"},
       {"name: grpo", "{method: tis, threshold: 0.5}", "expected float ≥ 1, got 0.5"},
       {"name: grpo", "{method: mis_prod, threshold: 0.9}", "expected float ≥ 1, got 0.9"},
@@ -101,7 +101,7 @@ TEST_CASE("losses, corrections and their settings that have no meaning together 
     INFO(lines.front());
     CHECK(holds(lines.front(), one.expected));
   }
-  // The word that was written last decides where the fault is.
+  // The fault is reported at the later of the two words.
   CHECK(holds(fault("algorithm: {name: tbpo}\nrollout_correction: {method: tis}"),
               "r.yaml:2: rollout_correction.method"));
   CHECK(holds(fault("algorithm: {name: tbpo}"), "r.yaml:1: algorithm.name"));

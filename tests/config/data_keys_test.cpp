@@ -1,5 +1,5 @@
-// The keys of own data, own models and a run's length: what they refuse, what they stand for, and that no advice about
-// another trainer's name says that there is nothing of the kind.
+// Tests the keys of data files, models and a run's length: what they refuse and the meaning of null. Also tests that
+// advice about another trainer's name never denies an existing key.
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -34,7 +34,7 @@ TEST_CASE("other trainers' names lead to the keys of own data") {
     INFO(name << ": " << advice);
     CHECK(holds(advice, std::string("here it is ") + key));
   }
-  // Under its own name a key is a key, so no row of the table says "none" of it.
+  // A key with the same name exists, so no row of the table may say "none" for it.
   for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
     INFO(neighbor.name);
     CHECK(train::keys().find(neighbor.name) == nullptr);
@@ -83,7 +83,7 @@ TEST_CASE("keys of own data refuse what has no effect or contradicts another") {
     INFO(text);
     CHECK(holds(text, expected));
   }
-  CHECK(faults("sft: {" + files + "}").empty());  // without steps and epochs it is no cold start
+  CHECK(faults("sft: {" + files + "}").empty());  // without steps and epochs there is no cold start
 }
 
 TEST_CASE("a time is read and printed in its largest units") {
@@ -115,7 +115,7 @@ TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its com
   CHECK(read("model: {path: Qwen/Qwen3-0.6B}").model.path == "Qwen/Qwen3-0.6B@abc123");
   CHECK(read("model: {path: Qwen/Qwen3-0.6B@main}").model.path == "Qwen/Qwen3-0.6B@abc123");
   CHECK(config::model_folder("Qwen/Qwen3-0.6B@abc123") == repository / "snapshots/abc123");
-  // One that is not there stays a name: the recipe can be read and printed without it.
+  // A hub name missing in the cache stays a name: the recipe can be read and printed without it.
   CHECK(read("model: {path: Qwen/Qwen3-4B@v1}").model.path == "Qwen/Qwen3-4B@v1");
   CHECK(config::local_model("Qwen/Qwen3-0.6B") == repository / "snapshots/abc123");
   CHECK(config::local_model("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B");
@@ -130,7 +130,7 @@ TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its com
   };
   CHECK(holds(refusal("Qwen/Qwen3-4B@v1"), "nothing is downloaded here: hf download Qwen/Qwen3-4B --revision v1"));
   CHECK(holds(refusal("Qwen/Qwen3-0.6B@other"), "hf download Qwen/Qwen3-0.6B --revision other"));
-  // Other texts are paths, as they always were; and a folder wins.
+  // Other texts are paths; an existing folder takes precedence over a hub name.
   CHECK(read("model: {path: models/a/b}").model.path == "/d/models/a/b");
   CHECK(read("model: {path: ../Qwen}").model.path == "/Qwen");
   fs::create_directories(dir / "Qwen/Qwen3-0.6B");

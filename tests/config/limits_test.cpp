@@ -1,4 +1,4 @@
-// What is refused by its size or for want of effect, and what is suggested.
+// Tests what is refused for its size or because it has no effect, and the suggestions.
 #include <string>
 
 #include "config/keys.h"
@@ -137,7 +137,7 @@ TEST_CASE("options without effect are refused") {
   CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
               "quant.rollout.kv_cache fp8_e4m3 beside quant.kv_calibration.percentile, got auto"));
   CHECK(holds(fault("quant: {kv_calibration: {margin: 3}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
-  CHECK(read("quant: {kv_calibration: {margin: 1.05}}").quant.kv_margin == 1.05);  // as older checkpoints print it
+  CHECK(read("quant: {kv_calibration: {margin: 1.05}}").quant.kv_margin == 1.05);  // older checkpoints print this value
   CHECK(holds(fault("quant: {rollout: {queries: fp8_e4m3}}"),
               "quant.rollout.kv_cache fp8_e4m3 beside quant.rollout.queries"));
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {queries: fp8_e4m3, kv_cache: fp8_e4m3}}"),
@@ -171,12 +171,12 @@ TEST_CASE("options without effect are refused") {
 TEST_CASE("settings that have no meaning together are refused with the reason: KL, rejection, estimators, warm-up") {
   CHECK(holds(fault("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}"),
               "expected algorithm.kl_loss_type k2, k3, k3+ or unbiased, got k1; as a loss its gradient is 0"));
-  CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_coef"));  // one fault alone
+  CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_coef"));  // a single fault
   const auto record = [](const std::string& yaml, const Overrides& overrides) {
     return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
         .recipe;
   };
-  CHECK(record("algorithm: {kl_loss_type: k1}", {}).algorithm.kl_loss_type == "k1");  // of an older program
+  CHECK(record("algorithm: {kl_loss_type: k1}", {}).algorithm.kl_loss_type == "k1");  // recorded by an older program
   CHECK_THROWS_AS(record("algorithm: {kl_loss_coef: 0}", {"algorithm.kl_loss_type=k2"}), base::Error);
   CHECK(
       holds(fault("rollout_correction: {rs: token}"), "rollout_correction.rs_threshold beside rollout_correction.rs"));

@@ -1,4 +1,4 @@
-// The section `lora`: what is refused, and with what advice.
+// Tests the section `lora`: what is refused, and the advice.
 #include <string>
 
 #include "config/keys.h"

@@ -1,4 +1,4 @@
-// The malformed recipes of the shared data, and the excerpt of them that ships with the code.
+// Tests the malformed recipes of the shared data, and the excerpt of them in the repository.
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,10 +14,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What we do where the manifest leaves it to the reader.
+/// Lists this program's decisions for the rows that the manifest leaves to the reader.
 const std::map<std::string, bool> kPolicyAccepts = {
-    {"recipe/lr_1e-6.yaml", true},           // a number, as YAML 1.2 has it
-    {"recipe/output_traversal.yaml", true},  // the run folder is where the user says
+    {"recipe/lr_1e-6.yaml", true},           // a number in YAML 1.2
+    {"recipe/output_traversal.yaml", true},  // the user chooses the run folder
     {"recipe/octal.yaml", false},           {"recipe/norway.yaml", false}, {"recipe/sexagesimal.yaml", false},
 };
 
@@ -32,7 +32,7 @@ bool accepts(const fs::path& file, std::string& message) {
   }
 }
 
-/// Judges the recipe rows of `manifest` against `dir`/<file>; returns how many there were.
+/// Judges the recipe rows of `manifest` against `dir`/<file>; returns the number of rows.
 int judge_rows(const fs::path& manifest, const fs::path& dir) {
   std::ifstream stream(manifest);
   int num_rows = 0;

@@ -1,4 +1,5 @@
-// Modes: defaults below everything that a recipe says, and where each value of a resolved recipe comes from.
+// Tests modes: their defaults rank below everything that a recipe sets, and a resolved recipe names each value's
+// origin.
 #include "config/modes.h"
 
 #include <fstream>
@@ -14,12 +15,12 @@ namespace {
 
 const std::vector<const config::Choice*>& all_modes() { return train::keys().catalog().modes.all; }
 
-/// Whether the recipe has the correction's own switch on.
+/// Returns whether the recipe switches on the correction's own flag.
 bool has_acr(const config::Recipe& recipe) {
   return recipe.keys->find("rollout_correction.acr")->print(recipe) == "true";
 }
 
-/// The origin of a key in a recipe's annotated text.
+/// Returns the origin of a key in a recipe's annotated text.
 std::string origin(const std::string& yaml, const std::string& key, const std::vector<std::string>& overrides = {}) {
   const std::string text = config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
   const std::string last = key.substr(key.rfind('.') + 1) + ": ";
@@ -44,7 +45,7 @@ TEST_CASE("every mode alone is a recipe without faults, and its defaults are key
       const config::Key* key = train::keys().find(one.key);
       REQUIRE(key != nullptr);
       CHECK((one.with.empty() || train::keys().find(one.with) != nullptr));
-      // Set by hand, the same value.
+      // Setting the value by hand gives the same value.
       CHECK(key->print(recipe) == key->print(read(yaml, {std::string(one.key) + "=" + std::string(one.value)})));
     }
   }
@@ -120,7 +121,7 @@ TEST_CASE("what belongs to a mode's format, loss or method goes where another is
   CHECK(has_acr(dapo));
   CHECK(read("mode: qarl", {"quant.rollout.weights=int8"}).quant.activations == config::ActivationFormat::automatic);
   CHECK(read("mode: ais", {"algorithm.name=dapo"}).algorithm.loss_agg_mode == config::LossAggMode::token_mean);
-  // A real contradiction is reported with the mode as its origin.
+  // A real contradiction names the mode as its origin.
   CHECK(holds(
       fault("mode: qurl", {"algorithm.name=gspo"}),
       "mode qurl: rollout_correction.acr: expected rollout_correction.acr false with algorithm.name gspo, got true"));
@@ -135,7 +136,7 @@ TEST_CASE("a resolved recipe says where each value comes from, and reads as the 
   CHECK(origin(yaml, "optim.eps") == "default");
   CHECK(origin(yaml, "algorithm.clip_ratio_low") == "default");
   CHECK(origin(yaml, "trainer.default_local_dir") == "default");
-  // Null is the default, whoever wrote it.
+  // Null means the default, even if a recipe sets it.
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: null}", "algorithm.clip_ratio_c") == "default");
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: 0}", "algorithm.clip_ratio_c") == "r.yaml:1");
   for (const config::Choice* mode : all_modes()) {

@@ -1,4 +1,4 @@
-// The advice for other trainers' names is about keys that exist.
+// Tests that advice about other trainers' names refers to existing keys.
 #include "config/neighbors.h"
 
 #include <cctype>
@@ -15,7 +15,7 @@ using namespace qrl::test;
 
 namespace {
 
-/// Dotted words of lower-case letters, digits and underscores.
+/// Returns dotted words of lower-case letters, digits and underscores.
 std::vector<std::string> dotted_words(std::string_view text) {
   std::vector<std::string> words;
   std::string word;
@@ -48,7 +48,7 @@ TEST_CASE("every key that a neighbor's advice names exists") {
       const bool is_file = word == "metrics.jsonl" || std::filesystem::exists(QRL_SOURCE_DIR "/apps/python/" + word);
       CHECK((is_file || train::keys().find(word) != nullptr || train::keys().is_section(word)));
     }
-    // "model.dtype: bfloat16" is a setting that the reader takes.
+    // "model.dtype: bfloat16" must be a setting that the reader accepts.
     const std::size_t colon = neighbor.ours.find(": ");
     if (colon == std::string_view::npos) continue;
     const std::string setting =
@@ -63,7 +63,7 @@ TEST_CASE("no neighbor is listed without a counterpart while a key has its name"
   for (const std::string& key : train::keys().names()) names.insert(key.substr(key.rfind('.') + 1));
   for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
     INFO(neighbor.name);
-    const bool is_dotted = neighbor.name.find('.') != std::string_view::npos;  // speaks of that one section
+    const bool is_dotted = neighbor.name.find('.') != std::string_view::npos;  // refers to that section only
     CHECK((is_dotted || !neighbor.ours.empty() || !names.contains(std::string(neighbor.name))));
   }
   CHECK(holds(fault("free_cache_engine: true"), "here it is rollout.free_cache_engine"));

@@ -1,4 +1,4 @@
-// The tables of recipes/papers/README.md against the recipes: every value that is not a default has a source.
+// Tests the tables of recipes/papers/README.md against the recipes: every value that is not a default has a source.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,11 +18,11 @@ namespace {
 const fs::path kFolder = QRL_SOURCE_DIR "/recipes/papers";
 
 struct Section {
-  std::string base;                         ///< recipe that an arm differs from; empty: none
+  std::string base;                         ///< recipe that a variant is based on; empty: none
   std::map<std::string, std::string> from;  ///< key → source
 };
 
-/// The tables by recipe.
+/// Returns the tables by recipe.
 std::map<std::string, Section> sections() {
   std::map<std::string, Section> all;
   std::ifstream file(kFolder / "README.md");

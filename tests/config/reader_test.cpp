@@ -1,4 +1,4 @@
-// Values, keys, includes, overrides and rules of recipes.
+// Tests values, keys, includes, overrides and rules of recipes.
 #include "config/reader.h"
 
 #include <fstream>
@@ -223,7 +223,7 @@ TEST_CASE("all faults come at once, each with its place") {
 
 TEST_CASE("a key by another trainer's name is not missing as well") {
   const auto lines = faults("model_name_or_path: /m\ndataset_name: d\noptim: {lr: fast}\n", {});
-  REQUIRE(lines.size() == 4);  // neither a model nor training data is asked for
+  REQUIRE(lines.size() == 4);  // neither a model nor training data is required
   CHECK(holds(lines[0], "optim.lr: "));
   CHECK(holds(lines[2], "here it is model.path"));
   CHECK(holds(lines[3], "here it is data.train_files"));

@@ -1,4 +1,4 @@
-// The printed recipe, changes between recipes, and the pages made from the keys.
+// Tests the printed recipe, changes between recipes, and the pages generated from the keys.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -19,7 +19,7 @@ using config::Recipe;
 
 namespace {
 
-/// Draws a valid recipe with every member set, and so nothing left for the reader to fill in.
+/// Draws a valid recipe with every member set, so the reader fills in nothing.
 class RandomRecipe {
  public:
   explicit RandomRecipe(std::uint64_t index) : draw_(11, base::RandomPurpose::test, index) {}
@@ -155,7 +155,7 @@ class RandomRecipe {
   }
 
  private:
-  /// Picks a rotation for int8 on the CPU, which may stay auto; sets none for all else.
+  /// Draws a rotation for int8 on the CPU, which may stay auto; otherwise sets none.
   void set_rotation(config::Recipe& r) {
     const bool on_cpu = !config::samples_on_gpu(r) && !config::learns_on_gpu(r);
     r.quant.rotation = config::RotationKind::none;
@@ -166,7 +166,7 @@ class RandomRecipe {
   }
   bool flag() { return draw_.below(2) == 1; }
   std::uint64_t word() { return (static_cast<std::uint64_t>(draw_.next()) << 32) | draw_.next(); }
-  /// A loss and a correction that have a meaning together, with what null stands for filled in as the reader does.
+  /// Draws a loss and a correction that are allowed together, and fills in the defaults for null like the reader.
   void set_loss(config::AlgorithmRecipe& algorithm, config::CorrectionRecipe& correction, config::OwnValues& own) {
     algorithm.name = pick("grpo", "dr_grpo", "dapo", "gspo", "tbpo");
     const bool has_bands = algorithm.name == "tbpo", token_ratios = !has_bands && algorithm.name != "gspo";
@@ -237,9 +237,9 @@ class RandomRecipe {
   T pick(T first, Rest... rest) {
     return std::array<T, 1 + sizeof...(rest)>{first, rest...}[draw_.below(1 + sizeof...(rest))];
   }
-  /// Positive, with all 53 bits and any exponent a setting may have.
+  /// Returns a positive number with all 53 bits and any exponent that a setting may have.
   double positive() { return (0.5 + draw_.uniform()) * std::pow(10.0, static_cast<double>(draw_.between(-30, 3))); }
-  /// Words that YAML could take for something else, quotes, breaks and code points of every UTF-8 length.
+  /// Returns words that YAML could misread, quotes, line breaks and code points of every UTF-8 length.
   std::string text() {
     static constexpr std::array<const char*, 24> kParts = {"no",
                                                            "010",
@@ -269,7 +269,7 @@ class RandomRecipe {
     for (std::uint64_t i = 0, n = 1 + draw_.below(6); i < n; ++i) out += kParts[draw_.below(kParts.size())];
     return out;
   }
-  /// Absolute, as the reader leaves the paths of files to read.
+  /// Returns an absolute path, which is how the reader stores input paths.
   std::string path() { return "/x" + text(); }
   config::GeneratorRecipe generator() {
     config::GeneratorRecipe g;
@@ -400,7 +400,7 @@ TEST_CASE("changed keys are named, less those that may change over a resume") {
   after.trainer.tensorboard = false;
   after.eval.freq = 7;
   after.eval.before_train = false;
-  after.quant.kv_margin = 1.05;  // without fp8 keys and values
+  after.quant.kv_margin = 1.05;  // removes fp8 keys and values
   CHECK(config::changes_on_resume(before, after).empty());
   after.optim.lr = 2e-6;
   after.rollout.kv_pages = 100;
@@ -433,7 +433,7 @@ TEST_CASE("help has a line for each key") {
 }
 
 TEST_CASE("the committed reference page is the one made from the keys") {
-  // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" writes it anew.
+  // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" regenerates the page.
   const std::filesystem::path page = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "reference" / "recipe-keys.md";
   if (std::getenv("QRL_WRITE_REFERENCE") != nullptr)
     std::ofstream(page, std::ios::binary) << config::keys_markdown(train::keys());

@@ -1,4 +1,4 @@
-// The keys of who judges: maps, a command and what goes with it, contradictions.
+// Tests the keys of the verifier: maps, a command and its settings, contradictions.
 #include <filesystem>
 #include <fstream>
 
@@ -105,7 +105,7 @@ TEST_CASE("what the work is divided into may change on resume, what is taught on
 
 namespace {
 
-/// A recipe that includes others, the texts of which are in `files` by their names.
+/// Holds a recipe with its includes; `files` maps names to texts.
 class Family {
  public:
   explicit Family(const std::vector<std::pair<std::string, std::string>>& files) {
@@ -162,10 +162,10 @@ TEST_CASE("a recipe that names another verifier drops what the included one says
   CHECK(back.reward.command == std::vector<std::string>{"python3", "other.py"});
   CHECK(printed(back, "reward.profile") == "auto");
   CHECK(back.reward.folder == std::filesystem::path(family.path("back.yaml")).parent_path());
-  // The program of a file runs beside that file, wherever the file that it includes lies.
+  // A recipe's command runs in that recipe's folder, wherever the included recipe is.
   CHECK(family.load("base/add.yaml").recipe.reward.folder == std::filesystem::path(family.path("base")));
   CHECK(family.load("same.yaml").recipe.reward.folder == std::filesystem::path(family.path("same.yaml")).parent_path());
-  // A key stays a fault in the recipe whose verifier excludes it, in one that includes that recipe, and in --set.
+  // A key stays a fault in the recipe whose verifier excludes it, in a recipe that includes it, and in --set.
   CHECK(holds(family.fault("both.yaml"), "reward.command: expected reward.verifier command"));
   CHECK(holds(family.fault("late.yaml"), "reward.workers: expected reward.verifier command"));
   CHECK(holds(family.fault("math.yaml", {"reward.workers=3"}), "reward.workers: expected reward.verifier command"));

@@ -1,4 +1,4 @@
-// The rotation of quantized matrices' inputs as a recipe says it.
+// Tests the recipe keys of the rotation of quantized matrices' inputs.
 #include <string>
 
 #include "config/modes.h"

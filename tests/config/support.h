@@ -1,4 +1,4 @@
-// Owns what the recipe tests share: reading a text, and the faults of a text.
+// Owns the helpers of the recipe tests: reading a text, and the faults of a text.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline config::Recipe read(const std::string& yaml, const Overrides& overrides =
   return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, complete).recipe;
 }
 
-/// The lines of the input error that a text must raise; none when it raises none.
+/// Returns the lines of the input error that a text raises; empty if it raises none.
 inline std::vector<std::string> faults(const std::string& yaml, const Overrides& overrides = {},
                                        bool complete = false) {
   std::vector<std::string> lines;
@@ -35,7 +35,7 @@ inline std::vector<std::string> faults(const std::string& yaml, const Overrides&
   return lines;
 }
 
-/// The one fault of a text: fails when there are none or several.
+/// Returns the single fault of a text; fails the test unless exactly one exists.
 inline std::string fault(const std::string& yaml, const Overrides& overrides = {}, bool complete = false) {
   const auto lines = faults(yaml, overrides, complete);
   INFO("of: " << yaml);

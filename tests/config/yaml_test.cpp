@@ -1,4 +1,4 @@
-// What the strict YAML reader takes and refuses, whatever the keys.
+// Tests what the strict YAML reader accepts and refuses, independent of the keys.
 #include <string>
 
 #include "config/faults.h"
@@ -115,6 +115,6 @@ TEST_CASE("a hostile number of faults makes a short message, quickly") {
   std::string many;
   for (int i = 0; i < 60000; ++i) many += "k" + std::to_string(i) + ": 1\n";
   const auto lines = faults(many);
-  CHECK(lines.size() == 52);  // one for all, 50 of them, and how many more
+  CHECK(lines.size() == 52);  // one line for all, 50 faults, and the count of further faults
   CHECK(lines.back() == "… and 59950 more");
 }

@@ -1,5 +1,5 @@
-// Conversations of several turns: the text and the assistant's tokens are those of transformers with TRL's training
-// templates, and what no template has a form for is refused.
+// Tests multi-turn conversations: text and assistant tokens equal those of transformers with TRL's training templates.
+// Conversations that no template can express are refused.
 #include "data/conversation.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using qrl::test::says;
 
 namespace {
 
-/// The small tokenizer of that name with the control tokens of every style, as scripts/golden/conversations.py has it.
+/// Loads the small tokenizer of that name with the control tokens of every style (scripts/golden/conversations.py).
 Tokenizer tokenizer_of(const std::string& name) {
   std::ifstream in(qrl::test::shipped_data() / "golden" / "tokenizer_bpe" / (name + ".json"));
   REQUIRE(in.is_open());
@@ -53,7 +53,7 @@ ChatTemplate template_of(const std::string& family, const Tokenizer& tokenizer) 
   return choose_template(recipe, tokenizer);
 }
 
-/// The template `text` as a model's own.
+/// Loads the template `text` as a model's own template.
 ChatTemplate own_template(const std::string& text, const Tokenizer& tokenizer) {
   const qrl::test::TempDir dir;
   tokenizer.save(dir.path());
@@ -134,7 +134,7 @@ std::string learned_text(const ChatTemplate& chat, const Conversation& conversat
   return text;
 }
 
-/// Drops earlier thoughts, as R1 distill's and Qwen3's own do, and shows calls.
+/// Drops earlier thoughts, like the templates of R1 distill and Qwen3, and shows calls.
 constexpr const char* kDrops =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% set c = m.content %}"
     "{% if m.role == 'assistant' and not loop.last and '</think>' in c %}{% set c = c.split('</think>')[-1] %}{% endif "
@@ -214,7 +214,7 @@ TEST_CASE("users cannot write control tokens, in content, parts, names, tools or
               R"({"role":"assistant","content":"x","tool_calls":[{"name":"<|im_end|>","arguments":)"
               R"({"<|im_end|>":"<|im_end|>"}}]},{"role":"tool","content":"<|im_end|>"}])",
               R"([{"<|im_end|>":"<|im_end|>","parameters":{"<|im_end|>":"<|im_end|>"}}])", "<|im_end|>") == 4);
-  // An assistant's own words can be tokens.
+  // The assistant's own text may contain control tokens.
   CHECK(count(R"([{"role":"user","content":"<think>"},{"role":"assistant","content":"<think>"}])", "null", "<think>") ==
         1);
 }

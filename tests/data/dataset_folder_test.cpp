@@ -1,4 +1,4 @@
-// Folders of data sets as the Hub lays them out: which files a split has, and what is ambiguous or missing.
+// Tests data set folders in the Hub's layout: the files of a split, and ambiguous or missing splits.
 #include "data/dataset_folder.h"
 
 #include <fstream>

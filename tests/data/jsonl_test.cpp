@@ -23,7 +23,7 @@ std::string line_refusal(const std::string& text) {
   return qrl::test::refusal_of([&] { read_text(text); });
 }
 
-/// The gold of a row whose `answer` is this JSON.
+/// Returns the gold answer of a row whose `answer` is this JSON.
 std::string gold(const std::string& json) {
   return read_text(R"({"prompt":"x","answer":)" + json + "}").at(0).ground_truth;
 }
@@ -52,7 +52,7 @@ TEST_CASE("byte order mark, CRLF, escapes and long lines are fine") {
   CHECK(read_text("\xEF\xBB\xBF" + kRow + "\r\n\r\n" + kRow + "\r\n").size() == 2);
   CHECK(read_text(R"({"prompt":"a\u0000b","answer":"\u0000"})")[0].prompt == "a\0b"s);
   CHECK(read_text(R"({"prompt":"\ud83d\ude42","answer":"1"})")[0].prompt == "🙂");
-  CHECK(read_text("{\"prompt\":\"a\xE2\x80\xA8z\",\"answer\":\"1\"}").size() == 1);  // U+2028 ends no line
+  CHECK(read_text("{\"prompt\":\"a\xE2\x80\xA8z\",\"answer\":\"1\"}").size() == 1);  // U+2028 does not end a line
   const std::string longest(3 << 20, 'a');
   CHECK(read_text(R"({"prompt":")" + longest + R"(","answer":"1"})")[0].prompt == longest);
 }
@@ -62,7 +62,7 @@ TEST_CASE("golds keep their value in shortest form") {
   CHECK(gold("27") == "27");
   CHECK(gold("2.7e1") == "27");
   CHECK(gold("\"27\"") == "27");
-  CHECK(gold("\" 27.0\"") == " 27.0");  // a string is kept as it is
+  CHECK(gold("\" 27.0\"") == " 27.0");  // a string is kept unchanged
   CHECK(gold("-0.0") == "0");
   CHECK(gold("0.1") == "0.1");
   CHECK(gold("1.50") == "1.5");
@@ -202,7 +202,7 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
 TEST_CASE("shared malformed files behave as their manifest declares") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: malformed/jsonl");
-  // Where the manifest leaves the policy to the reader: jsonl.h says what it is.
+  // Lists this program's decisions for the rows that the manifest leaves to the reader (see jsonl.h).
   const std::map<std::string, bool> accepted_by_policy = {
       {"jsonl/bom.jsonl", true}, {"jsonl/number_answer.jsonl", true},     {"jsonl/lone_surrogate.jsonl", false},
       {"jsonl/nul.jsonl", true}, {"jsonl/special_in_prompt.jsonl", true}, {"jsonl/long_prompt.jsonl", true}};

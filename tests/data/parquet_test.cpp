@@ -1,4 +1,4 @@
-// Parquet: rows are those that Python writes of the same table, and what JSON has no form for is refused.
+// Tests Parquet: rows equal those that Python writes from the same table, and values without a JSON form are refused.
 #include "data/parquet.h"
 
 #include <fstream>
@@ -31,7 +31,7 @@ TEST_CASE("rows of a parquet file are the rows of the same table as JSON lines")
   if (!can_read_parquet()) return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   const auto rows = rows_of(golden_parquet("types.parquet"));
   CHECK(rows == rows_of(golden_parquet("types.jsonl")));
-  // Equal as JSON, and in the same order of members.
+  // Compares as JSON, including the order of members.
   std::string order;
   for (const auto& [name, value] : rows.at(0).items()) order += name + " ";
   CHECK(order == "text small big unsigned single number flag word messages lists nested ");

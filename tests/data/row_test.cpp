@@ -100,7 +100,7 @@ TEST_CASE("keys of the recipe name fields and paths, and the usual names lose th
       says(row_refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", recipe), "a field `meta.answer.value`"));
   CHECK(says(row_refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", recipe), "a field `subject`"));
 
-  // Files of different makes: each row has one of several.
+  // Mixes files with different fields; each row has one of several.
   DataRecipe both;
   both.prompt_key = "question, problem";
   both.ground_truth_key = "answer,meta.gold";
@@ -110,7 +110,7 @@ TEST_CASE("keys of the recipe name fields and paths, and the usual names lose th
   CHECK(says(row_refusal(R"({"prompt":"p","answer":"1"})", both), "several with commas, where files differ"));
   both.prompt_key = "question,,problem";
   CHECK(says(refusal_of([&] { RowReader reader(both); }), "data.prompt_key: expected names of fields between commas"));
-  CHECK(read(R"({"prompt":"p","answer":"1","a.b":"x"})", filtered({"a.b == x"})));  // a name with a dot in it
+  CHECK(read(R"({"prompt":"p","answer":"1","a.b":"x"})", filtered({"a.b == x"})));  // a field name that contains a dot
   CHECK(says(row_refusal(R"({"question":"p","answer":"1","reward_model":{"ground_truth":"2"}})"), "both `answer` and"));
   CHECK(says(row_refusal(R"({"question":"p"})"), "set data.ground_truth_key"));
 }

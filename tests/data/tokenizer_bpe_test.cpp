@@ -1,5 +1,5 @@
-// Byte-level BPE: ids against the tokenizers library's, shipped for small tokenizers of each kind and, where the shared
-// data is there, for the published ones.
+// Tests byte-level BPE ids against the tokenizers library: goldens in the repository for small tokenizers of each kind
+// and, if the shared data exists, for the published ones.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -27,7 +27,7 @@ std::filesystem::path golden_dir() { return qrl::test::shipped_data() / "golden"
 
 Tokenizer golden(const std::string& name) { return Tokenizer::load(golden_dir() / (name + ".json")); }
 
-/// What a command prints.
+/// Returns what a command prints.
 std::string output_of(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   REQUIRE(pipe != nullptr);
@@ -36,7 +36,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-/// Rows {"text", "ids"} of a golden file; the number that were compared.
+/// Compares the rows {"text", "ids"} of a golden file; returns their number.
 int compare_rows(const Tokenizer& tokenizer, const std::string& rows) {
   std::istringstream in(rows);
   int num_rows = 0;
@@ -48,7 +48,7 @@ int compare_rows(const Tokenizer& tokenizer, const std::string& rows) {
   return num_rows;
 }
 
-/// GPT-2's tokenizer.json, as the tokenizers library makes it of vocab.json and merges.txt.
+/// Returns GPT-2's tokenizer.json, built from vocab.json and merges.txt like the tokenizers library does.
 std::string gpt2_json(const std::filesystem::path& dir) {
   const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
   json merges = json::array();
@@ -106,7 +106,7 @@ TEST_CASE("bytes that a vocabulary lacks are counted, and left out or read as it
   CHECK(golden("digits").unencodable_bytes("cat\x04\x05 cat\xff") == 0);
   CHECK(lacks.describe().find("no token for ") != std::string::npos);
   CHECK(golden("digits").describe().find("no token for ") == std::string::npos);
-  // What stands on both sides of a byte that is left out is merged, in short pieces and in long ones.
+  // The neighbors of an omitted byte are merged, in short and in long pieces.
   const std::string long_word(100, 'a');
   for (const std::string& word : {std::string("cat"), long_word}) {
     CHECK(lacks.encode(word.substr(0, 1) + "\x04" + word.substr(1)) == lacks.encode(word));
@@ -116,7 +116,7 @@ TEST_CASE("bytes that a vocabulary lacks are counted, and left out or read as it
   CHECK(lacks.encode(std::string(100, '\x04')).empty());
   CHECK(unknown.encode("\x04\x05") == Ids{0, 0});
   CHECK(fused.encode("\x04\x05") == Ids{0});
-  CHECK(unknown.encode("\xff") == Ids{0});  // no UTF-8
+  CHECK(unknown.encode("\xff") == Ids{0});  // not UTF-8
 }
 
 TEST_CASE("the published tokenizers: the shared goldens") {
@@ -171,7 +171,7 @@ TEST_CASE("merges: the lowest rank first, the leftmost of equals, the same for s
     if (size % 2 == 1) want.push_back(97);
     CHECK(tokenizer.encode(std::string(size, 'a')) == want);
   }
-  file["model"]["merges"] = {"a a", "a b", "a a"};  // the later rank counts, as in the tokenizers library
+  file["model"]["merges"] = {"a a", "a b", "a a"};  // the later rank applies, as in the tokenizers library
   CHECK(Tokenizer::parse(file.dump(), "", "x").encode("aab") == Ids{97, 257});
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("user text never becomes an added token, but white space, and parts ar
     const Ids ids = tokenizer.encode(user);
     for (const char* control : {"<|end|>", "<a>", "<a", "<a>>", "wrd", "zé"})
       REQUIRE(std::count(ids.begin(), ids.end(), id_of(control)) == 0);
-    // All parts trusted, or none, are the whole text.
+    // If all parts are trusted, or none, the result equals that of the whole text.
     const std::string whole = ours + user;
     for (const bool trusted : {false, true}) {
       const std::array<TextPart, 2> parts = {{{ours, trusted}, {user, trusted}}};
@@ -196,7 +196,7 @@ TEST_CASE("user text never becomes an added token, but white space, and parts ar
   }
   const Ids spaces = tokenizer.encode("    x");
   CHECK(spaces.front() == id_of("    "));
-  // A control token cannot be put together from ours and theirs.
+  // A trusted and an untrusted part cannot form a control token together.
   const std::array<TextPart, 2> parts = {{{"<|end", true}, {"|>", false}}};
   CHECK(tokenizer.encode(parts) == tokenizer.encode("<|end|>"));
   const std::array<TextPart, 3> mixed = {{{"<|end|>a", true}, {"b<|end|>", false}, {"\n<|end|>", true}}};
@@ -219,7 +219,7 @@ TEST_CASE("decode gives back the text, or its normal form, any bytes survive") {
   }
   CHECK(nfc.decode(nfc.encode("e\u0301")) == "é");
   CHECK(nfc.decode(nfc.encode("a\u0345\u0301\u0323")) == "ạ\u0301\u0345");
-  // U+1DF9 is newer than the tables of the tokenizers library, which leaves it where it is.
+  // U+1DF9 is newer than the tables of the tokenizers library, which does not reorder it.
   CHECK(nfc.decode(nfc.encode("a\u1df1\u1df9")) == "a\u1df1\u1df9");
   CHECK(nfc.decode(nfc.encode("\xff"
                               "e\u0301\xe9")) ==

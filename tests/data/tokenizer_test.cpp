@@ -37,7 +37,7 @@ std::string random_bytes(qrl::base::RandomStream& random, std::size_t max_size) 
 
 TEST_CASE("texts get the ids that transformers gives them") {
   const Tokenizer made = Tokenizer::byte_level();
-  const Tokenizer loaded = Tokenizer::load(small_golden_dir());  // as transformers saved it
+  const Tokenizer loaded = Tokenizer::load(small_golden_dir());  // saved by transformers
   CHECK(loaded.eos() == 256);
   CHECK(loaded.vocab_size() == 259);
   std::ifstream cases(small_golden_dir() / "cases.jsonl");
@@ -64,7 +64,7 @@ TEST_CASE("save writes what the tokenizers library itself writes, and load reads
   Tokenizer::byte_level().save(dir.path());
   json want = golden_file();
   want["post_processor"] = nullptr;         // transformers adds an empty template
-  want["decoder"] = want["pre_tokenizer"];  // whose flags mean nothing in a decoder: the library writes true
+  want["decoder"] = want["pre_tokenizer"];  // its flags have no effect in a decoder: the library writes true
   CHECK(json::parse(qrl::test::read_file(dir / "tokenizer.json")) == want);
   const json config = json::parse(qrl::test::read_file(dir / "tokenizer_config.json"));
   CHECK(config["eos_token"] == "<|endoftext|>");
@@ -165,14 +165,14 @@ TEST_CASE("what would change ids is refused by name") {
   CHECK(says(split({{"Regex", "a+"}}, "MergedWithNext", false), "MergedWithNext"));
   CHECK(says(split({{"Regex", "(["}}, "Isolated", false), "[ without ]"));
   CHECK(says(split({{"Glob", "a"}}, "Isolated", false), "Glob"));
-  // Settings without effect where there are no merges.
+  // These settings have no effect without merges.
   CHECK(with("/pre_tokenizer/use_regex", true) == "accepted");
   CHECK(with("/pre_tokenizer/trim_offsets", true) == "accepted");
   CHECK(with("/decoder/add_prefix_space", true) == "accepted");
   CHECK(with("/post_processor", nullptr) == "accepted");
   CHECK(with("/post_processor", good["decoder"]) == "accepted");
   CHECK(with("/model/end_of_word_suffix", "") == "accepted");
-  // A call with truncation=True, padding=True leaves them in a saved file; transformers ignores them when loading.
+  // A call with truncation=True, padding=True saves them in the file; transformers ignores them when loading.
   CHECK(with("/truncation", {{"max_length", 3}}) == "accepted");
   CHECK(with("/padding", {{"strategy", "BatchLongest"}}) == "accepted");
 }
@@ -197,7 +197,7 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
                f["model"]["unk_token"] = "<unk>";
              }),
              "model.unk_token to be a token of model.vocab, got \"<unk>\""));
-  // Merges that spell a control token would make one of user text.
+  // Merges that spell a control token would create one from user text.
   CHECK(says(edited([](json& f) {
                f["model"]["vocab"]["<a"] = 256;
                f["model"]["merges"] = {"< a"};
@@ -212,14 +212,14 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
   CHECK(says(edited([](json& f) { f["added_tokens"][2] = 5; }), "objects"));
   CHECK(says(edited([](json& f) { f["added_tokens"].erase(0); }), "257"));
   CHECK(says(edited([](json& f) { f["added_tokens"][0]["special"] = false; }), "end token"));
-  // An added token that is a byte's token would make a control token of that byte in user text.
+  // An added token equal to a byte's token would turn that byte in user text into a control token.
   CHECK(says(edited([](json& f) {
                f["added_tokens"][0]["content"] = "a";
                f["added_tokens"][0]["id"] = 97;
                for (int k : {1, 2}) f["added_tokens"][k]["id"] = 255 + k;
              }),
              "special added tokens that are no single byte of the vocabulary, got \"a\""));
-  // One that is no control token is just that byte, under the vocabulary's id, as in the tokenizers library.
+  // An added token that is no control token is just that byte, with the vocabulary's id, as in the tokenizers library.
   json byte = good;
   byte["added_tokens"][2]["content"] = "é";
   CHECK(Tokenizer::parse(byte.dump(), "", "x").encode_trusted("xéy\xe9") == Ids{'x', 0xe9, 'y', 0xe9});
@@ -267,7 +267,7 @@ TEST_CASE(
 TEST_CASE("shared malformed tokenizers: as declared") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: malformed/tokenizer");
-  // Where the manifest leaves the choice to us; what is not here is refused.
+  // Lists the rows on which the manifest leaves the choice to this program and that it accepts; all others are refused.
   const std::set<std::string> accepted_by_policy = {"tokenizer/merge_dup.json"};
   std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
   int num_files = 0;
@@ -298,13 +298,13 @@ TEST_CASE("load names a missing or faulty file") {
     write_config(bad);
     CHECK_THROWS_AS(Tokenizer::load(dir.path()), qrl::base::Error);
   }
-  // Text goes to ids and back without an end token; whoever needs one asks.
+  // Encoding and decoding work without an end token; only callers that need one fail.
   write_config("{}");
   CHECK(Tokenizer::load(dir.path()).eos() == -1);
   std::filesystem::remove(dir / "tokenizer_config.json");
   CHECK(Tokenizer::load(dir.path()).eos() == -1);
   CHECK(Tokenizer::load(dir / "tokenizer.json").encode("a") == Ids{97});
-  // Else the model's own config says which token it is, when it is one that controls.
+  // Otherwise the model's own config names the end token, if it is a control token.
   const auto write_generation = [&](const std::string& text) {
     std::ofstream(dir / "generation_config.json") << text;
     return Tokenizer::load(dir.path()).eos();

@@ -1,4 +1,4 @@
-// What calibration observes, and what smoothing is for.
+// Tests what calibration observes, and the purpose of smoothing.
 #include "decoder/channel_ranges.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ double squared_distance(const std::vector<float>& a, const std::vector<float>& b
 TEST_CASE("channel ranges are the largest normed embeddings where no block adds to them") {
   const model::ModelConfig config = tiny_config();
   model::Weights weights = tiny_weights(config);
-  // Without o_proj and down_proj the residual stream stays the embedding, and every norm sees that.
+  // Zeroing o_proj and down_proj keeps the residual stream equal to the embedding, which every norm then reads.
   for (auto& [name, buffer] : weights) {
     if (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight"))
       std::fill_n(buffer.as<float>(), buffer.shape().numel(), 0.0F);

@@ -1,4 +1,4 @@
-// The decoder's contract beside the numbers: errors, versions, memory, ends.
+// Tests the decoder's contract apart from numerics: errors, versions, memory, ends.
 #include "decoder/decoder.h"
 
 #include <atomic>
@@ -20,7 +20,7 @@ using types::SampleRequest;
 using types::SamplingParams;
 using types::TokenId;
 
-/// The kind of error that `body` throws; nothing when it throws none.
+/// Returns the kind of error that `body` throws; nothing if it throws none.
 std::optional<base::ErrorKind> error_of(const std::function<void()>& body) {
   try {
     body();
@@ -85,7 +85,7 @@ TEST_CASE("parameters and requests out of range are input errors before anything
     spoil(params);
     CHECK(complete(good, params) == base::ErrorKind::input);
   }
-  // 5 prompt + 20 new tokens are 25 = max_model_len, and 24 positions of KV = 6 pages of 4: just fits.
+  // 5 prompt + 20 new tokens = 25 = max_model_len, and 24 KV positions = 6 pages of 4: fits exactly.
   CHECK(complete(good, params_of(21)) == base::ErrorKind::input);
   CHECK(decoder.stats().ticks == 0);
   CHECK_FALSE(complete(good, params_of(20)));
@@ -149,7 +149,7 @@ TEST_CASE("publishing during a call is an internal error") {
   Decoder decoder(config, options_of(1000, 400));
   decoder.load(*snapshot);
   const SampleRequest request{1, kPrompt, 0, 2000};
-  // Again and again: whenever the machine lets the call begin, one falls into it.
+  // Publishes repeatedly, so that one publish happens during the call whenever the call starts.
   std::atomic<bool> done = false;
   std::thread publisher([&] {
     for (std::int64_t version = 2; !done; ++version) snapshot->publish(model::views(weights), version);
@@ -158,7 +158,7 @@ TEST_CASE("publishing during a call is an internal error") {
   done = true;
   publisher.join();
   CHECK(error == base::ErrorKind::internal);
-  // The decoder is whole after an error.
+  // The decoder is usable after an error.
   const SampleRequest small{1, kPrompt, 0, 3};
   CHECK_FALSE(error_of([&] { decoder.complete({&small, 1}, params_of(5), {}); }));
 }
@@ -216,12 +216,12 @@ TEST_CASE("no requests, no completions, stats count rows and can be reset") {
   const SampleRequest request{1, kPrompt, 0, 3};
   decoder.complete({&request, 1}, params_of(6), {});
   const DecoderStats& stats = decoder.stats();
-  CHECK(stats.prefill_tokens == 5 + 1 + 1);  // the leader's prompt, and the last prompt token of the others
+  CHECK(stats.prefill_tokens == 5 + 1 + 1);  // the leader's prompt, and the last prompt token of each other sample
   CHECK(stats.shared_prompt_tokens == 2 * 4);
-  CHECK(stats.decode_tokens == 3 * 5);           // the last token sampled is never an input
-  CHECK(stats.decode_only_tokens == 3 * 5 - 1);  // the leader's first one shares a tick with the others' prompt
+  CHECK(stats.decode_tokens == 3 * 5);           // the last sampled token is never an input
+  CHECK(stats.decode_only_tokens == 3 * 5 - 1);  // the leader's first token shares a tick with the others' prompt
   CHECK(stats.ticks == 7);
-  CHECK(stats.peak_kv_pages == 3 * 3 - 2);  // 10 positions each; the first page is one
+  CHECK(stats.peak_kv_pages == 3 * 3 - 2);  // 10 positions each; the first page is shared
   decoder.reset_stats();
   CHECK(decoder.stats().ticks == 0);
 }

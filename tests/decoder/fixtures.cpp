@@ -37,7 +37,7 @@ model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed
     float* values = tensor.as<float>();
     const std::int64_t count = tensor.shape().numel();
     for (std::int64_t i = 0; i < count; ++i) {
-      // Biases of zero and gains of one would hide a forward that leaves them out.
+      // Zero biases and unit gains would hide a forward pass that omits them.
       if (spec.kind == model::WeightKind::norm) values[i] = 1 + 0.3F * random.normal();
       else if (spec.kind == model::WeightKind::bias) values[i] = 0.3F * random.normal();
       else values[i] *= 10;

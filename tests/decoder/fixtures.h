@@ -1,4 +1,4 @@
-// What the decoder's tests share: tiny models with odd shapes, scattered pages, every kernel path.
+// Shares helpers of the decoder tests: tiny models with odd shapes, scattered pages, every kernel path.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace qrl::decoder::test {
 
-/// Qwen3 (qk-norm), Qwen2 (bias) or Llama (bias on o too); no size a multiple of a vector.
+/// Returns Qwen3 (qk-norm), Qwen2 (bias) or Llama (bias on o as well); no size is a multiple of a vector.
 model::ModelConfig tiny_config(model::Family family = model::Family::qwen3);
 
 using qrl::test::on_every_path;
 
 using Sequences = std::vector<std::vector<types::TokenId>>;
-/// Of its vocabulary.
+/// Prompts within the vocabulary of `tiny_config`.
 inline const Sequences kPrompts = {{5, 4, 3, 2, 1, 60, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, {66, 1, 30}};
 
-/// init_weights, with linears and embeddings ten times as large, so that logits are far from uniform.
+/// Returns init_weights with linears and embeddings ten times as large, so that logits are far from uniform.
 model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed = 1);
 
 std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const model::Weights& weights,
                                          const model::SnapshotFormats& formats, std::int64_t version = 0);
 
-/// A random page for each run of page_size tokens, instead of 0, 1, 2 …
+/// Returns a random page for each run of page_size tokens, instead of 0, 1, 2 …
 std::vector<PageId> scattered_pages(std::int64_t num_tokens, std::int64_t page_size);
 
 /// Sets the number of threads for a scope.

@@ -1,4 +1,4 @@
-// The forward pass against transformers (scripts/golden/hf_models.py).
+// Tests the forward pass against transformers (scripts/golden/hf_models.py).
 #include <algorithm>
 #include <string>
 
@@ -25,7 +25,7 @@ std::vector<TokenId> tokens_of(const state::SafetensorsFile& file, const std::st
 const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied", "hf_qwen2",      "hf_llama",
                                "hf_llama_scaled", "hf_qwen3_yarn",   "hf_llama_bias", "hf_qwen3_bias"};
 
-/// fp32 sums in another order than transformers': 7e-6 is what rounding alone does (the goldens' manifest).
+/// fp32 sums in a different order from transformers; rounding alone gives 7e-6 (the goldens' manifest).
 constexpr double kLogitBound = 1e-4;
 
 }  // namespace

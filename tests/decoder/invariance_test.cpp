@@ -1,5 +1,5 @@
-// Nothing but weights, tokens and key decides a token or a bit of its log-prob: the same requests under every layout,
-// schedule and thread count, in every weight format.
+// Tests that only weights, tokens and key determine a token and its log-prob's bits. Runs the same requests under every
+// layout, schedule and thread count, in every weight format.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -27,7 +27,7 @@ struct Requests {
   std::vector<types::SampleRequest> requests;
 };
 
-/// Prompts of 1 to 40 tokens, among them a page, a page and one, two pages of 16.
+/// Returns prompts of 1 to 40 tokens, including exactly one page, one page plus one, and two pages of 16.
 Requests make_requests() {
   Requests made;
   base::RandomStream random(5, base::RandomPurpose::test, 0);
@@ -86,7 +86,7 @@ void for_every_format(const std::function<void(const model::Snapshot&)>& body) {
   }
 }
 
-/// Calls body(check_same, stats of the reference run) in every format: check_same(options) completes the requests with
+/// Calls body(check_same, stats of the reference run) in every format. check_same(options) completes the requests with
 /// those options, compares bits with base_options(), and returns the stats.
 template <class Body>
 void for_every_variant(Body body) {
@@ -124,7 +124,7 @@ TEST_CASE("how many logits exist at once changes no bit") {
     }
     CHECK(same_bits(outcomes[0], outcomes[1]));
     CHECK(same_bits(outcomes[0], outcomes[2]));
-    // Not all from one tile, or nothing was put to the test.
+    // The tokens must come from more than one tile, else the test would prove nothing.
     if (temperature > 0) {
       const auto beyond = [](const Completion& c) {
         return std::ranges::any_of(c.tokens, [](int t) { return t >= 512; });
@@ -227,14 +227,14 @@ TEST_CASE("the number of threads changes no bit of a sample") {
       const ThreadsForScope threads(num_threads);
       check_same(base_options());
       DecoderOptions few = base_options();
-      few.max_num_seqs = 3;  // one team instead of a part for each thread
+      few.max_num_seqs = 3;  // one team instead of a part per thread
       check_same(few);
     }
   });
 }
 
 TEST_CASE("where attention joins spans, and rows that share pages take them together, no layout changes a bit") {
-  // Beyond a span of 128 positions: samples share one or two spans of their prompt and go on into the next.
+  // With more than a span of 128 positions, samples share one or two spans of their prompt and continue into the next.
   const model::ModelConfig config = tiny_config();
   Requests made;
   base::RandomStream random(5, base::RandomPurpose::test, 1);
@@ -276,7 +276,7 @@ TEST_CASE("where attention joins spans, and rows that share pages take them toge
         const ThreadsForScope threads(3);
         check_same([](DecoderOptions&) {});
       }
-      // A sample in a call of its own has nobody to share with but its own prompt's rows.
+      // A sample in its own call can only share rows of its own prompt.
       types::SampleRequest last = made.requests.back();
       last.first_sample = 2, last.num_samples = 1;
       CHECK(same_bits(run(base, {&last, 1}).completions.front(), reference.completions.back()));
@@ -299,7 +299,7 @@ TEST_CASE("companions and their order change no bit of a sample") {
       const std::vector<Completion> got(turned.completions.begin() + static_cast<std::ptrdiff_t>(turned_first),
                                         turned.completions.begin() + static_cast<std::ptrdiff_t>(turned_first + count));
       CHECK(same_bits(got, want));
-      for (std::size_t i = 0; i < count; ++i) {  // each sample in a call of its own
+      for (std::size_t i = 0; i < count; ++i) {  // each sample in its own call
         types::SampleRequest one = request;
         one.first_sample += static_cast<std::int32_t>(i);
         one.num_samples = 1;
@@ -372,7 +372,8 @@ TEST_CASE("permuted pages, page size, chunks and threads change no bit of the lo
   on_every_path([&](const std::string& path) {
     for_every_format([&](const model::Snapshot& snapshot) {
       for (int kv = 0; kv < 4; ++kv) {
-        // Pages hold what products gave: all formats of pages with fp32 weights, one in turn with each other format.
+        // Pages store outputs of matmuls. Tests all page formats with fp32 weights, and one page format per other
+        // weight format.
         if (snapshot.format() != quant::Format::f32 && static_cast<int>(snapshot.format()) % 4 != kv) continue;
         const auto kv_format = static_cast<quant::KvFormat>(kv);
         CAPTURE(path, quant::name(kv_format));
@@ -387,7 +388,7 @@ TEST_CASE("permuted pages, page size, chunks and threads change no bit of the lo
           for (const std::int64_t chunk_tokens : {1, 37, 64, 150})
             check_same({page_size, chunk_tokens, scattered_pages(150, page_size), 1, kv_format, scales});
         }
-        // Few forwards where threads meet at barriers: on a busy machine each meeting may cost a time slice.
+        // Runs few multithreaded forwards: on a busy machine each barrier may cost a time slice.
         for (const int num_threads : {2, 3})
           check_same({3, 128, scattered_pages(150, 3), num_threads, kv_format, scales});
       }

@@ -13,7 +13,7 @@ namespace qrl::decoder::test {
 
 namespace {
 
-/// |values| of one layer and head over all prompts, by reading the pages.
+/// Reads from the pages the |values| of one layer and head over all prompts.
 std::vector<float> sizes_of(const model::Snapshot& snapshot, std::int64_t layer, std::int64_t head, bool keys) {
   const auto& config = snapshot.config();
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
@@ -40,7 +40,7 @@ TEST_CASE("keys and values of sequences computed at once are those of each alone
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
   Sequences prompts = kPrompts;
-  prompts.push_back({40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55});  // a page, to the last slot
+  prompts.push_back({40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55});  // fills a page to the last slot
   const auto numbers_of = [&](const ForcedKv& forced, std::size_t of, std::size_t length) {
     std::vector<float> numbers(length * static_cast<std::size_t>(config.num_hidden_layers * 2 * heads.num_kv_heads) *
                                static_cast<std::size_t>(heads.head_dim));
@@ -58,7 +58,7 @@ TEST_CASE("keys and values of sequences computed at once are those of each alone
     CAPTURE(num_threads);
     const ThreadsForScope threads(num_threads);
     const ForcedKv together = forced_kv(*snapshot, prompts);
-    // Few rows of weights that stay cached: no thread waits for another.
+    // Few rows whose weights stay cached: no thread waits for another.
     CHECK(together.num_parts == num_threads);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const auto alone = numbers_of(forced_kv(*snapshot, {&prompts[i], 1}), 0, prompts[i].size());
@@ -135,7 +135,7 @@ TEST_CASE("scales of queries put the percentile of each kv head's queries at 448
 TEST_CASE("the percentile is the nearest rank: the smallest size that so many of all do not exceed") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
-  for (const double percentile : {99.9, 33.3}) {  // neither falls on a whole rank of 210 sizes
+  for (const double percentile : {99.9, 33.3}) {  // neither is a whole rank of 210 values
     const KvScales scales = calibrate_kv(*snapshot, kPrompts, {percentile, 1.0});
     for (const bool keys : {true, false}) {
       const auto sizes = sizes_of(*snapshot, 1, 1, keys);
@@ -165,7 +165,7 @@ TEST_CASE("a head whose values are all zero has the scale 1, and no other head h
 }
 
 TEST_CASE("keys that finite weights make infinite end the calibration") {
-  const auto config = tiny_config(model::Family::qwen2);  // no norm of keys, which would bring them back
+  const auto config = tiny_config(model::Family::qwen2);  // no norm of keys, which would rescale them
   const model::Weights weights = tiny_weights(config);
   const base::Buffer& keys = weights.at("model.layers.1.self_attn.k_proj.weight");
   std::fill_n(keys.as<float>(), config.hidden_size, 3e38F);  // one element of one head
@@ -199,13 +199,13 @@ TEST_CASE("fp8 keys and values stay near exact ones, and scales from too few val
         forced_logits(*snapshot, kPrompts[0], {.kv_format = quant::KvFormat::fp8_e4m3, .kv_scales = scales});
     return quant::format_error(exact, logits);
   };
-  // e4m3 rounds by a 40th on average, keys and values alike; large weights make scores large, which multiplies the
-  // error of keys: 24 dB here.
+  // e4m3 has a mean rounding error of 1/40 for keys and values alike. Large weights make large scores, which amplify
+  // the error of keys: 24 dB here.
   const quant::FormatError good = error_of(calibrate_kv(*snapshot, kPrompts, {}));
   CHECK(good.rms > 0);
   CHECK(good.snr_db > 20);
   CHECK(error_of(calibrate_kv(*snapshot, kPrompts, {50, 0.2})).rms > 2 * good.rms);
-  // Queries in e4m3, too, add about what keys do.
+  // Queries in e4m3 add about the same error as keys.
   const quant::FormatError all = error_of(calibrate_kv(*snapshot, kPrompts, {.queries = true}));
   CHECK(all.rms > 1.05 * good.rms);
   CHECK(all.snr_db > 17);

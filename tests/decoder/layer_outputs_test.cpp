@@ -1,4 +1,4 @@
-// What `dump` writes: the residual stream after the embedding and after each layer.
+// Tests the output of `dump`: the residual stream after the embedding and after each layer.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ using namespace qrl;
 using namespace qrl::decoder;
 using namespace qrl::decoder::test;
 
-/// The logit of `token` from a row of the stream, in double precision.
+/// Computes the logit of `token` from a row of the stream in fp64.
 double logit(const model::Weights& weights, const model::ModelConfig& config, const float* x_D, std::int64_t token) {
   const std::int64_t width = config.hidden_size;
   double squares = 0, sum = 0;
@@ -29,7 +29,7 @@ TEST_CASE("layer outputs: the first is the embedding, the last gives the logits,
   const model::ModelConfig config = tiny_config();
   const model::Weights weights = tiny_weights(config);
   const auto snapshot = publish(config, weights, quant::Format::f32);
-  std::vector<types::TokenId> tokens(70);  // more than a block of rows
+  std::vector<types::TokenId> tokens(70);  // more than one block of rows
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<types::TokenId>((7 * i + 3) % static_cast<std::size_t>(config.vocab_size));
   const LayerOutputs whole = forced_layer_outputs(*snapshot, tokens, {.num_threads = 2});

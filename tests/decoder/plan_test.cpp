@@ -11,7 +11,7 @@ using namespace qrl;
 using namespace qrl::decoder;
 using types::TokenId;
 
-/// Sequences that have cached some of their prompt and compute num_rows more.
+/// Holds sequences that have cached part of their prompt and compute num_rows more.
 class PlannedSequences {
  public:
   void add(std::int64_t num_cached, std::int64_t num_rows) {
@@ -41,7 +41,7 @@ TEST_CASE("rows of the chosen sequences lie end to end, each with its own token,
   sequences.add(0, 1);
   sequences.chosen()[0]->copy = {7, 8, 2};
   Plan plan(decoder::test::tiny_config());
-  for (int build = 0; build < 2; ++build) {  // the second finds nothing of the first
+  for (int build = 0; build < 2; ++build) {  // the second build must see nothing of the first
     plan.build(sequences.chosen(), 2);
     CHECK(plan.tokens_N == std::vector<TokenId>{0, 0, 1});
     CHECK(plan.positions_N == std::vector<std::int32_t>{3, 4, 0});
@@ -78,14 +78,14 @@ TEST_CASE("many even sequences are shared out to threads, few or uneven ones are
   CHECK(parts_of(even, 3)[1].rows.begin == 20);
   CHECK(parts_of(even, 3)[2].rows.size() == 20);
   CHECK(parts_of(even, 1).size() == 1);
-  CHECK(parts_of(even, 16).size() == 1);  // not 4 rows each
+  CHECK(parts_of(even, 16).size() == 1);  // not split into 4 rows each
 
   PlannedSequences uneven;
   uneven.add(0, 200);
   for (int i = 0; i < 20; ++i) uneven.add(100, 1);
   CHECK(parts_of(uneven, 2).size() == 1);
 
-  // Positions count too: 10 long sequences cost what many short ones do.
+  // Positions count as well: 10 long sequences cost the same as many short ones.
   PlannedSequences long_and_short;
   for (int i = 0; i < 10; ++i) long_and_short.add(4000, 1);
   for (int i = 0; i < 100; ++i) long_and_short.add(1, 1);

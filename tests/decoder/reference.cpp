@@ -63,7 +63,7 @@ void rotate(double* head, std::int64_t head_dim, std::int64_t position, double t
   }
 }
 
-/// Context [H·E] of the last of the rows q | k | v.
+/// Returns the context [H·E] of the last row; each row is q | k | v.
 Row attend(const model::ModelConfig& config, const std::vector<Row>& qkv) {
   const std::int64_t heads = config.num_attention_heads, kv_heads = config.num_key_value_heads, dim = config.head_dim;
   Row context;

@@ -1,5 +1,5 @@
-// The forward pass of model/config.h once more, in fp64 and with plain loops, from the weights that a snapshot holds:
-// what is left between it and the decoder is the error of the kernels, not of the format.
+// Implements the forward pass of model/config.h in fp64 with plain loops, from a snapshot's weights. The decoder's
+// remaining difference from it is the error of the kernels, not of the format.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace qrl::decoder::test {
 
-/// Logits [T, V] of `tokens`. Rounds what the format rounds (activations that enter a linear layer) and nothing else.
+/// Returns logits [T, V] of `tokens`. Rounds only what the format rounds: activations that enter a linear layer.
 std::vector<double> reference_logits(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens);
 
 }  // namespace qrl::decoder::test

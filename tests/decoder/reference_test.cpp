@@ -1,5 +1,5 @@
-// Kernel error and format error of the whole forward, apart: the decoder against an fp64 forward of the same stored
-// weights, and that forward in a low-bit format against itself in fp32.
+// Tests kernel error and format error of the whole forward pass separately. Kernel error: the decoder against an fp64
+// forward with the same stored weights. Format error: that forward in a low-bit format against itself in fp32.
 #include "decoder/reference.h"
 
 #include <algorithm>
@@ -18,19 +18,20 @@ using namespace qrl::decoder::test;
 /// fp32 sums of these lengths; measured 4e-6.
 constexpr double kSumsRounding = 2e-5;
 
-/// In the low-bit formats fp32 rounding shows only where an activation lies so near a tie that fp32 and fp64 round it
-/// to different codes: one step of one input, seldom. Where none does the distance is below 1e-6; the largest measured
-/// were 0.018 (rms 0.20 of the format error) in bf16 and 0.005 (rms 0.01) in int8. The others follow from these two:
-/// steps are the activations', so int4's formats have the distances of the formats with the same activations, against a
-/// format error 35 times bf16's and 10 times int8's; e4m3's step next to the largest value, 32 in 448, is 9 times
-/// int8's, 1 in 127, its format error 4 times. Measured: 0.012 (rms 0.004) in int4, 0.008 in int4 with int8 and in fp8.
+/// Low-bit formats amplify fp32 rounding only if an activation is so near a tie that fp32 and fp64 round it to
+/// different codes. That moves one input by one step, rarely; otherwise the distance is below 1e-6. The largest
+/// measured values were 0.018 (rms 0.20 of the format error) in bf16 and 0.005 (rms 0.01) in int8. The other bounds
+/// follow from these two, since the steps are those of the activations. int4's formats have the distances of the
+/// formats with the same activations. Their format error is 35 times bf16's and 10 times int8's. e4m3's step near the
+/// largest value, 32 in 448, is 9 times int8's 1 in 127, and its format error is 4 times int8's. Measured: 0.012 (rms
+/// 0.004) in int4, 0.008 in int4 with int8 and in fp8.
 struct Bound {
   quant::Format format;
   double max_abs;
   double rms_of_format_error;
-  /// The format error's share of the logits: half a step of weights and activations, five times over two layers. bf16
-  /// and int8 measured 0.01 and 0.03; e4m3's steps are 16 times bf16's; int4's, 1 in 7, 18 times int8's, but of the
-  /// weights alone.
+  /// Bound on the format error's share of the logits: half a step of weights and activations, five times over two
+  /// layers. bf16 and int8 measured 0.01 and 0.03. e4m3's steps are 16 times bf16's. int4's steps, 1 in 7, are 18 times
+  /// int8's, but for weights only.
   double format_error;
 };
 constexpr Bound kBounds[] = {{quant::Format::f32, kSumsRounding, 0, 0.05},
@@ -73,7 +74,7 @@ std::vector<types::TokenId> random_tokens(int count) {
 
 TEST_CASE("an int8 lm_head beside exact layers: logits and greedy tokens are those of its dequantized rows") {
   constexpr std::int64_t kNew = 24;
-  constexpr double kKernel = 0.02;  // as kBounds' int8: a step of an activation at a tie
+  constexpr double kKernel = 0.02;  // same as int8 in kBounds: a step of an activation at a tie
   const std::vector<types::TokenId> prompt = random_tokens(9);
   for (const model::Family family : {model::Family::qwen3, model::Family::llama}) {  // tied and untied
     const model::ModelConfig config = tiny_config(family);
@@ -121,7 +122,7 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
       const auto snapshot = publish(config, weights, bound.format);
       const auto want = reference_logits(*snapshot, tokens);
       const Distance format_error = distance(want, exact);
-      CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // the arms differ
+      CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // the two arms differ
       CHECK(format_error.rms < bound.format_error * size);
       on_every_path([&](const std::string& path) {
         CAPTURE(static_cast<int>(family), quant::name(bound.format), path, format_error.rms);

@@ -1,4 +1,4 @@
-// What comes out of the whole decoder follows the distribution that its log-probs claim.
+// Tests that the decoder's samples follow the distribution that its log-probs report.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,7 +17,7 @@ using types::TokenId;
 
 constexpr std::size_t kVocabSize = 67;
 
-/// Softmax after temperature, top-k, then top-p of the renormalized rest, in fp64.
+/// Applies temperature, softmax, top-k, then top-p to the renormalized rest, in fp64.
 std::vector<double> distribution(const double* logits, const types::SamplingParams& params) {
   std::vector<std::size_t> order(kVocabSize);
   std::iota(order.begin(), order.end(), 0);
@@ -38,8 +38,8 @@ std::vector<double> distribution(const double* logits, const types::SamplingPara
   return kept;
 }
 
-/// How many standard deviations χ² of these counts is above its mean (Wilson–Hilferty). Cells that expect fewer than 5
-/// are one cell; a count where nothing can be is infinitely unlikely.
+/// Returns the number of standard deviations by which χ² of these counts exceeds its mean (Wilson–Hilferty). Cells with
+/// an expected count below 5 are merged; a count in a cell of probability zero is infinitely unlikely.
 double chi_squared_z(const std::vector<std::size_t>& counts, const std::vector<double>& probabilities) {
   const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   double chi_squared = 0, rare_count = 0, rare_expected = 0;
@@ -69,7 +69,7 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
   Decoder decoder(config, {.page_size = 4, .kv_pages = 1000, .max_model_len = 16, .kv_format = quant::KvFormat::f32});
   decoder.load(*snapshot);
   const std::vector<TokenId> prompt{3, 1, 4, 1, 5};
-  std::map<std::vector<TokenId>, std::vector<double>> logits_of;  // by what comes before the sampled token
+  std::map<std::vector<TokenId>, std::vector<double>> logits_of;  // by the tokens before the sampled one
 
   for (const types::SamplingParams& params :
        {types::SamplingParams{.temperature = 1.0F}, types::SamplingParams{.temperature = 0.7F},
@@ -105,7 +105,7 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
     const auto likeliest = static_cast<TokenId>(std::ranges::max_element(first_counts) - first_counts.begin());
     const std::vector<double> second = distribution_after({likeliest});
     CHECK(chi_squared_z(second_counts[likeliest], second) < 4);
-    // The test can tell distributions apart: the same counts under the other position's distribution are absurd.
+    // The test can distinguish distributions: the same counts are absurd under the other position's distribution.
     CHECK(chi_squared_z(first_counts, distribution_after({likeliest})) > 10);
 
     int num_wrong = 0;

@@ -1,5 +1,5 @@
-// The scheduler and the plan under a fake forward whose "KV" of a position is a hash of all tokens up to it: each row
-// then proves that every slot it would attend to holds its own sequence's past, whoever wrote, shared or copied it.
+// Tests the scheduler and the plan with a fake forward whose "KV" of a position is a hash of all tokens up to it. Each
+// row then proves that every slot it would attend to holds its own sequence's past, even if shared or copied.
 #include "decoder/scheduler.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::uint64_t extend(std::uint64_t hash, TokenId token) {
   return (hash ^ static_cast<std::uint64_t>(token + 1)) * 0xD6E8FEB86659FD93U + (hash >> 29);
 }
 
-/// One slot a (page, position in page); 0: never written since the page was taken from nobody.
+/// Stores one slot per (page, position in page). 0: not written by a sequence of this test.
 class FakeKv {
  public:
   FakeKv(std::int64_t num_pages, std::int64_t page_size)
@@ -35,7 +35,7 @@ class FakeKv {
     for (std::int64_t i = 0; i < copy.num_slots; ++i) slot(copy.to, i) = slot(copy.from, i);
   }
 
-  /// Stores the row's KV and returns how many of positions 0 … position do not hold what they should.
+  /// Stores the row's KV and returns how many of positions 0 … position hold a wrong value.
   int forward(std::span<const TokenId> tokens, std::int64_t position, const PageId* pages) {
     int num_wrong = 0;
     std::uint64_t hash = kEmptyHash;
@@ -59,9 +59,9 @@ class FakeKv {
 struct Case {
   DecoderOptions options;
   std::vector<Request> requests;
-  std::vector<std::vector<std::size_t>> lengths;  // of the responses of each request's samples
-  std::vector<std::size_t> ticks_before;          // chosen before a request is submitted; ascending
-  std::size_t num_ticks_ahead = 0;                // under way when the next is chosen
+  std::vector<std::vector<std::size_t>> lengths;  // of each request's samples
+  std::vector<std::size_t> ticks_before;          // before each request's submission; ascending
+  std::size_t num_ticks_ahead = 0;                // in flight when the next is chosen
 };
 
 Request scheduled(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int32_t num_samples,
@@ -93,7 +93,7 @@ Case random_case(base::RandomStream& random) {
   const std::int64_t num_requests = random.between(1, 5);
   c.options.page_size = random.between(1, random.below(2) == 0 ? 4 : 20);
   for (std::int64_t i = 0; i < num_requests; ++i) {
-    // Half of the prompts end exactly at a page, or one token before or behind it.
+    // Half of the prompts end exactly at a page boundary, or one token before or after it.
     std::int64_t prompt_tokens = random.between(1, 30);
     if (random.below(2) == 0) {
       prompt_tokens = std::max<std::int64_t>(1, c.options.page_size * random.between(1, 3) + random.between(-1, 1));
@@ -106,7 +106,7 @@ Case random_case(base::RandomStream& random) {
     c.requests.back().first_sample = static_cast<std::int32_t>(random.below(3));
     auto& lengths = c.lengths.emplace_back();
     for (std::int32_t s = 0; s < num_samples; ++s) {
-      // Half of them as long as they may be: their end is known before it is seen.
+      // Half of the responses have the maximum length: their end is known in advance.
       lengths.push_back(
           static_cast<std::size_t>(random.below(2) == 0 ? max_new_tokens : random.between(1, max_new_tokens)));
     }
@@ -127,9 +127,9 @@ struct CaseOutcome {
   DecoderStats stats;
   std::int64_t copied_slots = 0;
   std::int64_t num_parts = 0;
-  std::int64_t num_dropped = 0;  // samples behind an end
-  std::int64_t num_waits = 0;    // until a tick under way was finished, as nothing else could be chosen
-  std::int64_t num_idle = 0;     // ticks that had no request, before others came
+  std::int64_t num_dropped = 0;  // samples after an end
+  std::int64_t num_waits = 0;    // times that no tick could be chosen before one in flight was finished
+  std::int64_t num_idle = 0;     // ticks without a request, before others arrived
 };
 
 struct StartedTick {
@@ -137,7 +137,7 @@ struct StartedTick {
   std::vector<TokenId> drawn;
 };
 
-/// Runs a case to its end and checks everything that must hold in each tick.
+/// Runs a case to its end and checks all invariants in each tick.
 CaseOutcome run(const Case& c, base::RandomStream& random) {
   CaseOutcome outcome;
   PagePool pool(c.options.kv_pages);
@@ -194,7 +194,7 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
     REQUIRE(plan.num_rows() <= c.options.max_num_batched_tokens);
     REQUIRE(static_cast<std::int64_t>(chosen.size()) <= c.options.max_num_seqs);
 
-    // A sequence writes only into pages that it alone holds, or that its group holds as it does (the leader's).
+    // A sequence writes only into pages that it holds exclusively, or that its group shares with it (the leader's).
     std::map<PageId, int> writers;
     for (const Sequence* sequence : chosen) {
       const std::int64_t first = sequence->num_cached, last = first + sequence->num_rows - 1;
@@ -205,7 +205,7 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
       }
     }
     std::int64_t num_rows = 0, num_samples = 0, num_copies = 0;
-    for (const PlanPart& part : plan.parts) {  // parts end to end cover everything
+    for (const PlanPart& part : plan.parts) {  // the parts together cover everything
       REQUIRE(part.rows.begin == num_rows);
       REQUIRE(part.samples.begin == num_samples);
       REQUIRE(part.copies.begin == num_copies);
@@ -216,7 +216,7 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
     REQUIRE(num_copies == static_cast<std::int64_t>(plan.copies.size()));
     outcome.num_parts = std::max(outcome.num_parts, static_cast<std::int64_t>(plan.parts.size()));
 
-    // Parts in any order: they may run at the same time.
+    // Runs the parts in either order, because they may run concurrently.
     const bool backwards = random.below(2) == 0;
     std::vector<PlanPart> parts = plan.parts;
     if (backwards) std::ranges::reverse(parts);
@@ -286,7 +286,7 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
     if (!c.options.prefix_sharing) REQUIRE(outcome.stats.shared_prompt_tokens == 0);
     REQUIRE(outcome.stats.peak_kv_pages <= c.options.kv_pages);
   }
-  // The schedules must have met what they are about.
+  // The schedules must have covered the cases under test.
   CHECK(preemptions > 1000);
   CHECK(shared > 10000);
   CHECK(copied > 1000);

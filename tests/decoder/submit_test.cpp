@@ -1,4 +1,5 @@
-// A decoder that is fed while it runs: what a request samples is its own, whatever is beside it and whenever it comes.
+// Tests a decoder that receives requests while it runs: a request's samples do not depend on other requests or on its
+// time of arrival.
 #include <bit>
 #include <functional>
 #include <map>
@@ -28,7 +29,7 @@ model::ModelConfig config_of_tests() {
   return config;
 }
 
-/// Two letters a token, so that stop strings begin and end inside tokens.
+/// Returns two letters per token, so that stop strings begin and end inside tokens.
 std::string_view text_of(TokenId token) {
   static const std::string letters = [] {
     std::string all;
@@ -41,7 +42,7 @@ std::string_view text_of(TokenId token) {
 DecoderOptions options_of_tests() {
   DecoderOptions options{
       .max_num_seqs = 16, .max_num_batched_tokens = 24, .page_size = 4, .kv_pages = 300, .max_model_len = 80};
-  options.logit_tile_tokens = 256;  // more than one tile, unless a row needs them all
+  options.logit_tile_tokens = 256;  // more than one tile, unless a row needs all logits
   options.bytes_of = text_of;
   return options;
 }
@@ -57,7 +58,7 @@ Request request_of(std::uint64_t prompt_id, int prompt_tokens, std::int32_t num_
   return request;
 }
 
-/// Requests that differ in everything that a request has.
+/// Returns requests that differ in every setting of a request.
 std::vector<Request> different_requests() {
   std::vector<Request> requests{
       request_of(0, 9, 3, {.temperature = 0.9F, .max_new_tokens = 20, .stop_tokens = {5, 17}}),
@@ -110,7 +111,7 @@ TEST_CASE("a request's bits are its own, whatever is submitted beside it and whe
     for (const Request& request : requests) want.push_back(alone(*snapshot, request));
     bool any_eos = false;
     for (const Completion& completion : want[3]) any_eos = any_eos || completion.stop == types::StopReason::eos;
-    CHECK(any_eos);  // a stop string was met
+    CHECK(any_eos);  // a stop string ended a sample
     for (const int ticks_between : {0, 1, 4, 30}) {
       for (const bool few_pages : {false, true}) {
         CAPTURE(ticks_between, few_pages);
@@ -236,7 +237,7 @@ TEST_CASE("requests that cannot be sampled are refused when they are submitted, 
   CHECK(error_of([](Request& r) { r.first_position = -1; }) == "input");
   CHECK(error_of([](Request& r) { r.params.max_new_tokens = 76; }) == "input");
   CHECK(error_of([](Request& r) { r.params.stop_strings = {"a", ""}; }) == "input");
-  // Nothing that the requests under way read may change.
+  // Nothing that requests in flight read may change.
   CHECK_THROWS_AS(decoder.load(*snapshot), base::Error);
   CHECK_THROWS_AS(decoder.release_kv(), base::Error);
   while (decoder.tick()) {
@@ -276,7 +277,7 @@ TEST_CASE("an error in a tick abandons what is unfinished and leaves the decoder
       base::Error);
   CHECK_FALSE(decoder.tick());
   CHECK(decoder.take_finished().empty());
-  snapshot->publish(model::views(tiny_weights(config)), 1);  // nothing is under way
+  snapshot->publish(model::views(tiny_weights(config)), 1);  // nothing is in flight
   decoder.submit(request);
   while (decoder.tick()) {
   }
@@ -308,7 +309,7 @@ TEST_CASE("complete leaves the requests of others to take_finished") {
 }
 
 TEST_CASE("a decoder's ticks run on the number of threads that it was given") {
-  /// Samples token 0 and notes how many threads a parallel region gets.
+  /// Samples token 0 and records the number of threads of a parallel region.
   struct Recorder final : Backend {
     explicit Recorder(std::vector<int>& seen_) : seen(seen_) {}
     void load(const model::Snapshot&) override {}

@@ -11,7 +11,7 @@ using namespace qrl::dist;
 
 namespace {
 
-/// Sets one environment variable for as long as it lives, and hides every launcher that may have started the tests.
+/// Sets one environment variable during its lifetime, and hides the variables of any launcher that started the tests.
 class Environment {
  public:
   Environment(const std::string& name, const char* value) {

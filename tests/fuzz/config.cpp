@@ -1,4 +1,4 @@
-// A config.json: what is accepted has parameters and is written so that it reads back the same.
+// Fuzzes config.json: an accepted config has parameters, and reads back equal after it is written.
 #include "model/config.h"
 
 #include "target.h"

@@ -1,4 +1,5 @@
-// The countdown verifier on any gold answer (first line) and any response; the answer it judges lies in the response.
+// Fuzzes the countdown verifier with any gold answer (first line) and any response; the judged answer is a part of the
+// response.
 #include "reward/answer.h"
 #include "target.h"
 

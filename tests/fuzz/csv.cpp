@@ -1,4 +1,4 @@
-// A CSV file: every record has all columns, and comes with the line it began on.
+// Fuzzes CSV: every record has all columns and the number of the line where it begins.
 #include "data/csv.h"
 
 #include <sstream>

@@ -1,10 +1,9 @@
-// Runs a fuzz target where libFuzzer is not at hand: every seed as it is, then random edits of the seeds. Run i draws
-// from stream i, so the same arguments give the same inputs; an input at which the process ends is kept.
-//
+// Runs a fuzz target without libFuzzer: every seed unchanged, then random edits of the seeds. Run i draws from stream
+// i, so equal arguments give equal inputs. An input that ends the process is kept.
 // usage: fuzz_TARGET [-runs=N] [-seed=S] [-dict=FILE] [-timeout=SECONDS] [-artifact_prefix=PREFIX] [FOLDER or FILE of
 // seeds]...
-//        -timeout: of processor time for one input; 60 unless said
-//        -runs: of edits; 500 unless said, and those of -long_runs (a million unless said) when QRL_LONG_TESTS is set
+//        -timeout: processor time for one input; default 60
+//        -runs: number of edits; default 500, or -long_runs (default a million) if QRL_LONG_TESTS is set
 #include <fcntl.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -36,15 +35,15 @@ struct Options {
   std::string artifact_prefix = "./";
   std::vector<std::string> words;       ///< of the dictionary
   std::vector<std::string> seeds;       ///< contents
-  std::vector<std::string> good_seeds;  ///< those that the target accepted
+  std::vector<std::string> good_seeds;  ///< accepted by the target
 };
 
-// What the handler writes; set before each run.
+// The input that the signal handler writes; set before each run.
 const char* g_input = nullptr;
 std::size_t g_input_bytes = 0;
-std::string g_input_file;  ///< its name is complete before the run begins
+std::string g_input_file;  ///< complete before the run begins
 
-/// Keeps the input. Only calls that a handler may make.
+/// Writes the input to its file. Uses only calls that a signal handler may make.
 void keep_input(int signal_number) {
   const int fd = open(g_input_file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
   const bool kept = fd >= 0 && write(fd, g_input, g_input_bytes) == static_cast<ssize_t>(g_input_bytes);
@@ -58,7 +57,7 @@ void keep_input(int signal_number) {
 }
 
 void install_handlers() {
-  // The stack may be what ran out.
+  // The stack may be exhausted.
   static std::vector<char> stack(1 << 16);
   stack_t alternative{};
   alternative.ss_sp = stack.data();
@@ -70,12 +69,13 @@ void install_handlers() {
   for (const int number : {SIGABRT, SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);
-    // A sanitizer's own handler says more, and then aborts.
+    // A sanitizer's own handler reports more, and then aborts.
     if (before.sa_handler == SIG_DFL || number == SIGABRT) sigaction(number, &action, nullptr);
   }
 }
 
-/// A dictionary as libFuzzer has it: a line NAME="WORD", or "WORD" alone, with \\, \" and \xNN in it; # for remarks.
+/// Reads a dictionary in libFuzzer's format: a line NAME="WORD", or just "WORD", with \\, \" and \xNN in it; # for
+/// comments.
 std::vector<std::string> read_dictionary(const std::string& file) {
   std::vector<std::string> words;
   std::ifstream in(file);
@@ -163,11 +163,12 @@ void edit(std::string& text, const Options& options, RandomStream& random) {
   }
 }
 
-/// An edited seed, or now and then words of the dictionary, alone or behind the first line of a seed (a gold answer).
+/// Returns an edited seed, or sometimes words of the dictionary, alone or after the first line of a seed (a gold
+/// answer).
 std::string drawn_input(const Options& options, RandomStream& random) {
   std::string text;
   const auto& sound = options.good_seeds.empty() ? options.seeds : options.good_seeds;
-  const auto& from = random.below(2) == 0 ? sound : options.seeds;  // what is near to right goes deepest
+  const auto& from = random.below(2) == 0 ? sound : options.seeds;  // nearly correct inputs reach the deepest code
   if (!from.empty()) text = from[random.below(from.size())];
   const std::size_t most = text.size() + kMaxGrowth_bytes;
   if (!options.words.empty() && random.below(4) == 0) {
@@ -186,7 +187,7 @@ std::string drawn_input(const Options& options, RandomStream& random) {
   return text;
 }
 
-/// Ends the process after that much processor time; 0: no longer.
+/// Ends the process after that much processor time; 0 switches the timer off.
 void set_timer_s(int seconds) {
   itimerval timer{};
   timer.it_value.tv_sec = seconds;
@@ -194,7 +195,7 @@ void set_timer_s(int seconds) {
 }
 
 void run(const std::string& text, const std::string& name, const Options& options) {
-  // A copy of its exact size on the heap: a read beyond its end is seen.
+  // Copies the input to a heap block of its exact size, so that a read beyond its end is detected.
   const std::vector<std::uint8_t> bytes(text.begin(), text.end());
   g_input = text.data();
   g_input_bytes = text.size();
@@ -207,7 +208,7 @@ void run(const std::string& text, const std::string& name, const Options& option
 }  // namespace
 
 #ifdef __SANITIZE_ADDRESS__
-// A finding has to reach our handler, which keeps the input.
+// A finding must reach our handler, which keeps the input.
 extern "C" const char* __asan_default_options() { return "abort_on_error=1"; }
 extern "C" const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
 #endif
@@ -228,7 +229,7 @@ int main(int argc, char** argv) {
   std::printf("%zu seeds, %llu runs: %llu inputs accepted, %llu refused\n", options.seeds.size(),
               static_cast<unsigned long long>(options.runs), static_cast<unsigned long long>(tally.accepted),
               static_cast<unsigned long long>(tally.refused));
-  // Else the edits miss what they are for.
+  // Otherwise the edits miss the code under test.
   if (options.runs >= 400 && (tally.accepted < options.runs / 200 || tally.refused < options.runs / 200)) {
     std::fprintf(stderr, "fuzz: one half of what can happen hardly ever did\n");
     return 1;

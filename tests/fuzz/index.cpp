@@ -1,4 +1,4 @@
-// A model.safetensors.index.json beside two shards that hold "a" and "b", and "c": each tensor it names is there.
+// Fuzzes model.safetensors.index.json with two shards that hold "a" and "b", and "c": each tensor it names must exist.
 #include "base/buffer.h"
 #include "model/weights.h"
 #include "state/safetensors.h"

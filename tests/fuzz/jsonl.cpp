@@ -1,4 +1,5 @@
-// A JSONL file of prompts, read by the usual keys and by a recipe's: rows have prompts and lines, refusals are short.
+// Fuzzes JSONL prompts, read by the usual keys and by a recipe's: rows have prompts and line numbers, refusals are
+// short.
 #include "data/jsonl.h"
 
 #include <sstream>

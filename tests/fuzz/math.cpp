@@ -1,4 +1,4 @@
-// The math verifier on any gold answer (first line) and any response; every profile finds an answer or none in it.
+// Fuzzes the math verifier with any gold answer (first line) and any response; every profile finds an answer or none.
 #include <algorithm>
 
 #include "reward/math/extract.h"
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
   static const auto verifier = fuzz::verifier_named("math");
   const std::string_view text = fuzz::text_of(data, num_bytes);
   fuzz::judge(*verifier, text);
-  // Signs may be spelled out, ¾ as \frac{3}{4}.
+  // Signs may be spelled out: ¾ becomes \frac{3}{4}.
   const std::size_t longest = std::max(text.size(), reward::math::normalized(text).size());
   using config::MathProfile;
   for (const MathProfile profile :

@@ -1,4 +1,4 @@
-// A recipe, with --set arguments behind a line "--set": what is read prints and reads back the same.
+// Fuzzes a recipe, with --set arguments after a line "--set": an accepted recipe reads back equal after it is printed.
 #include <vector>
 
 #include "config/reader.h"

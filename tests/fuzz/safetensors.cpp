@@ -1,5 +1,5 @@
-// A safetensors file: listed, and every tensor read, or refused. An input that begins with '{' is a header and, behind
-// its first line break, the data: so that edits do not have to keep the header's length true.
+// Fuzzes a safetensors file: every listed tensor can be read, or the file is refused. An input that begins with '{' is
+// a header and, after its first line break, the data; edits then need not keep the header's length correct.
 #include "state/safetensors.h"
 
 #include <cstring>

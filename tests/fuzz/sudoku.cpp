@@ -1,4 +1,4 @@
-// The sudoku verifier on any gold answer (first line) and any response.
+// Fuzzes the sudoku verifier with any gold answer (first line) and any response.
 #include "target.h"
 
 using namespace qrl;

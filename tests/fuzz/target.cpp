@@ -17,7 +17,7 @@ namespace qrl::fuzz {
 
 namespace {
 
-// A million inputs would write as many warnings.
+// A million inputs would write a million warnings.
 [[maybe_unused]] const bool kQuiet = (base::set_log_quiet(true), true);
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -75,7 +75,7 @@ std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name) {
   recipe.reward.verifier = name;
   if (name != "math") return tasks::make_verifier(recipe);
   return std::make_unique<tasks::MathVerifier>(config::MathProfile::automatic,
-                                               config::AnswerForm::value);  // compares as any does first
+                                               config::AnswerForm::value);  // compares like every other form first
 }
 
 void judge(const tasks::Verifier& verifier, std::string_view input) {
@@ -91,7 +91,7 @@ void judge(const tasks::Verifier& verifier, std::string_view input) {
   const auto verdict_of = [&] { return std::move(verifier.judge(std::span(&sample, 1)).front()); };
   double taken_s = kMaxVerdict_s;
   reward::Verdict verdict;
-  // A machine that stops for a moment in the midst of a verdict does not do so three times.
+  // A brief stall of the machine during a verdict does not happen three times.
   for (int attempt = 0; attempt < 3 && taken_s >= kMaxVerdict_s; ++attempt) {
     taken_s = std::min(taken_s, test::seconds_on_xeon([&] { verdict = verdict_of(); }));
   }

@@ -1,5 +1,5 @@
-// Owns what the fuzz targets share: what an input may do, files that cost no disk, time a verdict may take. Knows
-// nothing of who calls the targets: libFuzzer, or driver.cpp.
+// Owns the helpers of the fuzz targets: what an input may do, files in memory, the time limit of a verdict. libFuzzer
+// or driver.cpp calls the targets.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 #include "base/error.h"
 #include "tasks/verifier.h"
 
-/// Every target defines it: one input, any bytes. Returns 0; what must not happen ends the process.
+/// Runs one input of arbitrary bytes; every target defines it. Returns 0; a violation ends the process.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes);  // NOLINT: libFuzzer's name
 
 namespace qrl::fuzz {
 
-/// Inputs so far, by what became of them.
+/// Counts inputs by outcome.
 struct Tally {
   std::uint64_t accepted = 0, refused = 0;
 };
 inline Tally tally;
 
-/// Ends the process unless `holds`, so that whoever runs the target keeps the input.
+/// Ends the process unless `holds`, so that the driver keeps the input.
 void require(bool holds, const char* what);
 
-/// Whether `read` takes the input; an input error is a refusal, and everything else thrown ends the process.
+/// Returns whether `read` accepts the input. An input error is a refusal; any other exception ends the process.
 template <class Read>
 bool accepts(const Read& read) {
   try {
@@ -43,18 +43,18 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t num_bytes)
   return {reinterpret_cast<const char*>(data), num_bytes};
 }
 
-/// A folder of this process in memory (/dev/shm where there is one), removed at its end.
+/// Returns a folder of this process in memory (in /dev/shm if that exists), removed at exit.
 const std::filesystem::path& work_folder();
 
-/// Writes a file anew, in place: links and descriptors to it stay.
+/// Overwrites a file in place: links and descriptors to it stay valid.
 void write_file(const std::filesystem::path& file, std::string_view bytes);
 
-/// The verifier of that name with everything else as recipes have it; math judges the form of answers, too.
+/// Returns the verifier of that name with the recipe defaults; math also judges the form of answers.
 std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name);
 
-/// Judges what the input holds: its first line is the gold answer, the rest the response. Checked: it ends within
-/// 25 ms of a Xeon's processor time (sanitizers: 200), twice the same, with a reason of static text, a credit from 0 to
-/// 1 and an extracted answer of bounded size; whatever the gold. Counts as accepted when an answer was found.
+/// Judges the input: its first line is the gold answer, the rest the response. Checks that a verdict takes at most 25
+/// ms of a Xeon's processor time (sanitizers: 200) and is the same twice. Checks its static reason text, a credit in 0
+/// … 1 and an extracted answer of bounded size. Counts as accepted if an answer was found.
 void judge(const tasks::Verifier& verifier, std::string_view input);
 
 }  // namespace qrl::fuzz

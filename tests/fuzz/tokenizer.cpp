@@ -1,5 +1,5 @@
-// A tokenizer.json: what is accepted turns any bytes into ids of its vocabulary and back, without control tokens from
-// untrusted text, and streams whole characters.
+// Fuzzes tokenizer.json: an accepted one encodes any bytes into ids of its vocabulary and decodes them. No control
+// token comes from untrusted text, and streaming returns whole characters.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
         const std::string whole = tokenizer.decode(some);
         fuzz::require(!base::is_utf8(whole) || streamed == whole, "a stream says what the whole does");
       }
-      const bool may_change = file.find("NFC") != std::string_view::npos;  // the normal form of the text comes back
+      const bool may_change = file.find("NFC") != std::string_view::npos;  // decoding returns the text's normal form
       fuzz::require(may_change || tokenizer.decode(ids) == text, "a text comes back as it was");
     }
   });

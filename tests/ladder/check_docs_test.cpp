@@ -14,7 +14,7 @@ struct Checked {
   std::string output;
 };
 
-/// scripts/check_docs on a repository of these files. `files` maps a path in it to its text.
+/// Runs scripts/check_docs on a repository of these files. `files` maps a path in it to its text.
 Checked check_files(const std::map<std::string, std::string>& files, const std::string& arguments,
                     const std::string& environment = "env -u QRL_LONG_TESTS") {
   const qrl::test::TempDir dir;
@@ -29,12 +29,12 @@ Checked check_files(const std::map<std::string, std::string>& files, const std::
   return {exit_code, qrl::test::read_file(dir / "out")};
 }
 
-/// Exit code for a README.md with this text whose blocks run.
+/// Returns the exit code for a README.md with this text, whose blocks run.
 int run_page(const std::string& text, const std::string& environment = "env -u QRL_LONG_TESTS") {
   return check_files({{"README.md", text}}, "--bin .", environment).exit_code;
 }
 
-/// The faults of one page, without running its blocks.
+/// Returns the faults of one page, without running its blocks.
 std::string faults(const std::string& text, const std::string& name = "README.md") {
   return check_files({{name, text}, {"docs/gpu.md", "# On a GPU\n"}, {"src/a.h", "one\ntwo\n"}}, "").output;
 }

@@ -1,4 +1,4 @@
-// The rules about who may include whom, kept by reading the sources. src/README.md draws the same ladder for people.
+// Tests the include rules between folders by reading the sources. src/README.md draws the same ladder for people.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -22,15 +22,15 @@ const std::map<std::string, int> kLayers = {
     {"ops", 4},     {"report", 4},  {"tasks", 4},   {"reward", 3}, {"data", 5}, {"model", 5},
     {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
 };
-/// The folders that may include headers with this prefix.
+/// Maps a header prefix to the folders that may include it.
 const std::map<std::string, std::set<std::string>> kOwners = {
     {"torch/", {"learner"}},        {"ATen/", {"learner"}},           {"c10/", {"learner"}}, {"mpi.h", {"dist"}},
     {"yaml-cpp/", {"config"}},      {"xxhash.h", {"state"}},          {"omp.h", {"base"}},   {"CLI/", {"apps"}},
     {"pcre2.h", {"data", "model"}}, {"unicode/", {"data", "reward"}},
 };
-/// CUDA sees these folders of src, and the list of a block's parameters.
+/// CUDA may include these folders of src and these headers of model.
 const std::set<std::string> kSeenByCuda = {"base", "quant"}, kHeadersSeenByCuda = {"model/block.h", "model/config.h"};
-/// Who may open the doors to them, and nothing behind those.
+/// Maps each public header of cuda to the folders that may include it; other cuda headers are private.
 const std::map<std::string, std::set<std::string>> kCudaDoors = {{"cuda/engine/decode_engine.h", {"decoder", "apps"}},
                                                                  {"cuda/engine/weight_store.h", {"decoder"}},
                                                                  {"cuda/engine/sequence_scorer.h", {"decoder"}},
@@ -41,7 +41,7 @@ const std::map<std::string, std::set<std::string>> kCudaDoors = {{"cuda/engine/d
 constexpr int kMaxLines = 600;
 
 struct Source {
-  std::string folder;  ///< of src, or "apps", or "cuda"
+  std::string folder;  ///< a folder of src, or "apps", or "cuda"
   std::string name;    ///< for messages
   std::string text;
 };
@@ -55,7 +55,7 @@ const fs::path kRoot = QRL_SOURCE_DIR;
 
 std::vector<fs::path> files_under(const std::string& top) {
   std::vector<fs::path> files;
-  if (!fs::exists(kRoot / top)) return files;  // cuda/ comes with its first kernel; git keeps no empty folder
+  if (!fs::exists(kRoot / top)) return files;  // cuda/ is added with its first kernel; git keeps no empty folder
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   }
@@ -89,7 +89,7 @@ bool may_include(const std::string& from, const std::string& to, const std::stri
   return layer != kLayers.end() && kLayers.at(to) < layer->second;
 }
 
-/// One line for every include of `source` that breaks a rule.
+/// Returns one line for every include of `source` that breaks a rule.
 std::vector<std::string> include_faults(const Source& source) {
   static const std::regex include(R"re(^\s*#\s*include\s*([<"])([^>"]+)[>"])re");
   std::vector<std::string> faults;
@@ -107,7 +107,7 @@ std::vector<std::string> include_faults(const Source& source) {
     }
     if (match[1] == "<") continue;
     const std::size_t slash = header.find('/');
-    // A subcommand or a kernel includes the files beside it by their plain names.
+    // A subcommand or a kernel includes files of its own folder by their plain names.
     if (slash == std::string::npos && (source.folder == "apps" || source.folder == "cuda")) continue;
     const std::string folder = header.substr(0, slash);
     if (slash == std::string::npos) {
@@ -200,7 +200,7 @@ TEST_CASE("the ladder names the folders there are, and src/README.md the same la
   }
   CHECK(to_text(in_readme) == to_text(kLayers));
 
-  // The picture above it: lines "  3 │   state   dist    quant   │  words".
+  // The diagram above it: lines "  3 │   state   dist    quant   │  words".
   static const std::regex line(R"(\n +(\d) │ +([a-z ]+)│)");
   std::map<std::string, int> in_picture;
   for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it) {
@@ -221,7 +221,7 @@ TEST_CASE("no file grows past 600 lines") {
   }
 }
 
-// ctest takes a name in a list apart there and asks the program for a case that it does not have, which passes.
+// ctest splits a name at a semicolon and runs a case that does not exist, which passes.
 TEST_CASE("no test case has a semicolon in its name") {
   static const std::regex name(R"rx(TEST_CASE\("([^"]*)")rx");
   for (const fs::path& path : files_under("tests")) {

@@ -1,4 +1,4 @@
-// docs/science: the numbers in the pages' tables are those of results.md, which scripts/compare_modes makes.
+// Tests docs/science: the numbers in the pages' tables equal those of results.md, which scripts/compare_modes writes.
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using Cells = std::vector<std::string>;
 
-/// The cells of a table's row; none of another line.
+/// Returns the cells of a table's row; empty for any other line.
 Cells cells_of(const std::string& line) {
   Cells cells;
   if (!line.starts_with("| ")) return cells;
@@ -25,7 +25,7 @@ Cells cells_of(const std::string& line) {
   return cells;
 }
 
-/// The rows of results.md; the last cell of each is its section: a variant, or "Claims".
+/// Returns the rows of results.md; the last cell of each is its section: a variant, or "Claims".
 std::vector<Cells> results_of(const fs::path& file) {
   std::istringstream text(qrl::test::read_file(file));
   std::vector<Cells> rows;
@@ -40,7 +40,7 @@ std::vector<Cells> results_of(const fs::path& file) {
   return rows;
 }
 
-/// A page's rows that hold results (a cell with "±"), without links and without the column "seen here".
+/// Returns a page's rows that hold results (a cell with "±"), without links and without the column "seen here".
 std::vector<Cells> results_in_page(const fs::path& file) {
   std::istringstream text(qrl::test::read_file(file));
   std::vector<Cells> rows;

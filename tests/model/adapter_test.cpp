@@ -10,7 +10,7 @@ TEST_CASE("an adapter added to some columns leaves the others, and has the bits 
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const quant::Format format = GENERATE(quant::Format::bf16, quant::Format::f32);
   CAPTURE(path.name(), name(format));
-  // The panels of v begin in the middle of the matrix's, or with one.
+  // The panels of v begin in the middle of the matrix's panels, or at the start of one.
   const std::int64_t q_rows = GENERATE(100, 128), k_rows = q_rows == 100 ? 70 : 64;
   const model::BlockMatrix matrix{"qkv", {}, {{"q", q_rows}, {"k", k_rows}, {"v", 150}}, 33, false};
   model::LoraConfig lora;
@@ -42,7 +42,7 @@ TEST_CASE("an adapter added to some columns leaves the others, and has the bits 
     for (std::int64_t first = 0; first < adapter.out; first += step) {
       const std::int64_t end = std::min(adapter.out, first + step);
       model::add_times_b(adapter, products, {0, kRows}, {first, end}, in_turn.data());
-      for (std::int64_t row = 0; row < kRows; ++row) {  // what comes later is as it was
+      for (std::int64_t row = 0; row < kRows; ++row) {  // later outputs are unchanged
         for (std::int64_t i = row * adapter.out + end; i < (row + 1) * adapter.out; ++i)
           REQUIRE(in_turn[static_cast<std::size_t>(i)] == before[static_cast<std::size_t>(i)]);
       }
@@ -50,7 +50,7 @@ TEST_CASE("an adapter added to some columns leaves the others, and has the bits 
     test::check_same_bits(in_turn, expected);
   }
 
-  // With the matrix before it: by two members' columns what one has.
+  // Includes the preceding matmul: two members' column ranges give the bits of the whole.
   ops::PackedLinear weight = ops::make_packed_linear(format, adapter.out, 33, false);
   const std::vector<float> w = test::normal_values(adapter.out * 33, 1.0F, 4);
   REQUIRE(ops::pack_rows(alone, w.data(), adapter.out, 0, weight));

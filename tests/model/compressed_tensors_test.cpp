@@ -35,7 +35,7 @@ constexpr std::array kCases = {Case{Format::int8, "int8"},
 
 json golden() { return json::parse(test::read_file(QRL_SOURCE_DIR "/tests/data/golden/quantized_export.json")); }
 
-/// The shapes of scripts/golden/quantized_export.py: RAGGED, or WIDE for the one that takes whole blocks alone.
+/// Returns the shapes of scripts/golden/quantized_export.py: RAGGED, or WIDE for the format that requires whole blocks.
 ModelConfig config_of(Format format) {
   const bool wide = format == Format::fp8_block128;
   ModelConfig config;
@@ -55,7 +55,7 @@ ModelConfig config_of(Format format) {
   return config;
 }
 
-/// The script's formula for linear layers, what a new model has for the rest.
+/// Returns the script's formula for linear layers, and a new model's values for the rest.
 Weights weights_of(const ModelConfig& config) {
   Weights weights = test::init_weights(config, 5);
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -82,7 +82,7 @@ std::string fnv(std::string_view bytes) {
   return text;
 }
 
-/// A folder that save_compressed wrote.
+/// Holds a folder that save_compressed wrote.
 struct Written {
   explicit Written(const Snapshot& snapshot, std::uint64_t max_shard_bytes = kMaxShard_bytes) {
     save_compressed(dir, snapshot, max_shard_bytes);
@@ -132,7 +132,7 @@ TEST_CASE("a low-bit model leaves with the bytes that compressed-tensors writes"
       ++num_quantized;
     }
     num_compared += num_quantized;
-    // Beside them: embedding, three gains, three biases.
+    // Also stored: embedding, three gains, three biases.
     CHECK(written.tensors.size() == num_quantized + 7);
     CHECK(written.tensors.at("model.embed_tokens.weight")[0] == "BF16");
     CHECK(written.tensors.at("model.norm.weight")[0] == "F32");
@@ -173,7 +173,7 @@ TEST_CASE("quantization_config says what compressed-tensors' presets say of whol
   const json presets = golden()["presets"];
   for (const Case& one : kCases) {
     ModelConfig config = config_of(Format::fp8_block128);
-    config.head_dim = 64;  // k and v have whole blocks of outputs, too
+    config.head_dim = 64;  // k and v then have whole blocks of outputs as well
     const json said = json::parse(quantization_config(Snapshot(config, one.format)));
     const json& preset = presets[one.name];
     INFO(one.name << ": " << said.dump());

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Small and valid: what every refusal below starts from.
+/// Returns a small valid config, from which every refusal below starts.
 Json base_config(const std::string& family = "qwen3") {
   const std::string architecture = family == "qwen3"   ? "Qwen3ForCausalLM"
                                    : family == "qwen2" ? "Qwen2ForCausalLM"
@@ -35,7 +35,7 @@ Json base_config(const std::string& family = "qwen3") {
           {"torch_dtype", "bfloat16"}};
 }
 
-/// The message of the refusal, or "" when the text is accepted.
+/// Returns the message of the refusal, or "" if the text is accepted.
 std::string refusal(const std::string& text) {
   try {
     parse_config(text, "config.json");
@@ -69,7 +69,7 @@ TEST_CASE("malformed configs behave as their manifest declares") {
 }
 
 TEST_CASE("published configs mean what transformers makes of them, whoever wrote them") {
-  // hub: as published; transformers4, transformers5: as these versions write it again (scripts/golden/hf_configs.py).
+  // hub: as published; transformers4, transformers5: rewritten by these versions (scripts/golden/hf_configs.py).
   const Json expected = Json::parse(qrl::test::read_file(kConfigs / "expected.json"));
   for (const std::string model :
        {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
@@ -129,7 +129,7 @@ TEST_CASE("rope scaling: as transformers 4 and 5 say it, and what is left out") 
   CHECK(with(llama3) == RopeScaling{RopeType::llama3, 8, 8192, 1, 4});
   CHECK(with({{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}}) ==
         RopeScaling{RopeType::yarn, 4, 32768});
-  // Without it the positions of the config count, as in transformers.
+  // Without the key, the config's positions apply, as in transformers.
   const std::int64_t positions = parse_config(base_config("llama").dump(), "x").max_position_embeddings;
   CHECK(with({{"rope_type", "yarn"}, {"factor", 4}}).original_max_position_embeddings == positions);
   Json both = base_config("llama");
@@ -227,7 +227,7 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       INFO(key << " = " << value);
       Json config = base_config();
       config[key] = Json::parse(value);
-      // A theta that differs between its two homes is reported under the first.
+      // A theta that differs between its two keys is reported under the first.
       const std::string named = value.find("1e5") != std::string::npos ? "rope_theta" : key;
       CHECK(refusal(config.dump()).find(named) != std::string::npos);
     }
@@ -290,7 +290,7 @@ TEST_CASE("forms that mean the same are read the same") {
 }
 
 TEST_CASE("a sliding window is refused where a layer uses it, and nowhere else") {
-  // As transformers' configuration classes decide it: 2 layers, 1024 positions.
+  // Expected values follow transformers' configuration classes: 2 layers, 1024 positions.
   struct Case {
     const char* what;
     Json window, use, first_layer, types;

@@ -1,4 +1,4 @@
-// What is reported about a config.json that is read otherwise than it stands there.
+// Tests the messages about config.json values that are read differently from their text.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -37,7 +37,7 @@ TEST_CASE("half precision: the summary and the log say what becomes of it") {
     model::read_config(file);
     model::read_config(file);
     base::set_log_file({});
-    const std::string written = text_of(log);  // one line, behind the time
+    const std::string written = text_of(log);  // one line, after the time
     CHECK(written.ends_with(
         " warning: " + file.string() +
         ": float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)\n"));

@@ -1,4 +1,4 @@
-// Noise on a sampler's gains: its numbers, and what publishing again does with it.
+// Tests noise on a sampler's gains: its numbers, and its behavior in repeated publishes.
 #include "model/gain_noise.h"
 
 #include <fstream>
@@ -37,7 +37,7 @@ ModelConfig noise_config() {
   return config;
 }
 
-/// The gains of a snapshot's norms in the order of the forward pass.
+/// Returns the gains of a snapshot's norms in the order of the forward pass.
 std::vector<std::vector<float>> gains_of(const Snapshot& snapshot) {
   std::vector<std::vector<float>> all;
   const auto add = [&](const base::Buffer& gain) {
@@ -91,7 +91,7 @@ TEST_CASE("noise on gains is that of the golden numbers, and of the version last
       else snapshot.publish(views(weights), version);
       check_noise(snapshot, clean, one["z"], sigma);
     }
-    // A run that goes on has a snapshot of its own.
+    // A resumed run has a new snapshot.
     Snapshot fresh(config, formats);
     fresh.use_gain_noise(noise);
     fresh.publish(views(weights), snapshot.version());
@@ -117,7 +117,7 @@ TEST_CASE("noise on gains changes with seed, version, norm and channel, and is s
   for (const auto& other : {draw(2, 2, 3), draw(1, 3, 3), draw(1, 2, 4)}) {
     double product = 0;
     for (std::size_t i = 0; i < kCount; ++i) product += other[i] * one[i];
-    CHECK(std::abs(product / kCount) < 0.03);  // four deviations of a correlation
+    CHECK(std::abs(product / kCount) < 0.03);  // four standard deviations of a correlation
   }
   double sum = 0, squares = 0;
   for (const float z : one) sum += z, squares += z * z;

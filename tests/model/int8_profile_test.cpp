@@ -1,4 +1,4 @@
-// The fixed int8 profile: its making and use against numpy, its files against tampering.
+// Tests the fixed int8 profile: its computation and use against numpy, and its files against tampering.
 #include "model/int8_profile.h"
 
 #include <algorithm>
@@ -113,14 +113,14 @@ TEST_CASE("an int8 profile's factors and scales, and what moved weights become b
       clamped += std::abs(codes[i]) == 127 ? 1 : 0;
     }
   }
-  CHECK(clamped > 40);  // scales stayed where the weights grew: more than one a row is at the end of the range
+  CHECK(clamped > 40);  // scales stayed while the weights grew: more than one per row is at the end of the range
   for (const auto& [name, values] : golden.json["norms"].items()) {
     const std::string norm = "model.layers.0." + name + ".weight";
     check_same(profile->tensors.at(model::smoothing_name(norm)), values["smoothing"], 0x1p-22);
     const model::LayerSnapshot& layer = snapshot.layer(0);
     check_same(name == "input_layernorm" ? layer.input_norm_D : layer.post_norm_D, values["folded"], 0x1p-21);
   }
-  // Without it everything is as ever.
+  // Without the profile the results are the usual ones.
   snapshot.use_profile(nullptr);
   snapshot.publish(model::views(golden.moved), 1);
   CHECK(snapshot.layer(0).input_norm_D.as<float>()[0] ==

@@ -1,4 +1,4 @@
-// Adapters on disk, against folders that PEFT wrote (scripts/golden/adapters.py).
+// Tests adapter files against folders that PEFT wrote (scripts/golden/adapters.py).
 #include "model/peft.h"
 
 #include <cmath>
@@ -34,7 +34,7 @@ model::Weights read(const model::ModelConfig& config, const model::PeftAdapter& 
 
 std::vector<float> values_of(const base::View& view) { return {view.as<float>(), view.as<float>() + view.numel()}; }
 
-/// A copy of a golden folder whose adapter_config.json a test changes.
+/// Copies a golden folder and lets a test change its adapter_config.json.
 struct Changed {
   explicit Changed(const std::function<void(nlohmann::json&)>& change,
                    const std::string& name = "peft_qwen3_r16_rslora") {
@@ -178,7 +178,7 @@ TEST_CASE("modules are taken and left out by PEFT's rules of names and of regula
       {"all-linear", R"(model\.layers\.\d+\.(mlp.*|self_attn\.[k-o]_proj))"},
       {R"(.*\.(q|v)_proj)", nullptr},
       {R"(model\.layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj))", {"k_proj"}},
-      // As ms-swift and Unsloth write them.
+      // The patterns that ms-swift and Unsloth write.
       {"^(model)(?!.*(lm_head|visual|k_proj|o_proj)).*self_attn.*$", "x"},
       {"(?:.*?(?:language|text).*?(?:self_attn|mlp).*?(?:q_proj|v_proj).*?)|"
        R"((?:\bmodel\.layers\.[\d]{1,}\.(?:self_attn|mlp)\.(?:(?:q_proj|v_proj))))",
@@ -196,7 +196,7 @@ TEST_CASE("modules are taken and left out by PEFT's rules of names and of regula
     CHECK(adapter.lora.target_modules == lora.target_modules);
     CHECK(read(config, adapter).size() == weights.size());
   }
-  // A name is a whole part of a module's: "proj" and "q" name none.
+  // A name must be a whole part of a module's name: "proj" and "q" match none.
   const Changed none([](nlohmann::json& settings) { settings["exclude_modules"] = {"proj", "q", "lm_head"}; });
   const Changed plain([](nlohmann::json&) {});
   CHECK(model::open_peft(none.dir.path(), config).lora == model::open_peft(plain.dir.path(), config).lora);

@@ -1,4 +1,4 @@
-// Snapshots whose matrices are rotated with their inputs (quant/rotation.h).
+// Tests snapshots whose matrices are rotated together with their inputs (quant/rotation.h).
 #include "base/error.h"
 #include "model/compressed_tensors.h"
 #include "model/snapshot.h"
@@ -12,7 +12,7 @@ using quant::Format;
 
 namespace {
 
-/// Blocks of 32 fit all widths, blocks of 64 all but that of the attention's output.
+/// Blocks of 32 fit all widths, blocks of 64 all except that of the attention's output.
 ModelConfig config_of_blocks() {
   ModelConfig config;
   config.family = Family::qwen2;
@@ -60,7 +60,7 @@ TEST_CASE(
     quant::round_weights(format, rotated, 32, want);
     ops::unpack_rows(snapshot.layer(1).o, 0, 64, got.data());
     CHECK(got == want);
-    // The tensors' descriptions say so. Errors are those of the rotated weights, as the codec has them.
+    // The tensor descriptions record the rotation. Errors are the codec's, of the rotated weights.
     const auto tensors = snapshot.tensors();
     const auto o =
         std::find_if(tensors.begin(), tensors.end(), [](const auto& one) { return one.name == "layers.1.o"; });
@@ -74,7 +74,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a block that does not divide a quantized matrix's inputs is refused by the module's name, or gives none") {
-  const ModelConfig config = config_of_blocks();  // 32 outputs of attention
+  const ModelConfig config = config_of_blocks();  // attention has 32 outputs
   const std::string refusal = test::refusal_of([&] { check_formats(config, rotating(Format::int8, 64)); });
   CHECK(test::says(refusal, "quant.rollout.rotation"));
   CHECK(test::says(refusal, "multiples of quant.rollout.rotation_block = 64"));

@@ -15,7 +15,7 @@ using quant::Format;
 
 namespace {
 
-/// Odd sizes: q, k, v meet within a panel of 64 rows, and so do gate and up.
+/// Odd sizes: q, k, v share a panel of 64 rows at their boundaries, and so do gate and up.
 ModelConfig small_config(Family family, bool tied) {
   ModelConfig config;
   config.family = family;
@@ -36,7 +36,7 @@ ModelConfig small_config(Family family, bool tied) {
   return config;
 }
 
-/// Fresh weights, with norms and biases that differ from each other too.
+/// Returns fresh weights whose norms and biases also differ from each other.
 Weights make_weights(const ModelConfig& config, std::uint64_t seed) {
   Weights weights = init_weights(config, seed);
   float next = 0.5F;
@@ -51,7 +51,7 @@ std::vector<float> values(const base::Buffer& buffer) {
   return {buffer.as<float>(), buffer.as<float>() + buffer.view().numel()};
 }
 
-/// What the format makes of a weight, row by row, by the formats' own reference codec.
+/// Returns a weight after rounding by the format's reference codec, row by row.
 std::vector<float> rounded(const base::Buffer& weight, Format format) {
   std::vector<float> out = values(weight);
   const auto width = static_cast<std::size_t>(weight.shape()[1]);
@@ -206,7 +206,7 @@ TEST_CASE("a weight that is not finite is named wherever it is") {
         Snapshot snapshot(config, format);
         snapshot.publish(views(make_weights(config, 3)), 4);
         INFO(spec.name);
-        const std::int64_t version = value < 0 ? 0 : 5;  // as loaded; as training made them
+        const std::int64_t version = value < 0 ? 0 : 5;  // loaded, or trained
         try {
           snapshot.publish(views(weights), version);
           FAIL_CHECK("published");
@@ -214,7 +214,7 @@ TEST_CASE("a weight that is not finite is named wherever it is") {
           CHECK(error.kind() == (version == 0 ? base::ErrorKind::input : base::ErrorKind::guard));
           CHECK(std::string(error.what()).find(spec.name) != std::string::npos);
         }
-        CHECK(snapshot.version() == -1);  // what it holds is no policy
+        CHECK(snapshot.version() == -1);  // its contents are no policy
       }
     }
   }
@@ -292,7 +292,7 @@ TEST_CASE("modules named in ignore stay bf16, a pattern must fit one, and not al
   CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("one matrix"));
   formats.ignore = {"*_proj"};
   CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("weights: bf16"));
-  // Never low-bit, but lists made for other engines name them: no layer is exempt for that.
+  // These are never low-bit, but ignore lists for other engines name them; that must not exempt any layer.
   for (const char* pattern : {"lm_head", "embed_tokens", "model.embed_tokens"}) {
     formats.ignore = {pattern};
     CHECK_FALSE(has_exempt_layers(Snapshot(config, formats)));

@@ -28,7 +28,7 @@ const fs::path kGolden = qrl::test::shipped_data() / "golden";
 
 void write_bytes(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
 
-/// The message of the refusal, or "" when `read` succeeds.
+/// Returns the message of the refusal, or "" if `read` succeeds.
 template <class Read>
 std::string read_refusal(const Read& read) {
   try {
@@ -88,7 +88,7 @@ TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, 
     for (const WeightSpec& spec : specs) {
       REQUIRE(model.weights.contains(spec.name));
       CHECK(model.weights.at(spec.name).shape() == spec.shape);
-      // The gradients in the golden file are transformers' list of parameters.
+      // The gradients in the golden file list transformers' parameters.
       CHECK(state::SafetensorsFile(kGolden / name / "golden.safetensors").entry("grad." + spec.name).shape ==
             spec.shape);
     }
@@ -170,7 +170,7 @@ TEST_CASE("weights that are not those of config.json are refused, by name") {
     CHECK(message.find("element 9") != std::string::npos);
   }
 
-  // A buffer that older transformers wrote into Llama's files follows from config.json.
+  // Older transformers wrote this buffer into Llama's files; it follows from config.json.
   const base::Buffer frequencies(base::DType::f32, {5});
   WeightViews buffered = views(model.weights);
   buffered["model.layers.0.self_attn.rotary_emb.inv_freq"] = frequencies.view();
@@ -178,7 +178,7 @@ TEST_CASE("weights that are not those of config.json are refused, by name") {
   CHECK(save_and_refuse(buffered) == "");
   CHECK(load_hf(dir.path()).weights.size() == model.weights.size());
 
-  // A tied model's own lm_head: fine when it repeats the embedding, refused when it does not.
+  // A tied model's own lm_head is accepted if it equals the embedding, else refused.
   WeightViews headed = views(model.weights);
   headed["lm_head.weight"] = headed["model.embed_tokens.weight"];
   CHECK(save_and_refuse(headed) == "");
@@ -274,7 +274,7 @@ TEST_CASE("an index must describe its shards exactly") {
     CHECK(index_refusal() != "");
   }
   write_index({{"a", "link.safetensors"}, {"b", "link.safetensors"}});
-  CHECK(index_refusal() == "");  // Hugging Face's cache is made of links
+  CHECK(index_refusal() == "");  // Hugging Face's cache consists of links
   write_index({{"a", "pytorch_model-00001-of-00001.bin"}});
   CHECK(index_refusal().find("save_pretrained") != std::string::npos);
   for (const char* text :
@@ -343,7 +343,7 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
   for (const std::string name : {"config.json", "generation_config.json", "model.safetensors"}) {
     const std::string good = qrl::test::read_file(dir / name);
     int refused = 0, runs = 0;
-    const std::size_t end = good.ends_with('\n') ? good.size() - 1 : good.size();  // JSON does without its last newline
+    const std::size_t end = good.ends_with('\n') ? good.size() - 1 : good.size();  // JSON needs no last newline
     for (std::size_t at = 0; at < end; at += 1 + good.size() / 300) {
       write_bytes(dir / name, good.substr(0, at));
       refused += load_refusal(dir.path()).empty() ? 0 : 1;
@@ -353,7 +353,7 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
       load_refusal(dir.path());
       ++runs;
     }
-    CHECK(refused == runs);  // no prefix of a good file is a good file
+    CHECK(refused == runs);  // no prefix of a valid file is valid
     write_bytes(dir / name, good);
   }
   CHECK(load_refusal(dir.path()) == "");

@@ -25,7 +25,7 @@ using quant::KvFormat;
 
 namespace {
 
-/// Sequences in pages, run through rope_and_store and paged_attention the way a decoder does.
+/// Runs sequences in pages through rope_and_store and paged_attention like a decoder.
 struct Setup {
   HeadShape shape;
   KvFormat format = KvFormat::f32;
@@ -36,15 +36,15 @@ struct Setup {
   std::int64_t rows_per_call = 1 << 20;
   std::vector<float> q_gain, k_gain;
   double theta = 1e4;
-  std::vector<float> query_scales;  ///< of e4m3 queries: one a kv head; empty: they are left alone
+  std::vector<float> query_scales;  ///< for e4m3 queries, one per kv head; empty: queries stay unquantized
 };
 
 struct Outcome {
-  std::vector<float> qkv;  ///< after rope, rows of all sequences one after the other
+  std::vector<float> qkv;  ///< after rope; rows of all sequences, concatenated
   std::vector<float> context;
-  std::vector<float> lse;           ///< of each row's heads
-  std::vector<float> dequantized;   ///< the same as qkv with keys and values as the pages give them back
-  std::vector<float> written_back;  ///< and as store_kv leaves it
+  std::vector<float> lse;           ///< per row and head
+  std::vector<float> dequantized;   ///< qkv with keys and values as dequantized from the pages
+  std::vector<float> written_back;  ///< qkv as store_kv leaves it
   std::vector<std::vector<std::int32_t>> tables;
 };
 
@@ -55,7 +55,7 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
   out.qkv = qkv;
   std::vector<std::int32_t> positions;
   std::vector<const std::int32_t*> page_tables;
-  std::int32_t num_pages = 1;  // page 0 belongs to nobody
+  std::int32_t num_pages = 1;  // page 0 is unused
   for (const std::int64_t length : setup.lengths) {
     std::vector<std::int32_t> table(static_cast<std::size_t>((length + setup.page_size - 1) / setup.page_size));
     std::iota(table.begin(), table.end(), num_pages);
@@ -79,7 +79,7 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
   base::Buffer keys(base::DType::u8, {num_pages, page_bytes}), values(base::DType::u8, {num_pages, page_bytes});
   const bool scaled = setup.format == KvFormat::fp8_e4m3;
   base::Buffer key_scales(base::DType::f32, {shape.num_kv_heads}), value_scales(base::DType::f32, {shape.num_kv_heads});
-  // What nobody has written must never be read: NaN would spread.
+  // Unwritten slots must never be read: NaN would spread.
   for (const base::Buffer* buffer : {&keys, &values}) std::memset(buffer->view().data, 0xff, buffer->num_bytes());
   if (scaled) {
     std::fill_n(key_scales.as<float>(), shape.num_kv_heads, 0.013F);
@@ -168,7 +168,7 @@ TEST_CASE("e4m3 queries have the codec's values, and scores those of their produ
   CAPTURE(path.name(), setup.shape.head_dim);
   const std::vector<float> qkv = random_qkv(setup);
   std::vector<float> dequantized = run(setup, qkv).dequantized;
-  setup.query_scales = {0x1p-7F, 0x1p-9F};  // the second saturates: ±0.875 is its range
+  setup.query_scales = {0x1p-7F, 0x1p-9F};  // the second saturates: its range is ±0.875
   const Outcome got = run(setup, qkv);
   std::int64_t num_saturated = 0;
   for (std::size_t i = 0; i < qkv.size(); ++i) {
@@ -198,7 +198,7 @@ TEST_CASE("attention over several spans of positions equals its definition") {
   setup.members = 2;
   CAPTURE(path.name(), setup.shape.head_dim, name(setup.format), setup.page_size);
   std::vector<float> qkv = random_qkv(setup);
-  // Scores of 40 and more in the first, the second or the last span: later ones take the lead, or do not.
+  // Puts scores of 40 and more in the first, the second or the last span, so that the running maximum changes or stays.
   const std::int64_t width = row_width(setup.shape), keys = setup.shape.num_heads * setup.shape.head_dim;
   for (const std::int64_t row : {3, 140, 260})
     for (std::int64_t e = 0; e < setup.shape.head_dim; ++e) qkv[static_cast<std::size_t>(row * width + keys + e)] *= 6;
@@ -251,10 +251,11 @@ TEST_CASE("rotated heads and attention equal those of transformers and torch") {
       k.insert(k.end(), row + q_width, row + q_width + k_width);
     }
     const auto want_q = golden["q"].get<std::vector<double>>(), want_k = golden["k"].get<std::vector<double>>();
-    // A rotated pair of size up to 4, a norm over at most 34 elements and two products: a dozen units of 2⁻²⁴ · 4.
+    // A rotated pair of magnitude up to 4, a norm over at most 34 elements and two products: a dozen units of 2⁻²⁴ · 4.
     test::check_close(q, want_q, [](std::size_t) { return 12 * 4 * 0x1p-24; });
     test::check_close(k, want_k, [](std::size_t) { return 12 * 4 * 0x1p-24; });
-    // Scores of size up to 20 carry a dozen units; they move softmax weights, and so values of up to 4, by as much.
+    // Scores of magnitude up to 20 have an error of a dozen units. It changes the softmax weights, and values of up to
+    // 4, by the same relative amount.
     const auto want = golden["context"].get<std::vector<double>>();
     test::check_close(got.context, want, [](std::size_t) { return 20 * 12 * 4 * 0x1p-24; });
   }
@@ -276,7 +277,7 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
     other.rows_per_call = page_size * 3 - 2;
     other.members = static_cast<int>(page_size % 3) + 1;
     const Outcome got = run(other, qkv);
-    CHECK(got.tables[1] != want.tables[1]);  // the arms differ
+    CHECK(got.tables[1] != want.tables[1]);  // the two arms differ
     test::check_same_bits(got.context, want.context);
     test::check_same_bits(got.qkv, want.qkv);
   }
@@ -293,7 +294,8 @@ TEST_CASE("rows that share pages are taken together with the bits that each has 
   const KvFormat format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   const std::int64_t page_size = GENERATE(16, 48, 10);
   CAPTURE(path.name(), shape.num_heads, name(format), page_size);
-  // Samples of two prompts, one of them alone, rows of a chunk that see more and more, and one that sees nothing of it.
+  // Rows: samples of two prompts, one of them single; rows of a chunk that see growing contexts; one row that shares
+  // less than a span.
   struct Row {
     std::int64_t prompt, shared_positions, position;
   };
@@ -332,7 +334,7 @@ TEST_CASE("rows that share pages are taken together with the bits that each has 
                            static_cast<std::byte*>(values.view().data),
                            scales,
                            scales};
-  constexpr std::int64_t kShift = 101;  // of a row's values against those of the row before
+  constexpr std::int64_t kShift = 101;  // offset of a row's values from those of the row before
   const std::vector<float> all_kv =
       test::normal_values(kMostPositions * row_width(shape) + num_rows * kShift, 1.0F, 31);
   for (std::size_t i = 0; i < tables.size(); ++i) {
@@ -404,7 +406,7 @@ TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
   Setup setup;
   setup.shape = {1, 1, 254};
   setup.format = KvFormat::fp8_e4m3;
-  setup.lengths = {1};  // one position has weight 1: its value comes back
+  setup.lengths = {1};  // one position has weight 1: the result is its value
   std::vector<float> qkv(3 * 254, 0.0F);
   std::vector<float> want;
   for (int code = 0; code < 256; ++code) {

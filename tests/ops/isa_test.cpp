@@ -8,14 +8,14 @@
 
 using namespace qrl;
 
-// Hidden: what the case below runs in a fresh process, since the environment is read once. Fails where QRL_ISA throws.
+// Hidden: the case below runs it in a fresh process, since the environment is read once. Fails where QRL_ISA throws.
 TEST_CASE("probe: the path in use is the forced one", "[.]") {
   CHECK(std::string(ops::name(ops::isa())) == std::getenv("QRL_ISA"));
 }
 
 namespace {
 
-/// Runs the probe with this QRL_ISA; true when it passed.
+/// Runs the probe with this QRL_ISA; returns whether it passed.
 bool probe_passes(const std::string& value) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command =

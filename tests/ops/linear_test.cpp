@@ -24,8 +24,8 @@ std::vector<Format> all_formats() {
 struct Problem {
   std::int64_t rows, in, out;
 };
-// Widths around the group sizes (8, 4, 2), the vector sizes, a scale's 128 inputs and the panel; rows around the tile
-// heights and what is dequantized for at once; last columns of one vector and of two.
+// Widths around the group sizes (8, 4, 2), the vector sizes, a scale's 128 inputs and the panel. Rows around the tile
+// heights and the dequantization batch. Last columns of one and of two vectors.
 const std::vector<Problem> kProblems{{1, 7, 33},     {7, 33, 64},  {33, 64, 257},  {5, 257, 7},   {6, 64, 64},
                                      {13, 130, 129}, {1, 300, 65}, {101, 257, 70}, {8, 3201, 66}, {29, 66, 84}};
 
@@ -51,8 +51,8 @@ std::vector<float> product(const Activations& x, const PackedLinear& layer, std:
   return y;
 }
 
-/// Bound of fp32 accumulation in any order: (terms + 4) · 2⁻²⁴ · Σ|x·w|, plus the last roundings of |y|. 4: scales,
-/// their product, bias, residual.
+/// Bound of fp32 accumulation in any order: (terms + 4) · 2⁻²⁴ · Σ|x·w|, plus the last roundings of |y|. The 4 covers
+/// scales, their product, bias and residual.
 struct Expected {
   std::vector<double> value, bound;
 };
@@ -98,7 +98,7 @@ TEST_CASE("linear equals the product of the quantized operands in double precisi
   std::vector<float> y = product(x, layer, p.rows);
   test::check_close(y, want.value, [&](std::size_t i) { return want.bound[i]; });
 
-  // Accumulating adds the same product to what is there.
+  // Accumulation adds the same product to the existing values.
   std::vector<float> residual = test::normal_values(p.rows * p.out, 1.0F, 4);
   std::vector<float> sum = residual;
   Team team = Team::solo();
@@ -167,7 +167,7 @@ TEST_CASE("the int8 product is integer arithmetic, exactly") {
   CAPTURE(path.name(), p.rows, p.in, p.out);
   std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 5);
   std::vector<float> values = test::normal_values(p.rows * p.in, 1.0F, 6);
-  // Rows and columns of nothing but ±127 reach every saturating path there could be.
+  // Rows and columns of only ±127 exercise every possible saturation.
   for (std::int64_t k = 0; k < p.in; ++k) {
     w[static_cast<std::size_t>(k)] = 1.0F;
     w[static_cast<std::size_t>(p.in + k)] = -1.0F;
@@ -194,7 +194,7 @@ TEST_CASE("the int8 product is integer arithmetic, exactly") {
 TEST_CASE("a row's bits depend on neither its companions, the row range nor the team") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
-  // As usual; and where products or scales are too small to be normal numbers, though not all results are.
+  // Usual values, then three cases with products or scales below the normal range although not all results are.
   const auto [of_weights, of_tokens] =
       GENERATE(table<float, float>({{0.05F, 1.0F}, {1e-36F, 1.0F}, {1e-19F, 1e-20F}, {0.05F, 1e-38F}}));
   const Problem p{19, 133, 257};
@@ -230,7 +230,7 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 9);
   const PackedLinear whole = packed(w, p, format, {});
   PackedLinear pieces = ops::make_packed_linear(format, p.out, p.in, false);
-  // Pieces are tensors of their own: where a scale spans rows, only the team may share one out.
+  // Pieces are separate tensors. Where a scale spans rows, only the team may divide a tensor.
   const bool one_tensor =
       spec(format).scope == quant::ScaleScope::tensor || spec(format).scope == quant::ScaleScope::block128;
   const std::vector<Range> tensors =
@@ -283,8 +283,8 @@ TEST_CASE("tensors packed behind one another keep scales of their own: blocks co
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   CAPTURE(path.name(), name(format));
-  // As q | k | v in one matrix: neither k's nor v's rows begin at a multiple of a block's 128, k has two blocks of
-  // rows.
+  // Like q | k | v in one matrix: neither k's nor v's rows begin at a multiple of a block's 128, and k has two blocks
+  // of rows.
   constexpr std::int64_t kIn = 150;
   const std::vector<Range> tensors{{0, 200}, {200, 350}, {350, 420}};
   PackedLinear layer = ops::make_packed_linear(format, tensors.back().end, kIn, false);

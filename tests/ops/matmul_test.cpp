@@ -1,5 +1,5 @@
-// The products of training against fp64 on the same values: every way an operand can lie, odd shapes, each instruction
-// set, and that neither threads nor neighbors move a bit.
+// Tests the matmuls of training against fp64 on the same values: every operand layout, odd shapes, each instruction
+// set. Also tests that neither threads nor neighboring rows change a bit.
 #include "ops/matmul.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ using ops::Operand;
 
 namespace {
 
-/// A matrix that lies with a gap behind each row, in fp32 or in bf16; what is between rows is NaN.
+/// Stores a matrix with a gap after each row, in fp32 or bf16; the gaps hold NaN.
 struct Matrix {
   Matrix(std::int64_t rows_in, std::int64_t columns_in, bool is_bf16)
       : rows(rows_in),
@@ -35,7 +35,7 @@ struct Matrix {
     }
   }
   MixedArray array() { return bf16 ? MixedArray{narrow.data(), true} : MixedArray{wide.data(), false}; }
-  /// What a product of this type reads.
+  /// Returns the value that a matmul of this type reads.
   double read(std::int64_t r, std::int64_t c, MatmulType type) const {
     return bf16 || type == MatmulType::bf16 ? base::to_float(narrow[at(r, c)]) : wide[at(r, c)];
   }
@@ -60,7 +60,7 @@ std::vector<Case> all_cases() {
   for (const MatmulType type : {MatmulType::bf16, MatmulType::f32}) {
     for (int bits = 0; bits < 16; ++bits) {
       const Case one{type, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
-      // The left operand's own rows are read as they are.
+      // The left operand's own rows are read without conversion.
       if (one.left_transposed || one.left_bf16 == (type == MatmulType::bf16)) cases.push_back(one);
     }
   }
@@ -70,7 +70,7 @@ std::vector<Case> all_cases() {
 struct Sizes {
   std::int64_t rows, columns, depth;
 };
-// Around the tiles' heights, the panel's width and half of it, words of two, vectors, and chunks of the depth.
+// Sizes around the tiles' heights, the panel's width and half of it, words of two, vectors, and chunks of the depth.
 const std::vector<Sizes> kSizes{{1, 1, 1},    {7, 33, 3},    {6, 64, 32},     {13, 65, 257},
                                 {50, 17, 34}, {200, 130, 9}, {101, 96, 1601}, {5, 40, 3100}};
 
@@ -107,8 +107,8 @@ struct MatmulProblem {
   std::vector<float> out;
 };
 
-/// Largest |got − want| over the bound of fp32 sums in any order, (depth + 2) · 2⁻²⁴ · Σ|terms|; and that what lies
-/// behind the rows is untouched.
+/// Returns the largest |got − want| over the bound of fp32 sums in any order, (depth + 2) · 2⁻²⁴ · Σ|terms|. Also
+/// checks that the gaps are unchanged.
 double worst(const MatmulProblem& p, double start) {
   double most = 0;
   for (std::int64_t r = 0; r < p.sizes.rows; ++r) {
@@ -148,7 +148,7 @@ TEST_CASE("products are those of fp64, whatever lies how") {
   }
 }
 
-/// The same product as two: of the first inputs and of the others.
+/// Computes the same product in two parts: the first inputs, then the others.
 static Matmul in_two(MatmulProblem& problem, std::int64_t first) {
   Matmul product = problem.product(true);
   product.depth = first;
@@ -163,7 +163,7 @@ static Matmul in_two(MatmulProblem& problem, std::int64_t first) {
   return product;
 }
 
-/// The problem with zeros behind its first inputs, up to a multiple of `step`.
+/// Pads the problem with zeros after its first inputs, up to a multiple of `step`.
 static MatmulProblem filled_up(const MatmulProblem& problem, std::int64_t first, std::int64_t step) {
   const std::int64_t zeros = (step - first % step) % step;
   MatmulProblem filled = problem;
@@ -183,7 +183,7 @@ static MatmulProblem filled_up(const MatmulProblem& problem, std::int64_t first,
   return filled;
 }
 
-/// Inputs that a sum takes at once (ops/matmul.h).
+/// Returns the number of inputs per accumulation step (ops/matmul.h).
 static std::int64_t inputs_at_once(MatmulType type) {
   return type == MatmulType::f32 ? 1 : ops::isa() == ops::Isa::amx ? 32 : 2;
 }
@@ -194,7 +194,7 @@ TEST_CASE("a second product continues the sums of the first: the bits of one wit
     for (const Sizes& sizes : kSizes) {
       if (sizes.depth < 3) continue;
       const MatmulProblem problem(how, sizes);
-      // Within a word, between words, and between the steps of tiles.
+      // Splits within a word, between words, and between the steps of tiles.
       for (const std::int64_t first : {sizes.depth / 6 * 2 + 1, sizes.depth / 3 * 2, sizes.depth / 64 * 32}) {
         if (first == 0) continue;
         CAPTURE(path.name(), static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed,
@@ -235,7 +235,7 @@ TEST_CASE("products do not depend on threads nor on the other rows and columns")
       CHECK(again.out == whole.out);
     }
     base::set_num_threads(before);
-    // Rows 3 … 9 and columns 70 … 99 by themselves.
+    // Computes rows 3 … 9 and columns 70 … 99 separately.
     MatmulProblem part({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
     Matmul product = part.product(false);
     product.left.values.data =

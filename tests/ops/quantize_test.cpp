@@ -1,4 +1,4 @@
-// The row kernels behind the ops, where a bound is easiest stated: codecs and exp.
+// Tests the row kernels below the ops, where a bound is easiest to state: codecs and exp.
 #include <bit>
 #include <limits>
 
@@ -58,7 +58,7 @@ TEST_CASE("int8 encoding of rows has the reference codec's bits") {
 TEST_CASE("exp is within 2 ulp, ends at zero and infinity, and keeps NaN") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> x, got;
-  // Every 4,001st float (a prime: all low bits are met) of either sign.
+  // Every 4,001st float (a prime, so all low bits occur) of either sign.
   for (std::uint64_t bits = 0; bits <= 0xffffffffU; bits += 4001) {
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
@@ -84,5 +84,5 @@ TEST_CASE("exp is within 2 ulp, ends at zero and infinity, and keeps NaN") {
     }
   }
   CAPTURE(worst_ulp);
-  CHECK(worst_ulp > 0.4);  // the measure itself sees rounding
+  CHECK(worst_ulp > 0.4);  // the measure itself detects rounding
 }

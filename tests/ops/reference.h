@@ -1,5 +1,5 @@
-// Owns what every ops test shares: odd inputs, plain double-precision definitions of the ops,
-// and a comparison that names the first bad element. Knows nothing of how the kernels work.
+// Owns the helpers of the ops tests: odd inputs, plain double-precision definitions of the ops, and a comparison that
+// names the first wrong element.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace qrl::test {
 
-/// Normal values of standard deviation `sigma`; `stream` selects independent ones.
+/// Returns normal values with standard deviation `sigma`; `stream` selects independent ones.
 inline std::vector<float> normal_values(std::int64_t count, float sigma, std::uint64_t stream) {
   base::RandomStream random(11, base::RandomPurpose::test, stream);
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -42,7 +42,7 @@ inline void check_close(const std::vector<float>& got, const std::vector<double>
   }
 }
 
-/// Bits equal, reported by the first index that differs.
+/// Checks equal bits and reports the first index that differs.
 inline void check_same_bits(const std::vector<float>& got, const std::vector<float>& want) {
   REQUIRE(got.size() == want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -53,7 +53,7 @@ inline void check_same_bits(const std::vector<float>& got, const std::vector<flo
   }
 }
 
-/// Rows of quantized activations read back as the numbers that a kernel multiplies.
+/// Returns rows of quantized activations as the numbers that a kernel multiplies.
 inline std::vector<float> dequantized(const ops::Activations& x, std::int64_t rows) {
   const std::int64_t run =
       spec(x.format).activation_scale_inputs == 0 ? x.width : spec(x.format).activation_scale_inputs;
@@ -107,16 +107,16 @@ inline std::vector<double> swiglu(const std::vector<float>& gate_up, std::int64_
 struct AttentionReference {
   std::vector<double> context;
   std::vector<double> bound;
-  std::vector<double> lse, lse_bound;  ///< of each row's heads
+  std::vector<double> lse, lse_bound;  ///< per row and head
 };
 
-/// Causal attention of sequences packed one after the other (rows of q heads, k heads, v heads; already rotated, keys
-/// and values as the pages give them back). Queries of bf16 and fp8 pages are rounded to bf16, as the contract says.
-/// Bound, u = 2⁻²⁴: a score is off by δ = (E + 4)·u·scale·max Σ|q·k| (int8: and by what a query in 254·127 steps of its
-/// largest element misses), a weight by twice that and exp's 4 u, the sums of n terms by n·u each, all of it times
-/// Σ p·|v|; then what rounding the weights misses: 2⁻⁸ of each, twice since the sum moves too (bf16, fp8), half a step
-/// in 65535 of the largest (int8). The log of the sum is off by δ, by its own rounding, and by the rounded weights'
-/// 2⁻⁸.
+/// Computes causal attention of packed sequences (rows of q heads, k heads, v heads). Input is already rotated, with
+/// keys and values as dequantized from the pages. Queries for bf16 and fp8 pages are rounded to bf16.
+/// Bound, u = 2⁻²⁴. A score has error δ = (E + 4)·u·scale·max Σ|q·k|; int8 adds the error of a query quantized in
+/// 254·127 steps of its largest element. A weight has twice that and exp's 4 u, sums of n terms n·u each; all are
+/// multiplied by Σ p·|v|. Rounded weights add 2⁻⁸ each, twice because the sum changes as well (bf16, fp8), or half a
+/// step in 65535 of the largest (int8). The log of the sum has error δ, its own rounding, and 2⁻⁸ for the rounded
+/// weights.
 inline AttentionReference attention(const ops::HeadShape& shape, const std::vector<float>& qkv,
                                     const std::vector<std::int64_t>& lengths, quant::KvFormat format) {
   const std::int64_t width = shape.head_dim, group = shape.num_heads / shape.num_kv_heads;
@@ -175,7 +175,7 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
             const double term = scores[static_cast<std::size_t>(s)] / sum * value;
             mixed += term;
             magnitude += std::fabs(term);
-            // The weight that meets code c of a value is p · scale, the value's largest / 127.
+            // A value's code is multiplied by the weight p · scale; scale is the value's largest element / 127.
             const double most_value = largest_of(row(s) + v);
             if (int8_operands && most_value > 0)
               rounding += most_weight * kWeightHalfStep * std::fabs(value) / most_value;

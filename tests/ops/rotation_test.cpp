@@ -1,4 +1,4 @@
-// Rows and weights rotated by blocks before they are quantized (quant/rotation.h).
+// Tests rows and weights that are rotated in blocks before quantization (quant/rotation.h).
 #include <cstring>
 #include <limits>
 
@@ -22,7 +22,7 @@ std::vector<Format> scaled_formats() {
   return formats;
 }
 
-/// Rows of `width`, each rotated by the reference.
+/// Returns rows of `width`, each rotated by the reference.
 std::vector<float> rotated_rows(std::vector<float> rows, const Rotation& rotation, std::int64_t width) {
   for (std::size_t at = 0; at < rows.size(); at += static_cast<std::size_t>(width))
     quant::rotate(rotation, std::span(rows).subspan(at, static_cast<std::size_t>(width)));
@@ -44,7 +44,7 @@ Activations rotated_input(const std::vector<float>& x, const PackedLinear& layer
   return input;
 }
 
-/// Normal values, some of them a hundred times larger: outliers in a few channels, as real models have them.
+/// Returns normal values with outliers a hundred times larger in a few channels, as in real models.
 std::vector<float> with_outliers(std::int64_t rows, std::int64_t width) {
   std::vector<float> x = test::normal_values(rows * width, 1.0F, 5);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -60,7 +60,7 @@ std::vector<float> product_of(const Activations& input, const PackedLinear& laye
   return y;
 }
 
-/// ‖got − x·Wᵀ‖ / ‖x·Wᵀ‖, in fp64.
+/// Returns ‖got − x·Wᵀ‖ / ‖x·Wᵀ‖ in fp64.
 double distance(const std::vector<float>& got, const std::vector<float>& x, const std::vector<float>& w,
                 std::int64_t in) {
   const std::int64_t rows = std::ssize(x) / in, out = std::ssize(w) / in;
@@ -114,7 +114,7 @@ TEST_CASE("rotated weights and rows in int8 are numpy's, and so is their product
   const std::vector<float> rows = test::dequantized(input, input.max_rows());
   CHECK(test::checksums(rows, golden.inputs) == golden.of(block).at("int8_tokens"));
   const auto want = golden.of(block).at("products").get<std::vector<double>>();
-  // linear's bound: (terms + 4)·2⁻²⁴·Σ|x·w|.
+  // The bound of linear: (terms + 4)·2⁻²⁴·Σ|x·w|.
   test::check_close(product_of(input, layer), want, [&](std::size_t i) {
     const std::size_t row = i / static_cast<std::size_t>(layer.out), o = i % static_cast<std::size_t>(layer.out);
     double magnitude = 0;
@@ -145,7 +145,7 @@ TEST_CASE("every format quantizes rotated rows and weights as its reference code
     quant::round_activations(format, std::span(rotated).subspan(static_cast<std::size_t>(row * kIn), kIn), rounded);
     CHECK(std::equal(rounded.begin(), rounded.end(), got.begin() + row * kIn));
   }
-  // Packing by several members of a team gives the bits of one.
+  // Packing by several members of a team gives the same bits as by one.
   PackedLinear by_three = ops::make_packed_linear(format, kOut, kIn, false);
   by_three.rotation = rotation;
   base::parallel(3, [&](base::Team& team) { ops::pack_rows(team, w.data(), kOut, 0, by_three); });
@@ -162,7 +162,7 @@ TEST_CASE("a rotated product is that of the layer, and outliers cost a quarter o
     return distance(product_of(rotated_input(x, layer), layer), x, w, in);
   };
   const double plain = error(Format::int8, {}), rotated = error(Format::int8, {64});
-  // In a row whose largest number is a hundred times the others, the int8 step is about as large as these.
+  // In a row whose largest number is a hundred times the others, the int8 step is about as large as the others.
   CHECK(plain > 0.02);
   CHECK(rotated < plain / 4);
   CHECK(rotated < 0.03);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// The distribution that `params` define, in double precision, by full sorting.
+/// Returns the distribution that `params` define, in double precision, by full sorting.
 std::vector<double> distribution(const std::vector<float>& logits, const SampleParams& params) {
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -38,8 +38,8 @@ std::vector<double> distribution(const std::vector<float>& logits, const SampleP
   return probabilities;
 }
 
-/// χ² of `draws` draws against the expected probabilities, tokens expected fewer than 5 times taken together, and the
-/// degrees of freedom.
+/// Returns χ² of `draws` draws against the expected probabilities, and the degrees of freedom. Tokens expected fewer
+/// than 5 times form one cell.
 std::pair<double, int> chi_square(const std::vector<float>& logits, const SampleParams& params, int draws) {
   const std::vector<double> want = distribution(logits, params);
   base::RandomStream random(9, base::RandomPurpose::test, 1);
@@ -49,7 +49,7 @@ std::pair<double, int> chi_square(const std::vector<float>& logits, const Sample
         ops::sample(logits.data(), static_cast<std::int64_t>(logits.size()), params, random.uniform());
     ++seen[static_cast<std::size_t>(sample.token)];
     const double logprob = std::log(want[static_cast<std::size_t>(sample.token)]);
-    // exp within 2 ulp and fp32 sums of up to 1024 in 4 chains or more; then rounded to fp32 itself.
+    // exp is within 2 ulp, fp32 sums of up to 1024 terms use 4 chains or more; the result is rounded to fp32.
     REQUIRE(test::close(sample.logprob, logprob, 3e-5, 0x1p-23));
   }
   double chi2 = 0, rare_want = 0;
@@ -73,7 +73,7 @@ std::pair<double, int> chi_square(const std::vector<float>& logits, const Sample
   return {chi2, cells - 1};
 }
 
-/// Upper 0.9999 quantile of χ² (Wilson and Hilferty).
+/// Returns the upper 0.9999 quantile of χ² (Wilson and Hilferty).
 double chi_square_limit(int freedom) {
   const double n = freedom;
   return n * std::pow(1 - 2 / (9 * n) + 3.719 * std::sqrt(2 / (9 * n)), 3);
@@ -106,7 +106,7 @@ TEST_CASE("the uniform number walks the CDF: its ends are the first and last pos
     CHECK(ops::sample(logits.data(), vocab, {}, uniform).token == 1 + middle);
     CHECK(ops::sample(logits.data(), vocab, {1, 0.9999F, -1}, 0.0).token == 1);
   }
-  // Whole blocks without weight on either side of the only possible tokens.
+  // Whole blocks without weight surround the only possible tokens.
   std::vector<float> logits(9000, -kInfinity);
   logits[4000] = logits[4001] = 2.0F;
   CHECK(ops::sample(logits.data(), 9000, {}, 0.0).token == 4000);
@@ -122,7 +122,7 @@ TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix
     CHECK(sample.token == (uniform < 0.5 ? 1 : 2));
     CHECK(test::close(sample.logprob, std::log(0.5), 1e-6, 0));
   }
-  // Four equal tokens: a mass of 0.5 is exactly two of them, anything above needs three.
+  // Four equal tokens: a mass of 0.5 is exactly two of them, any larger mass needs three.
   const std::vector<float> equal(4, 1.5F);
   CHECK(ops::sample(equal.data(), 4, {1, 0.5F, -1}, 0.999).token == 1);
   CHECK(ops::sample(equal.data(), 4, {1, 0.51F, -1}, 0.999).token == 2);
@@ -169,8 +169,8 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
   const float temperature = GENERATE(1.0F, 0.5F, 0.0F);
   constexpr std::int64_t kVocab = 1500;
   std::vector<float> logits = test::normal_values(kVocab, 2.0F, 8);
-  for (std::int64_t i = 256; i < 512; ++i) logits[static_cast<std::size_t>(i)] -= 30;  // a block of almost nothing
-  std::fill_n(logits.begin() + 768, 256, -kInfinity);                                  // and one of nothing at all
+  for (std::int64_t i = 256; i < 512; ++i) logits[static_cast<std::size_t>(i)] -= 30;  // a block of almost no weight
+  std::fill_n(logits.begin() + 768, 256, -kInfinity);                                  // and one of no weight at all
   base::RandomStream random(4, base::RandomPurpose::test, 2);
   std::map<std::int64_t, int> blocks;
   for (int i = 0; i < 300; ++i) {
@@ -195,5 +195,5 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
   ops::RowSummary row;
   row.begin(1);
   row.take(logits.data(), 100);
-  CHECK_THROWS_AS(row.take(logits.data() + 100, 100), base::Error);  // blocks would lie elsewhere
+  CHECK_THROWS_AS(row.take(logits.data() + 100, 100), base::Error);  // blocks would begin elsewhere
 }

@@ -1,5 +1,5 @@
-// AMX's tiles, the processor's and emulated ones (emulation/tiles.h): the same bits, in single instructions and in
-// every kernel that is made of them.
+// Tests that AMX's tiles, real and emulated (emulation/tiles.h), give the same bits, in single instructions and in
+// every kernel that uses them.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -13,12 +13,12 @@ using namespace qrl;
 
 namespace {
 
-/// What numbers a tile's operands are drawn from.
+/// Selects the distribution of a tile's operands.
 enum class Drawn { ordinary, tiny_products, subnormal, overflowing, with_nan, any_bits };
 constexpr std::array kAllDrawn{Drawn::ordinary,    Drawn::tiny_products, Drawn::subnormal,
                                Drawn::overflowing, Drawn::with_nan,      Drawn::any_bits};
 
-/// The high half of an fp32 number, which is a bf16 one, with an exponent of [first, first + count).
+/// Returns a bf16 number, the high half of an fp32 number, with an exponent in [first, first + count).
 std::uint32_t half(base::RandomStream& random, std::uint32_t first, std::uint32_t count) {
   const std::uint32_t sign_and_significand = random.below(256);
   const std::uint32_t exponent = first + random.below(count);
@@ -63,7 +63,7 @@ std::uint32_t sum_bits(base::RandomStream& random, Drawn drawn) {
   }
 }
 
-/// Operands of one instruction, of sizes that `seed` draws.
+/// Holds the operands of one instruction, of sizes drawn from `seed`.
 struct TileOperands {
   TileOperands(Drawn drawn, bool int8, std::uint64_t seed) : step{.int8 = int8} {
     base::RandomStream random(13, base::RandomPurpose::test, seed);
@@ -86,7 +86,7 @@ struct TileOperands {
     filled.right = right.data();
     filled.sums = after.data();
     run(filled);
-    // Which of two NaN comes out is a processor's own.
+    // The choice between two NaN operands is processor-specific.
     for (std::uint32_t& sum : after) sum = !step.int8 && (sum & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : sum;
     return after;
   }
@@ -94,7 +94,7 @@ struct TileOperands {
   std::vector<std::uint32_t> left, right, sums;
 };
 
-/// FNV-1a of the words of some tiles' sums.
+/// Returns the FNV-1a hash of the words of some tiles' sums.
 std::uint64_t fingerprint(void (*run)(const ops::TileStep&), Drawn drawn, bool int8, std::uint64_t num_tiles) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (std::uint64_t seed = 0; seed < num_tiles; ++seed) {
@@ -104,7 +104,8 @@ std::uint64_t fingerprint(void (*run)(const ops::TileStep&), Drawn drawn, bool i
   return hash;
 }
 
-/// What the path in use makes of every kernel that has tiles: products of all formats, those of training, attention.
+/// Returns the results of every kernel with tiles in the current path: all matmul formats, those of training,
+/// attention.
 std::vector<float> all_tile_kernels() {
   std::vector<float> all;
   base::Team alone = base::Team::solo();
@@ -188,7 +189,7 @@ TEST_CASE("tiles, emulated ones too, have the bits that a Xeon's were seen to ha
     std::vector<std::uint64_t> seen;
     for (const Drawn drawn : kAllDrawn) seen.push_back(fingerprint(run, drawn, false, 40));
     seen.push_back(fingerprint(run, Drawn::any_bits, true, 40));
-    // Xeon, family of Sapphire Rapids, 2026-11-26.
+    // Measured on a Xeon of the Sapphire Rapids family, 2026-11-26.
     CHECK(seen == std::vector<std::uint64_t>{0x84f9610230f24533, 0x7d7501f5ac6da25d, 0xacc4b745998cc579,
                                              0x7c3ad2a8dc7579e4, 0x994715422cded9e6, 0x4abd0021d3655c00,
                                              0xa0dd76a7f38800c});

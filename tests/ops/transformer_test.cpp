@@ -152,7 +152,7 @@ TEST_CASE("the rope table is cos and sin in double precision, rounded once") {
     for (const std::int64_t i : {0, 7, 16}) {
       const double angle = static_cast<double>(position) / std::pow(5e5, 2.0 * static_cast<double>(i) / 34);
       const float* row = table.as<float>() + position * 34;
-      // The angle itself carries a few units of fp64 at 300 radians.
+      // The angle itself has an error of a few units of fp64 at 300 radians.
       CHECK(test::close(row[i], std::cos(angle), 0x1p-24, 0));
       CHECK(test::close(row[17 + i], std::sin(angle), 0x1p-24, 0));
     }

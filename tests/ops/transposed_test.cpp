@@ -1,4 +1,4 @@
-// Codes transposed, against what decoding says of them.
+// Tests transposed codes against decoded values.
 #include "ops/transposed.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 struct Shape {
   std::int64_t rows, cols;
 };
-// Around a word's four inputs, a vector's sixteen bytes and a panel's 64 columns.
+// Sizes around a word's four inputs, a vector's sixteen bytes and a panel's 64 columns.
 const std::vector<Shape> kMatrixShapes{{1, 1}, {1, 7}, {7, 33}, {33, 64}, {64, 257}, {257, 65}, {130, 3}, {66, 200}};
 
 std::vector<float> dequantized(const PackedLinear& packed) {
@@ -26,7 +26,7 @@ std::vector<float> dequantized(const PackedLinear& packed) {
   return values;
 }
 
-/// Both members' parts by one thread after another.
+/// Runs `body` with a team of two members.
 template <class Body>
 void by_two(const Body& body) {
   base::parallel(2, [&](Team& team) { body(team); });
@@ -104,7 +104,7 @@ TEST_CASE("a weight's e4m3 blocks transposed are its values under its scales, te
     std::vector<std::int64_t> tensors;
     std::int64_t in;
   };
-  // Around a word's four outputs, a panel's 64 and a block's 128; tensors that begin within each of them.
+  // Sizes around a word's four outputs, a panel's 64 and a block's 128; tensors begin within each of them.
   for (const auto& [tensors, in] :
        {Layer{{1}, 1}, Layer{{7}, 33}, Layer{{128}, 128}, Layer{{257}, 65}, Layer{{130}, 300}, Layer{{66, 2, 1}, 200},
         Layer{{128, 128}, 129}, Layer{{40, 20, 20}, 21}, Layer{{129, 127, 130}, 64}}) {
@@ -113,7 +113,7 @@ TEST_CASE("a weight's e4m3 blocks transposed are its values under its scales, te
     CAPTURE(out, in, tensors.size());
     PackedLinear weight = ops::make_packed_linear(Format::fp8_block128, out, in, false);
     Team alone = Team::solo();
-    std::vector<std::int64_t> places;  // of outputs among the transposed layer's inputs
+    std::vector<std::int64_t> places;  // positions of outputs among the transposed layer's inputs
     std::int64_t first = 0, first_place = 0;
     for (const std::int64_t outputs : tensors) {
       const auto values = test::normal_values(outputs * in, std::exp2(static_cast<float>(first % 5)),

@@ -1,5 +1,5 @@
-// Packed causal attention against plain loops in fp64, on every instruction set. tests/learner compares it with
-// LibTorch's own attention.
+// Tests packed causal attention against plain loops in fp64, on every instruction set. tests/learner compares it with
+// LibTorch's attention.
 #include "ops/varlen_attention.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ Result run_varlen(VarlenProblem& problem) {
   return result;
 }
 
-/// The definition in fp64: out and d_qkv.
+/// Computes the definition in fp64: out and d_qkv.
 struct Reference {
   std::vector<double> out, d_qkv;
   explicit Reference(const VarlenProblem& p) : out(p.d_out.size()), d_qkv(p.qkv.size()) {
@@ -170,7 +170,7 @@ TEST_CASE("attention does not read what its memory held before") {
   for (const MatmulType products : {MatmulType::f32, MatmulType::bf16}) {
     test::on_every_path([products](const std::string& path) {
       CAPTURE(path);
-      VarlenProblem problem({33, 7, 21}, 4, 2, 18);  // nothing a whole number of vectors or tiles
+      VarlenProblem problem({33, 7, 21}, 4, 2, 18);  // no size is a whole number of vectors or tiles
       problem.continues = {0, 1, 0};
       problem.products = products;
       const std::int64_t num_floats = 1 << 18;
@@ -191,9 +191,9 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
   const std::vector<std::uint8_t> continues = {0, 1, 1, 0, 1, 1, 0, 1, 0};
   VarlenProblem shared(lengths, 4, 2, 18);
   shared.continues = continues;
-  // The same with the prefix written out before each sequence that continues it; its rows there send no gradient.
+  // Writes out the prefix before each sequence that continues it; the prefix's rows there contribute no gradient.
   std::vector<std::int32_t> whole_lengths;
-  std::vector<std::size_t> from;  // of each row there: its row here
+  std::vector<std::size_t> from;  // a row of the written-out problem to its original row
   std::size_t prefix = 0;
   std::vector<bool> own;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
@@ -247,8 +247,8 @@ TEST_CASE("products of bf16 operands round softmax weights and gradients of scor
     test::on_every_path([&](const std::string& path) {
       CAPTURE(path);
       const Result got = run_varlen(problem);
-      // Each weight is off by 2^-9 of itself at most, and so is their sum: 2^-8 of values below 5. Gradients are sums
-      // of up to 130 terms of that size, of either sign.
+      // Each weight, and also their sum, has a relative error of at most 2^-9: 2^-8 of values below 5. Gradients are
+      // sums of up to 130 terms of that size, of either sign.
       CHECK(all_close(got.out, want.out, 5 * 0x1p-8));
       CHECK(all_close(got.d_qkv, want.d_qkv, 6e-2));
       CHECK(got.out != wide.out);

@@ -1,4 +1,4 @@
-// Owns the checksums by which goldens hold rows of numbers.
+// Owns the checksums with which goldens store rows of numbers.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace qrl::test {
 
-/// FNV-1a over the bits of each row, both zeros as zero.
+/// Returns FNV-1a over the bits of each row, both zeros as zero.
 inline nlohmann::json checksums(const std::vector<float>& values, std::int64_t width) {
   nlohmann::json sums = nlohmann::json::array();
   for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(width)) {

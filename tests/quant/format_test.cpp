@@ -92,7 +92,7 @@ TEST_CASE("int8 values and scales equal numpy's, ties and extremes included") {
 
 TEST_CASE("int8 values of every finite bf16 number equal numpy's") {
   const nlohmann::json rows = golden()["all_bf16"];
-  REQUIRE(rows.size() == 254);  // 256 neighbors each; all but the two rows that hold infinity and NaN
+  REQUIRE(rows.size() == 254);  // 256 neighbors each; all rows except the two with infinity and NaN
   for (const auto& row : rows) {
     std::vector<float> values;
     for (std::uint32_t low = 0; low < 256; ++low) {

@@ -29,7 +29,7 @@ TEST_CASE("e4m3 values of every bf16 number are torch's") {
     for (int i = 0; i < runs[run + 1]; ++i, ++number) {
       const float value = std::bit_cast<float>(number << 16);
       const int code = quant::quantize_fp8(value);
-      // Of a NaN torch keeps the sign too, whatever its bits.
+      // torch keeps a NaN's sign as well, whatever its bits.
       num_wrong += std::isnan(value) ? (code & 0x7f) != 0x7f : code != runs[run];
     }
   }
@@ -57,7 +57,7 @@ TEST_CASE("e4m3 rounds ties to even and saturates") {
   CHECK(quant::quantize_fp8(-1e30F) == 0xfe);
   CHECK(quant::dequantize_fp8(quant::quantize_fp8(17.0F)) == 16.0F);                       // between 16 and 18
   CHECK(quant::dequantize_fp8(quant::quantize_fp8(19.0F)) == 20.0F);                       // between 18 and 20
-  CHECK(quant::quantize_fp8(std::nextafter(17.0F, 18.0F)) == quant::quantize_fp8(18.0F));  // fp32 is rounded once
+  CHECK(quant::quantize_fp8(std::nextafter(17.0F, 18.0F)) == quant::quantize_fp8(18.0F));  // fp32 is rounded only once
   CHECK(quant::quantize_fp8(0x1p-10F) == 0);                                               // between 0 and 2⁻⁹
   CHECK(quant::quantize_fp8(-0.0F) == 0x80);
 }

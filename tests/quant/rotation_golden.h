@@ -1,4 +1,4 @@
-// Owns numpy's rotated rows (scripts/golden/rotation.py) as tests read them.
+// Owns the tests' reader of numpy's rotated rows (scripts/golden/rotation.py).
 #pragma once
 
 #include <bit>

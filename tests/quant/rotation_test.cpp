@@ -37,7 +37,7 @@ TEST_CASE("a rotated row is the row times Sylvester's matrix, and rotating it on
         sum += is_minus ? -term : term;
         magnitude += std::fabs(term);
       }
-      // Row 1 has outliers. The bound has log2(block) sums and a product, rounded by 2⁻²⁴ each.
+      // Row 1 has outliers. The bound has log2(block) sums and a product, each rounded by 2⁻²⁴.
       CHECK(std::fabs(rotated[static_cast<std::size_t>(golden.inputs + i)] - sum) <= 8 * 0x1p-24 * magnitude);
     }
     std::vector<float> back = rotated;

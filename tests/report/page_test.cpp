@@ -1,4 +1,4 @@
-// The page's data and text: what is in it, what may not be, and how large it gets.
+// Tests the page's data and text: its contents, forbidden contents, and its size.
 #include "report/page.h"
 
 #include <cmath>
@@ -46,7 +46,7 @@ report::Rows rows_of(int count) {
 
 const std::string kHostile = "</script><img src=x onerror=alert(1)>\xE2\x80\xAE\xE2\x80\xA8<!--";
 
-/// A run folder with one step whose response is `response`.
+/// Creates a run folder with one step whose response is `response`.
 fs::path hostile_run(const fs::path& dir, const std::string& response) {
   fs::create_directories(dir / "rollouts");
   std::ofstream(dir / "metrics.jsonl") << "{\"step\":1,\"critic/rewards/mean\":0.5}\n";

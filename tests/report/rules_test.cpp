@@ -1,4 +1,4 @@
-// The rules on made-up courses: each ill one breaks its rule, a healthy one none.
+// Tests the rules on synthetic runs: each bad run breaks its rule, a healthy run none.
 #include "report/rules.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// A run that learns, with the figures of the quickstart.
+/// Returns a run that learns, with the figures of the quickstart.
 report::Rows healthy(int num_steps) {
   report::Rows rows;
   const auto score = [&](int step) { return 0.3 + 0.3 * step / num_steps; };
@@ -47,7 +47,7 @@ std::set<std::string> broken(const report::Rows& rows) {
   return names;
 }
 
-/// The healthy run with a metric changed in the steps from `first` on.
+/// Returns the healthy run with a metric changed in the steps from `first`.
 template <class Change>
 report::Rows ill(const char* metric, int first, const Change& change, int num_steps = 60) {
   report::Rows rows = healthy(num_steps);
@@ -88,7 +88,7 @@ TEST_CASE("each illness breaks its rule") {
   CHECK(broken(ill("val/countdown/mean@8", 1, always(0.29))) == Names{"training rises, held-out does not"});
 }
 
-/// The verdicts of a run's own rows.
+/// Returns the verdicts for a run's own rows.
 Names broken_in(const char* file) {
   return broken(report::parse_rows(test::read_file(fs::path(QRL_SOURCE_DIR "/tests/data/runs") / file)));
 }
@@ -96,7 +96,7 @@ Names broken_in(const char* file) {
 TEST_CASE("a quickstart's own rows break no rule") { CHECK(broken_in("healthy.jsonl").empty()); }
 
 TEST_CASE("a held-out score that rose and fell again is no rise") {
-  // 32 prompts: the reward goes from 0.28 to 0.94, the held-out score from 0.27 over 0.43 to 0.35.
+  // 32 prompts: the reward rises from 0.28 to 0.94, the held-out score from 0.27 to 0.43 and falls to 0.35.
   CHECK(broken_in("repeated.jsonl") == Names{"most groups are flat", "training rises, held-out does not"});
 }
 

@@ -1,4 +1,4 @@
-// What is read of a run folder, whole or not.
+// Tests what is read from a run folder, complete or damaged.
 #include "report/run_files.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// The live page's server, asked as a browser would and as nobody should.
+// Tests the live page's server with requests of a browser and with malformed requests.
 #include "report/server.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A connection to the server, on which `text` was sent.
+/// Returns a connection to the server on which `text` was sent.
 int connected(int port, const std::string& text) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -33,7 +33,7 @@ int connected(int port, const std::string& text) {
   return fd;
 }
 
-/// Returns what the server sends until it ends the connection.
+/// Returns what the server sends until it closes the connection.
 std::string rest_of(int fd) {
   std::string text;
   char piece[4096];
@@ -58,7 +58,7 @@ fs::path make_run(const fs::path& dir, int num_steps) {
   return dir;
 }
 
-/// A server over two runs, at work in its own thread.
+/// Runs a server over two runs in its own thread.
 struct Served {
   explicit Served(const std::string& host = "127.0.0.1", bool asks_token = false)
       : server(make(dir), {host, 0, asks_token}) {
@@ -134,7 +134,7 @@ TEST_CASE("what is no question of the page is answered with an error of 4xx") {
   CHECK(served.status("/samples?run=first&step=" + std::string(3000, '9')) == 400);
   const auto large = served.client().Post("/runs", std::string(10 << 20, 'x'), "text/plain");
   CHECK((!large || (large->status >= 400 && large->status < 500)));
-  CHECK(served.status("/runs") == 200);  // it is still there
+  CHECK(served.status("/runs") == 200);  // the server still answers
 }
 
 TEST_CASE("a request that names another host is refused, one for this machine is not") {
@@ -200,7 +200,7 @@ TEST_CASE("two hundred clients that send a byte now and then keep nobody else fr
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
-  // Far beyond what an answer takes, and below the seconds after which a slow head is given up.
+  // Far longer than an answer takes, and shorter than the server's timeout for a slow request head.
   httplib::Client client = served.client();
   client.set_read_timeout(4);
   for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// TensorBoard's files: the bytes, and what stands on disk.
+// Tests TensorBoard's files: their bytes, and what is on disk.
 #include "report/tfevents.h"
 
 #include <fstream>
@@ -32,7 +32,7 @@ std::vector<fs::path> events_in(const fs::path& dir) {
   return files;
 }
 
-/// Bytes that this process has written so far, by any means; nothing where the system does not count them.
+/// Returns the bytes that this process has written so far, by any means; nothing if the system does not count them.
 std::optional<std::uint64_t> bytes_written() {
   std::ifstream counts("/proc/self/io");
   for (std::string name; counts >> name;) {
@@ -61,7 +61,7 @@ TEST_CASE("CRC-32C gives the values of RFC 3720") {
   CHECK(report::crc32c("") == 0);
 }
 
-// Made with TensorBoard's own writer and protobuf.
+// Generated with TensorBoard's own writer and protobuf.
 TEST_CASE("records are TensorBoard's, byte for byte") {
   CHECK(hex(report::version_record(1.0)) ==
         "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
@@ -83,7 +83,7 @@ TEST_CASE("an events file begins with the rows there are and grows by a record a
   std::ofstream(dir / "tensorboard/notes.txt") << "kept";
   report::EventsFile file(dir / "tensorboard", two_rows());
   file.append(3, {{"x", 2}, {"timing_s/unix", 102.5}});
-  REQUIRE(events_in(dir / "tensorboard").size() == 2);  // with the notes
+  REQUIRE(events_in(dir / "tensorboard").size() == 2);  // including the notes
   CHECK(test::read_file(file.path()) ==
         report::version_record(100.5) + report::step_record(100.5, 1, {{"critic/score/mean", 0.25}}) +
             report::step_record(101.5, 2, {{"actor/lr", 0.001}}) + report::step_record(102.5, 3, {{"x", 2}}));

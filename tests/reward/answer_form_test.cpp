@@ -148,7 +148,7 @@ TEST_CASE("answer_form value refuses a right answer with an operation left to do
     CHECK_FALSE(verdict.verifier_error);
   }
   CHECK(judge_form("25+61", "85", AnswerForm::value).reason == "wrong value");
-  // An equation that says no value leaves the work to the reader; one that ends in dots is not finished.
+  // An equation without a value leaves the work to the reader; one that ends in dots is unfinished.
   CHECK(judge_form("96 - 79 = x", "17", AnswerForm::any).outcome == Outcome::correct);
   CHECK(judge_form("96 - 79 = x", "17", AnswerForm::value).reason == "operation left to do");
   for (const AnswerForm form : {AnswerForm::any, AnswerForm::value}) {
@@ -215,4 +215,4 @@ TEST_CASE("answer_form value reads a long and deep answer in bounded time") {
   }
 }
 
-// The reward hack of issue 25: a policy that copies the question's sum into the box.
+// The reward hack of issue 25: a policy copies the question's sum into the box.

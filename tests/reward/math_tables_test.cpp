@@ -1,4 +1,4 @@
-// The tables of the math verifier: each rule counts, and a unit, a function and a marker are one row each.
+// Tests the tables of the math verifier: each rule has an effect, and a unit, a function and a marker are one row each.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ using namespace qrl::reward::math;
 
 namespace {
 
-/// Whether two texts are the same answer by these rules.
+/// Returns whether two texts are the same answer by these rules.
 bool same(const std::string& gold, const std::string& answer, std::span<const Rule> rules,
           const Vocabulary& vocabulary = default_vocabulary()) {
   Tree g = parse(gold, Comma::thousands, vocabulary), a = parse(answer, Comma::thousands, vocabulary);
@@ -35,7 +35,7 @@ TEST_CASE("each rule of lowering left out changes the verdict on its example") {
     const char* gold;
     bool equal;  ///< with the rule
   };
-  // In the order of the table; the answer is the rule's example.
+  // In table order; the answer is the rule's example.
   const Example kExamples[] = {
       {"combination", "120", true},
       {"combination, scripts in front", "120", true},
@@ -99,7 +99,7 @@ TEST_CASE("every character of the blocks of superscripts, fractions, Roman and c
     INFO(static_cast<unsigned>(c));
     CHECK(normalized(utf8(c)) == written);
   };
-  // A space is a character that is not assigned or that another block holds.
+  // A space represents a character that is unassigned or belongs to another block.
   constexpr std::string_view kSuperscripts = "0   456789+-=()n", kSubscripts = "0123456789+-=() aeox hklmnpst";
   check(0x2071, "^{i}");
   check(0xb9, "^{1}");

@@ -26,7 +26,7 @@ std::vector<json> read_rows(const std::filesystem::path& file) {
 
 std::filesystem::path own_data(const char* name) { return qrl::test::shipped_data() / "verifier" / name; }
 
-/// A folder of the shared data, or empty.
+/// Returns a folder of the shared data, or an empty path.
 std::filesystem::path shared_folder(const char* name) {
   const auto root = qrl::test::shared_data();
   return root && std::filesystem::exists(*root / name) ? *root / name : std::filesystem::path();
@@ -38,14 +38,14 @@ Verdict judge(const std::string& response, const std::string& gold, MathProfile 
 bool accepts(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
   return judge(response, gold, profile).outcome == Outcome::correct;
 }
-/// The answer found first; empty where there is none.
+/// Returns the answer found first; empty if none is found.
 std::string found(const std::string& response, MathProfile profile) {
   const auto candidates = math::extract(response, profile);
   return candidates.empty() ? std::string() : candidates[0];
 }
 std::string boxed(const std::string& answer) { return "So the answer is \\boxed{" + answer + "}."; }
 
-/// Rows whose verdict is another one than their label: "file:line" to the verdict.
+/// Returns rows whose verdict differs from their label: "file:line" to the verdict.
 std::map<std::string, bool> changed_rows() {
   std::map<std::string, bool> changed;
   for (const json& row : read_rows(own_data("changed.jsonl")))
@@ -53,13 +53,13 @@ std::map<std::string, bool> changed_rows() {
   return changed;
 }
 
-/// The verdict that row `k` of a file should get.
+/// Returns the verdict that row `k` of a file should get.
 bool expected(const std::map<std::string, bool>& changed, const std::string& file, std::size_t k, const json& row) {
   const auto found = changed.find(file + ":" + std::to_string(k + 1));
   return found == changed.end() ? row["equal"].get<bool>() : found->second;
 }
 
-/// The text of parts: a string, [string or parts, how many times] or [first number, last number, text between].
+/// Returns the text of parts: a string, [string or parts, repetitions] or [first number, last number, text between].
 std::string spelled_out(const json& parts) {
   if (parts.is_string()) return parts;
   std::string text;
@@ -163,7 +163,7 @@ TEST_CASE("answers of every kind are the same or not as mathematics has it") {
     const bool equal = expected(changed, "math_kinds.jsonl", k, rows[k]);
     INFO(gold << "   and   " << answer);
     CHECK(accepts(boxed(answer), gold) == equal);
-    CHECK(accepts(boxed(answer), boxed(gold)) == equal);  // a box around the gold answer does not matter
+    CHECK(accepts(boxed(answer), boxed(gold)) == equal);  // a box around the gold answer changes nothing
   }
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("rows whose verdict is not their label are lost, never gained, and eac
     CHECK(page.find("\n## " + rule + "\n") != std::string::npos);
     ++lost[file == "math_kinds.jsonl" ? file : rule];
   }
-  CHECK(lost["math_kinds.jsonl"] <= 60);  // most of them of kinds that the page compares as written
+  CHECK(lost["math_kinds.jsonl"] <= 60);  // mostly kinds that the page compares as written
   CHECK(lost["What a marker points at"] <= 5);
   CHECK(lost["The last number"] <= 60);
 }
@@ -212,7 +212,7 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
   const auto set = [](int i) { return "\\{" + std::to_string(i) + "," + std::to_string(i + 1) + "\\}"; };
   const auto set_back = [&](int i) { return set(60 - i); };
   const auto determinant = [](const std::string& text) { return "\\begin{vmatrix}" + text + "\\end{vmatrix}"; };
-  // Without that each took more than 5 ms.
+  // Without the limit each of these took more than 5 ms.
   for (const auto& [answer, gold] :
        {std::pair{"x=" + repeated(250, "+", root), std::string("x=5")},
         std::pair{determinant(repeated(250, "&", root)), std::string("5")},
@@ -226,7 +226,7 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
     INFO(answer.substr(0, 60));
     CHECK(judge(boxed(answer), gold).reason == "out of budget");
   }
-  // What people write has room.
+  // Expressions that people write are within the limit.
   CHECK(accepts(boxed(repeated(20, "+", root)), repeated(20, "+", root)));
   CHECK(accepts(boxed(repeated(12, ",", set)), repeated(12, ",", set)));
 }
@@ -254,7 +254,7 @@ TEST_CASE("numbers and points in another order are found in it, as many as there
   for (const Members& members : all) {
     for (const bool braces : {false, true}) {
       INFO(members.name << (braces ? " in braces" : ""));
-      const auto text = [&](int first, int step, int others) {  // the last `others` are none of them
+      const auto text = [&](int first, int step, int others) {  // the last `others` are no members
         std::string joined;
         for (int k = 0; k < members.count; ++k) {
           const int other = k < members.count - others ? 0 : 1000;
@@ -309,8 +309,8 @@ TEST_CASE("suites of other verifiers: what is mathematically true is accepted") 
 
 TEST_CASE("hostile texts score nothing and take no time") {
   const auto folder = shared_folder("verifier");
-  // The issue's 5 ms are measured by scripts/check_verifiers on the same texts; a scan of one that is not linear takes
-  // seconds, so that this limit can be far from both.
+  // scripts/check_verifiers measures the issue's 5 ms on the same texts. A nonlinear scan of a text takes
+  // seconds, so this limit can be far from both.
   constexpr double kLinear_s = 0.2;
   int num_texts = 0;
   for (const json& row : read_rows(own_data("hostile_texts.jsonl"))) {

@@ -1,4 +1,4 @@
-// Several scores: both aggregations against numpy, responses that were not judged, what dynamic sampling compares.
+// Tests several scores: both aggregations against numpy, responses without a verdict, what dynamic sampling compares.
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -46,7 +46,7 @@ std::vector<double> advantages(std::vector<Rollout>& rollouts, std::int32_t n, c
   return values;
 }
 
-/// A verifier with score names and nothing else.
+/// A verifier that only has score names.
 class Named final : public tasks::Verifier {
  public:
   explicit Named(std::vector<std::string> names) : names_(std::move(names)) {}

@@ -29,7 +29,7 @@ std::int64_t advantages(std::vector<Rollout>& rollouts, std::int32_t n, const ch
   return rollout::set_advantages(rollouts, n, {estimator, by_std, positive_only}, *world);
 }
 
-/// Echoes, for sample s of prompt p, the tokens p.id and s: shows what was asked for.
+/// Returns the tokens p.id and s for sample s of prompt p, which shows what was requested.
 class EchoSource final : public types::TextSource {
  public:
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests, const types::SamplingParams&,
@@ -196,7 +196,7 @@ TEST_CASE("pack: a group's prompt is there once in each micro-batch, as the pref
   std::vector<PackItem> items;
   for (std::size_t i = 0; i < 6; ++i)
     items.push_back({i < 3 ? first : i < 5 ? second : third, responses[i], logprobs[i], static_cast<float>(i)});
-  // Whole: prefix 4 + (1+3) + (1+2) + (1+1); the one-token prompt shares nothing; a group of one stays as it is.
+  // Whole: prefix 4 + (1+3) + (1+2) + (1+1); the one-token prompt shares nothing; a group of one is unchanged.
   const auto batches = rollout::pack(items, 21);
   REQUIRE(batches.size() == 1);
   const types::MicroBatch& batch = batches[0];
@@ -209,7 +209,7 @@ TEST_CASE("pack: a group's prompt is there once in each micro-batch, as the pref
   CHECK(batch.targets[4] == 23);
   CHECK(batch.advantages[4] == 2.0F);
   CHECK(rollout::count(batches).sequences == 6);
-  // A budget that the first group spills over: the prefix is there in both.
+  // With a budget that the first group exceeds, the prefix occurs in both batches.
   const auto spilt = rollout::pack(std::span(items).first(3), 9);
   REQUIRE(spilt.size() == 2);
   CHECK(spilt[0].tokens == std::vector<types::TokenId>{1, 2, 3, 4, 5, 23, 24, 25});

@@ -1,4 +1,4 @@
-// Where a user points and we write; and what a tensor file is not.
+// Tests paths that users name for output, and files that are not tensor files.
 #include "state/file.h"
 
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The input error that `call` throws, or "accepted".
+/// Returns the input error that `call` throws, or "accepted".
 template <class Call>
 std::string call_refusal(const Call& call) {
   try {

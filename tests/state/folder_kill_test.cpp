@@ -1,4 +1,4 @@
-// Saves cut short: killed at each of their system calls, each of these failing, the power cut between any two.
+// Tests interrupted saves: killed at each system call, each call failing, power cut between any two.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ TEST_CASE("a save killed at any of its system calls leaves the old state or the 
     INFO("killed at system call " << kills);
     CHECK(verify_folder(dir / "step_1") == std::nullopt);
     if (there) CHECK(verify_folder(dir / "step_2") == std::nullopt);
-    CHECK((there || !committed));  // once the rename is done, later kills find it done too
+    CHECK((there || !committed));  // after the rename, later kills also find it done
     committed = there;
     remove_leftovers(dir.path());
     CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == (there ? 2 : 1));
@@ -96,7 +96,7 @@ TEST_CASE("a save with any of its system calls failing leaves the old state, or 
       CHECK(verify_folder(dir / "step_1") == std::nullopt);
       if (there) CHECK(verify_folder(dir / "step_2") == std::nullopt);
       CHECK((there || trace.exit_code != 0));
-      // Each of these matters: none may fail unnoticed.
+      // Each of these calls matters: no failure may go unnoticed.
       const bool matters = call.number == SYS_write || call.number == SYS_fsync || call.number == SYS_rename ||
                            call.number == SYS_mkdir || (call.number == SYS_openat && call.path.starts_with("/tmp"));
       if (matters) CHECK(trace.exit_code != 0);
@@ -132,7 +132,7 @@ TEST_CASE("what a power cut leaves at any moment of a save: the old state, or th
     std::string newest;
     std::ifstream(image / "newest") >> newest;
     CHECK((newest == "step_1" || newest == "step_2"));
-    CHECK(verify_folder(image / newest) == std::nullopt);  // what is announced is there and whole
+    CHECK(verify_folder(image / newest) == std::nullopt);  // an announced folder exists and is complete
     if (fs::exists(image / "step_2")) CHECK(verify_folder(image / "step_2") == std::nullopt);
     if (cut == trace.calls.size()) CHECK(newest == "step_2");
     (fs::exists(image / "step_2") ? seen_new : seen_old) += 1;

@@ -37,7 +37,7 @@ std::size_t num_entries(const fs::path& dir) {
 }  // namespace
 
 TEST_CASE("the hash is XXH3-128") {
-  // XXH3-128 of nothing with seed 0, as python-xxhash gives it.
+  // XXH3-128 of the empty text with seed 0, from python-xxhash.
   const qrl::test::TempDir dir;
   const auto fill_two = [](const fs::path& folder) {
     write_bytes(folder / "empty", "");

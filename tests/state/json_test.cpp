@@ -8,7 +8,7 @@ using state::parse_json;
 
 namespace {
 
-/// The message of the refusal, or "" when the text is accepted.
+/// Returns the message of the refusal, or "" if the text is accepted.
 std::string refusal(const std::string& text, int max_depth = state::kMaxJsonDepth) {
   try {
     parse_json(text, "x.json", max_depth);

@@ -86,7 +86,7 @@ std::vector<Disk::Event> Disk::events_of(const Call& call) {
   };
   const auto add = [&](bool is_folder) -> std::vector<Event> {
     Event event = named(Event::Kind::add);
-    if (event.child != 0) return {};  // it was there
+    if (event.child != 0) return {};  // it existed before
     event.child = inodes_.size();
     inodes_.push_back({is_folder, "", {}});
     return {event};
@@ -125,7 +125,7 @@ std::vector<Disk::Event> Disk::events_of(const Call& call) {
 }
 
 Disk Disk::after_power_cut(const std::vector<Call>& calls, std::size_t cut, std::mt19937& random) const {
-  Disk seen = *this;  // by the program: every change
+  Disk seen = *this;  // with every change of the program
   std::vector<Event> events;
   for (std::size_t i = 0; i < cut; ++i) {
     for (const Event& event : seen.events_of(calls[i])) {

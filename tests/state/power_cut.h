@@ -1,5 +1,5 @@
-// What a disk may hold after a power cut, as POSIX allows it: what was fsynced before the cut is there; of everything
-// else any part may be, or nothing.
+// Models what a disk may hold after a power cut under POSIX: what was fsynced before the cut survives; any part of the
+// rest may survive.
 #pragma once
 
 #include <filesystem>
@@ -15,12 +15,11 @@ namespace qrl::test {
 /// A folder tree in memory.
 class Disk {
  public:
-  /// The tree at `root`, all of it on the disk for good.
+  /// Reads the tree at `root`; all of it counts as durable.
   explicit Disk(const std::filesystem::path& root);
-  /// This tree after the first `cut` of `calls` and a power cut. A new, moved or removed name is sure to be there, or
-  /// gone, once its folder was fsynced after it; bytes written, once their file was. Of the rest `random` chooses what
-  /// the disk has; of bytes it may have half, zeros or garbage too. Throws std::logic_error at a call that is not
-  /// modelled.
+  /// Returns this tree after the first `cut` of `calls` and a power cut. A created, moved or removed name is durable
+  /// once its folder was fsynced afterwards; written bytes, once their file was. `random` chooses what survives of the
+  /// rest; bytes may also be half written, zeros or garbage. Throws std::logic_error for a call that is not modelled.
   Disk after_power_cut(const std::vector<Call>& calls, std::size_t cut, std::mt19937& random) const;
   void write_to(const std::filesystem::path& folder) const;
 
@@ -31,10 +30,10 @@ class Disk {
     std::string bytes;
     std::map<std::string, Id> names;
   };
-  /// A change that a call makes, or the fsync that makes those before it last.
+  /// Records a change that a call makes, or the fsync that makes earlier changes durable.
   struct Event {
     enum class Kind { add, remove, move, write, sync } kind;
-    Id inode = 0;  ///< the folder whose names change, the file written, what is synced
+    Id inode = 0;  ///< the folder whose names change, the file written, or the target of a sync
     std::string name, new_name;
     Id child = 0;
     std::size_t offset = 0;

@@ -29,7 +29,7 @@ void write_file_bytes(const std::filesystem::path& file, const std::string& byte
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
-/// The message of the refusal, or "" when the file is accepted.
+/// Returns the message of the refusal, or "" if the file is accepted.
 std::string file_refusal(const std::filesystem::path& file) {
   try {
     const SafetensorsFile opened(file);
@@ -70,7 +70,7 @@ TEST_CASE("malformed safetensors behave as their manifest declares") {
       CHECK(message != "");
       CHECK(message.find(std::filesystem::path(file).filename().string()) != std::string::npos);
     }
-    // Our policy: a NUL in a name is refused, a zero-size tensor may share an offset.
+    // Decisions of this program: a NUL in a name is refused, a zero-size tensor may share an offset.
     if (file.find("pol_nul_name") != std::string::npos) CHECK(message != "");
     if (file.find("pol_zero_size") != std::string::npos) CHECK(message == "");
   }
@@ -215,7 +215,7 @@ TEST_CASE("what is no regular file with a header is refused") {
 }
 
 TEST_CASE("a header of many tensors is read in time that grows with its length") {
-  constexpr int kTensors = 200'000;  // in quadratic time: minutes
+  constexpr int kTensors = 200'000;  // quadratic time would take minutes
   std::string header = "{";
   for (int i = 0; i < kTensors; ++i) {
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
@@ -262,7 +262,7 @@ TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
   for (int i = 0; i < 15; ++i) CHECK(wide.as<float>()[i] == base::to_float(base::to_bf16(matrix.as<float>()[i])));
   CHECK_THROWS_AS(opened.read_f32("scalar"), base::Error);
 
-  // The same bytes through memory for some of them, from tensors that are elsewhere.
+  // Writes the same bytes from tensors on another device, through a staging buffer of 8 bytes.
   for (NamedView& tensor : tensors) tensor.view.device = base::Device::cuda;
   CHECK_THROWS_AS(write_safetensors(dir / "y", tensors, {}), base::Error);
   std::array<std::byte, 8> room{};
@@ -294,7 +294,7 @@ TEST_CASE("all halves become the float that they stand for") {
   const qrl::test::TempDir dir;
   std::string data;
   for (int bits = 0; bits < 65536; ++bits) data += {static_cast<char>(bits & 255), static_cast<char>(bits >> 8)};
-  // More than one chunk of the reader: the table twelve times over.
+  // More than one chunk of the reader: the table repeated twelve times.
   std::string repeated;
   for (int i = 0; i < 12; ++i) repeated += data;
   write_file_bytes(dir / "x",

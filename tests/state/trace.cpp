@@ -22,7 +22,7 @@ std::string path_of_fd(pid_t pid, unsigned long long fd) {
   return fs::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd), error).string();
 }
 
-/// `size` bytes at an address of the traced process, or fewer where its memory ends.
+/// Returns `size` bytes at an address of the traced process, or fewer where its memory ends.
 std::string bytes_at(pid_t pid, unsigned long long address, std::size_t size) {
   std::string bytes(size, '\0');
   const iovec here{bytes.data(), bytes.size()};
@@ -33,7 +33,7 @@ std::string bytes_at(pid_t pid, unsigned long long address, std::size_t size) {
 }
 
 std::string text_at(pid_t pid, unsigned long long address) {
-  constexpr std::size_t kPage_bytes = 4096;  // a read must not cross into a page that is not there
+  constexpr std::size_t kPage_bytes = 4096;  // a read must not cross into an unmapped page
   std::string text;
   while (text.size() < PATH_MAX) {
     const std::string part = bytes_at(pid, address + text.size(), kPage_bytes - (address + text.size()) % kPage_bytes);
@@ -117,7 +117,7 @@ Trace run_traced(const std::function<void()>& body, const TraceOptions& options)
       trace.calls.back().result = static_cast<long long>(registers.rax);
     }
     if (trace.calls.size() == options.fail_at + 1) {
-      if (entry) registers.orig_rax = ~0ULL;  // no such call: the kernel does nothing
+      if (entry) registers.orig_rax = ~0ULL;  // an invalid call number: the kernel does nothing
       else registers.rax = static_cast<unsigned long long>(-options.error);
       ptrace(PTRACE_SETREGS, pid, nullptr, &registers);
     }

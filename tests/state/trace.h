@@ -1,5 +1,5 @@
-// A piece of code run in a child process, its system calls watched by ptrace: to kill it at one, to make one fail, and
-// to know in which order it brought what to the disk. x86-64 Linux.
+// Runs code in a child process and watches its system calls with ptrace: kills it at one, makes one fail, or records
+// the order of its writes. x86-64 Linux.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace qrl::test {
 
-/// A system call of the traced process.
+/// Records a system call of the traced process.
 struct Call {
   unsigned long long number = 0;
   long long result = 0;
-  std::string path;    ///< of its first argument: the open file's, or the name given
-  std::string second;  ///< of rename: the new name
-  std::string bytes;   ///< of write: what was written
-  int flags = 0;       ///< of openat
+  std::string path;    ///< of its first argument: the open file's path, or the given name
+  std::string second;  ///< for rename: the new name
+  std::string bytes;   ///< for write: the bytes written
+  int flags = 0;       ///< for openat
 };
 
 struct Trace {
@@ -30,7 +30,7 @@ constexpr std::size_t kNever = ~std::size_t{0};
 
 struct TraceOptions {
   std::size_t kill_at = kNever;  ///< SIGKILL on entry to this call, counted from 0
-  std::size_t fail_at = kNever;  ///< this call does nothing and gives `error`
+  std::size_t fail_at = kNever;  ///< this call does nothing and returns `error`
   int error = 0;                 ///< EIO, ENOSPC, …
 };
 

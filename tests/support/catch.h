@@ -1,4 +1,4 @@
-// Catch2 2 and 3 under one include, and what every test shares.
+// Includes Catch2 2 or 3 and the helpers of every test.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -14,17 +14,17 @@
 
 namespace qrl::test {
 
-/// Marks the running case as skipped, with its reason; `return` right after it. The program exits 4 when a case was
+/// Marks the running case as skipped, with its reason; `return` immediately after it. The program exits 4 if a case was
 /// skipped and none failed, which ctest counts as skipped.
 void skip(const std::string& reason);
 
-/// ../shared/data, or QRL_TEST_DATA; nothing when the folder is missing.
+/// Returns ../shared/data, or QRL_TEST_DATA; nothing if the folder is missing.
 std::optional<std::filesystem::path> shared_data();
 
-/// tests/data of this checkout.
+/// Returns tests/data of this checkout.
 inline std::filesystem::path shipped_data() { return std::filesystem::path(QRL_SOURCE_DIR) / "tests" / "data"; }
 
-/// A fresh empty folder, removed with the object.
+/// Creates an empty folder; the destructor removes it.
 class TempDir {
  public:
   TempDir();
@@ -38,7 +38,8 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-/// True only when |got − want| ≤ absolute + relative·|want|: NaN on either side never passes, equal infinities do.
+/// Returns true only if |got − want| ≤ absolute + relative·|want|. NaN on either side never passes; equal infinities
+/// do.
 inline bool close(double got, double want, double absolute, double relative) {
   return got == want || std::fabs(got - want) <= absolute + relative * std::fabs(want);
 }

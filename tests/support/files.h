@@ -1,4 +1,4 @@
-// Files as tests read them.
+// Reads files for tests.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace qrl::test {
 
-/// The bytes of a file; throws, and so fails the case, where it cannot be opened.
+/// Returns the bytes of a file. Throws, and so fails the case, if it cannot be opened.
 inline std::string read_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in.is_open()) throw std::runtime_error(file.string() + " cannot be opened");

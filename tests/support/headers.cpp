@@ -1,2 +1,2 @@
-// Has the precompiled header of the tests built (tests/CMakeLists.txt).
+// Exists to build the precompiled header of the tests (tests/CMakeLists.txt).
 #include "support/catch.h"

@@ -42,7 +42,7 @@ TempDir::~TempDir() {
 int main(int argc, char** argv) {
   qrl::base::skip_library_destructors();
   const int result = Catch::Session().run(argc, argv);
-  // Catch returns how many assertions failed, and four of them would look like a skip.
+  // Catch returns the number of failed assertions, and four of them would look like a skip.
   if (result != 0) return 1;
   return qrl::test::g_skipped > 0 ? 4 : 0;
 }

@@ -1,5 +1,5 @@
-// Owns limits on what a piece of work costs: processor time, beside that of a fixed loop on the same machine. So
-// neither a slow processor nor other work on it moves a verdict. No test asserts a wall time.
+// Owns time limits as processor time relative to a fixed loop on the same machine. Neither a slow processor nor other
+// load changes a verdict. No test asserts wall time.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace qrl::test {
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 inline double thread_s() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Best time of a loop that takes a millisecond of a Xeon of 2 GHz: multiplications, each of the result of the last.
+/// Returns the best time of a loop of dependent multiplications, which takes 1 ms on a 2 GHz Xeon.
 inline double loop_s() {
   static const double best = [] {
     double least = 1e9;
@@ -24,7 +24,7 @@ inline double loop_s() {
       std::uint64_t value = 1;
       for (int i = 0; i < 1'000'000; ++i) {
         value = value * 6364136223846793005U + 1;
-        __asm__ volatile("" : "+r"(value));  // nothing is left out
+        __asm__ volatile("" : "+r"(value));  // keeps the compiler from removing the loop
       }
       least = std::min(least, thread_s() - start_s);
     }
@@ -33,7 +33,7 @@ inline double loop_s() {
   return best;
 }
 
-/// Seconds that `work` would take on that Xeon.
+/// Returns the seconds that `work` would take on that Xeon.
 template <class Work>
 double seconds_on_xeon(const Work& work) {
   const double start_s = thread_s();

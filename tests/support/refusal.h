@@ -1,4 +1,4 @@
-// What tests of readers share: the message of a refusal, and a look into it that both Catch2 2 and 3 can print.
+// Shares helpers of reader tests: the message of a refusal, and a search in it that both Catch2 2 and 3 can print.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace qrl::test {
 
-/// The message of the input error that `read` throws, or "accepted". Other errors fail the test.
+/// Returns the message of the input error that `read` throws, or "accepted". Other errors fail the test.
 template <class Read>
 std::string refusal_of(const Read& read) {
   try {

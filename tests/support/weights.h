@@ -1,4 +1,4 @@
-// A whole model in memory, as tests look at it.
+// Holds a whole model in memory for tests.
 #pragma once
 
 #include "model/weights.h"

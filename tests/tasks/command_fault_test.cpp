@@ -1,4 +1,4 @@
-// A command that misbehaves: each fault and its end, and that no process is left.
+// Tests commands that misbehave: each fault and its result, and that no process is left.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ using test::CommandRecipe;
 
 namespace {
 
-/// Judges "ok" with 1; at "bad" it does what its first argument says. Writes the numbers of its processes to a file.
+/// Judges "ok" with 1; for "bad" it does what its first argument says. Writes its process ids to a file.
 constexpr const char* kFaults = R"(
 import json, os, signal, subprocess, sys, time
 mode = sys.argv[1]
@@ -75,10 +75,10 @@ for line in sys.stdin:
 if mode == "ignores": time.sleep(3600)
 )";
 
-/// Seconds in which a worker's process answers on any machine, and those that a case waits for one that does not.
+/// Seconds in which a worker answers on any machine, and seconds that a case waits for a worker that does not answer.
 constexpr double kAnswers_s = 100, kDoesNot_s = 2;
 
-/// What three responses get of which the second is bad; checks that no process is left after the end.
+/// Returns the verdicts on three responses of which the second is bad; checks that no process is left at the end.
 std::vector<tasks::Verdict> judge_with(const std::string& mode, void (*change)(config::RewardRecipe&) = nullptr) {
   CommandRecipe command(kFaults, {mode});
   const auto never_answers = {"sleeps", "late", "moves", "joins", "stops"};
@@ -157,7 +157,7 @@ TEST_CASE("on_error wrong scores a failed response 0, and keeps it") {
 TEST_CASE("a command that does not become ready ends the run with exit code 2 and its last words") {
   const auto refusal = [](const std::string& mode) {
     CommandRecipe command(kFaults, {mode});
-    command.recipe.reward.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within that
+    command.recipe.reward.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within this time
     const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"ok"}); });
     CHECK(code == 2);
     CHECK(test::are_gone(command.file("pids")));
@@ -228,7 +228,7 @@ TEST_CASE("errors end the judging as soon as they are too many, and at once when
   many.insert(many.begin(), 20, "ok");
   CHECK_THAT(judge("sleeps", many, 2), Contains("reward.max_error_fraction") && Contains("3 timeout"));
   CommandRecipe command(kFaults, {"error"});
-  CHECK(test::judge_all(*command.make(), std::vector<std::string>(20, "bad")).size() == 20);  // nobody said stop
+  CHECK(test::judge_all(*command.make(), std::vector<std::string>(20, "bad")).size() == 20);  // no max_errors: no stop
 }
 
 TEST_CASE("what interrupts judging ends it at once, and the next batch is judged") {
@@ -263,7 +263,7 @@ TEST_CASE("processes of a command are gone after the program that started them w
       std::ifstream in(command.file("pids"));
       num_pids = static_cast<std::size_t>(std::distance(std::istream_iterator<int>(in), {}));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so that what moves has moved
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // lets a process that moves finish its move
     CHECK(num_pids == num_awaited);
     ::kill(program, SIGKILL);
     waitpid(program, nullptr, 0);

@@ -1,4 +1,5 @@
-// Owns what the tests of commands share: programs in Python, recipes that name them, and whether processes are gone.
+// Owns the helpers of the command tests: programs in Python, recipes that name them, and checks for remaining
+// processes.
 #pragma once
 
 #include <fstream>
@@ -14,7 +15,7 @@
 
 namespace qrl::test {
 
-/// A recipe whose command is a program in Python; `arguments` stand behind its file.
+/// Builds a recipe whose command is a Python program; `arguments` follow its file.
 class CommandRecipe {
  public:
   explicit CommandRecipe(const std::string& program, std::vector<std::string> arguments = {}) {
@@ -34,7 +35,7 @@ class CommandRecipe {
   TempDir dir_;
 };
 
-/// Verdicts of responses to one question; `text` answers it.
+/// Returns the verdicts on responses to one question.
 inline std::vector<tasks::Verdict> judge_all(const tasks::Verifier& verifier, const std::vector<std::string>& responses,
                                              const tasks::Occasion& occasion = {}) {
   const auto gold = verifier.prepare({"7", "seven?", "toy"});
@@ -43,17 +44,17 @@ inline std::vector<tasks::Verdict> judge_all(const tasks::Verifier& verifier, co
   return verifier.judge(samples, occasion);
 }
 
-/// Whether a process runs; one that nobody collected does not.
+/// Returns whether a process runs; a zombie does not.
 inline bool runs(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
-  std::getline(in, text, '\0');  // of a process that ends meanwhile there is nothing
+  std::getline(in, text, '\0');  // empty if the process ends meanwhile
   const std::size_t name_end = text.rfind(')');
   return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
 }
 
-/// Returns whether the processes are gone whose numbers a file holds, one a line. They stay for an hour by themselves,
-/// so waiting for half a minute asserts no time.
+/// Returns whether the processes listed in a file, one id a line, are gone. They would live for an hour, so waiting for
+/// half a minute asserts no time.
 inline bool are_gone(const std::filesystem::path& pids) {
   for (int i = 0; i <= 1500; ++i) {
     std::ifstream in(pids);
@@ -65,7 +66,7 @@ inline bool are_gone(const std::filesystem::path& pids) {
   return false;
 }
 
-/// The message and exit code of the error that `body` throws; "" and 0 when it throws none.
+/// Returns the message and exit code of the error that `body` throws; "" and 0 if it throws none.
 template <class Body>
 std::pair<std::string, int> error_of(const Body& body) {
   try {

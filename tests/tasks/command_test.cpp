@@ -1,4 +1,4 @@
-// What a command is told and what is made of its answers.
+// Tests what a command receives and how its answers are read.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ using test::CommandRecipe;
 
 namespace {
 
-/// A program that answers each row by `answer`, a Python expression of `row`; `ready` is its ready line.
+/// Returns a program that answers each row by `answer`, a Python expression of `row`; `ready` is its ready line.
 std::string program(const std::string& ready, const std::string& answer) {
   return R"(
 import json, os, random, sys, time
@@ -232,7 +232,7 @@ TEST_CASE("what a recipe says against the command is refused by name") {
   };
   CHECK_THAT(of_command("no_such_program"), Contains("reward.command") && Contains("not in PATH"));
   CHECK_THAT(of_command("./missing.sh"), Contains("missing.sh") && Contains("cannot be executed"));
-  CHECK_THAT(of_command("./judge.py"), Contains("cannot be executed"));  // it has no permission to
+  CHECK_THAT(of_command("./judge.py"), Contains("cannot be executed"));  // it has no execute permission
   command.recipe.reward.command = {"python3", "missing.py"};
   CHECK_THAT(refusal(command), Contains("missing.py") && Contains("ended with exit code 2"));
 }

@@ -30,8 +30,8 @@ CountdownRanges ranges_of(std::int64_t min_numbers, std::int64_t max_numbers, st
   return ranges;
 }
 
-/// p / q modulo the prime 2^61 − 1, where fractions of any size stay exact. What is equal here but not in truth would
-/// have to differ by a multiple of the prime; a result that wrapped around differs by one of 2^64.
+/// Represents p / q modulo the prime 2^61 − 1, where fractions of any size stay exact. False equality would need a
+/// difference that is a multiple of the prime; a wrapped result differs by a multiple of 2^64.
 struct Fraction {
   std::int64_t p, q;
 };
@@ -39,7 +39,7 @@ constexpr std::int64_t kPrime = (std::int64_t{1} << 61) - 1;
 std::int64_t mod(__int128 value) { return static_cast<std::int64_t>((value % kPrime + kPrime) % kPrime); }
 std::int64_t times(std::int64_t a, std::int64_t b) { return mod(static_cast<__int128>(a) * b); }
 
-/// Whether the values can be joined to `target` with + − * /: by trying everything.
+/// Returns whether the values can be joined to `target` with + − * /, by exhaustive search.
 bool solvable(const std::vector<Fraction>& values, std::int64_t target) {
   if (values.size() == 1) return values[0].p == times(mod(target), values[0].q);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -69,7 +69,8 @@ bool solvable(const CountdownTask& task) {
   return solvable(values, task.target);
 }
 
-/// Value of an expression of integers, + − * / and parentheses, read from `at`; every division must be exact.
+/// Returns the value of an expression of integers, + − * / and parentheses, read from `at`. Every division must be
+/// exact.
 std::int64_t evaluate(const std::string& text, std::size_t& at, std::multiset<std::int64_t>& numbers, int level = 0) {
   if (level == 2) {
     if (text.at(at) == '(') {
@@ -239,7 +240,7 @@ TEST_CASE("demonstrations are searches whose arithmetic, labels and numbers are 
     const std::string expression = response.substr(at + 8, end - at - 8);
     std::multiset<std::int64_t> used;
     std::size_t read = 0;
-    REQUIRE(evaluate(expression, read, used) == value);  // the last attempt's, right or wrong
+    REQUIRE(evaluate(expression, read, used) == value);  // of the last attempt, right or wrong
     REQUIRE(read == expression.size());
     REQUIRE(used == given);
     num_correct += claimed;

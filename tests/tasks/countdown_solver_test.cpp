@@ -23,7 +23,7 @@ struct SolverFraction {
   std::int64_t above, below;
 };
 
-/// Every order of joining two of the numbers, without any thrift: what the solver must agree with.
+/// Tries every order of joining two of the numbers, without pruning; the solver must agree.
 bool reaches(const std::vector<SolverFraction>& numbers, std::int64_t target, bool all) {
   const auto is_target = [target](const SolverFraction& f) { return f.above == target * f.below; };
   if (numbers.size() == 1 && is_target(numbers[0])) return true;
@@ -54,7 +54,7 @@ bool reaches(const Integers& numbers, std::int64_t target, Numbers use) {
   return reaches(fractions, target, use == Numbers::all);
 }
 
-/// Whether the verifier takes the solution.
+/// Returns whether the verifier accepts the solution.
 bool is_right(const std::string& solution, const Integers& numbers, std::int64_t target, Numbers use) {
   std::string list;
   for (const std::int64_t number : numbers) list += (list.empty() ? "" : ",") + std::to_string(number);
@@ -85,8 +85,8 @@ Integers integers_in(const std::string& text) {
   return numbers;
 }
 
-/// Countdown tasks that a text shows: "3 8 12 = 36", {"numbers":[3,8,12],"target":36}, "make 36 from 3, 8 and 12". A
-/// line that says "no solution" shows one that has none.
+/// Returns the Countdown tasks in a text: "3 8 12 = 36", {"numbers":[3,8,12],"target":36}, "make 36 from 3, 8 and 12".
+/// A line that says "no solution" has none.
 std::vector<Example> examples_in(const std::string& text, const std::string& file) {
   static const std::regex prompt(R"((?:^|[^\w.])((?:\d+ ){1,5}\d+) = (\d+))");
   static const std::regex truth(R"re(\\?"numbers\\?": ?\[([\d, ]+)\], ?\\?"target\\?": ?(\d+))re");
@@ -141,7 +141,7 @@ TEST_CASE("the countdown solver finds what needs fractions, zeros and negative v
   check_solved({3, 7, 12}, 36, Numbers::all, false);
   check_solved({1, 2, 3, 4, 5, 6}, 1'000'003, Numbers::all, false);
   check_solved({25, 50, 75, 100, 3, 6}, 952, Numbers::all, true);
-  check_solved({4'000'000'000, 4'000'000'000, 4'000'000'000}, 1, Numbers::all, false);  // beyond 64 bits on the way
+  check_solved({4'000'000'000, 4'000'000'000, 4'000'000'000}, 1, Numbers::all, false);  // exceeds 64 bits
   check_solved({5, 7}, std::numeric_limits<std::int64_t>::min(), Numbers::all, false);
   CHECK_THROWS_AS(solve_countdown(Integers(7, 1), 7, Numbers::all), qrl::base::Error);
   CHECK_THROWS_AS(solve_countdown(Integers(), 7, Numbers::all), qrl::base::Error);

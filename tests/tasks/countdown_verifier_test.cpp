@@ -46,7 +46,7 @@ std::string repeat(const std::string& text, int times) {
   return out;
 }
 
-/// The text of a row; hostile rows hold a Python expression instead where the text is long.
+/// Returns the text of a row. Rows with a long hostile text hold a Python expression instead.
 std::string response_of(const json& row) {
   if (row["pred"].is_string()) return row["pred"];
   const std::string python = row.at("pred_gen");
@@ -114,7 +114,7 @@ TEST_CASE("known answers: all of the shared set's true rows, no false one") {
   CHECK(tally.expected_correct == 74);
   CHECK(tally.found_correct == 74);  // two of them open <answer>, never close it, and hold a \boxed{}
   CHECK(tally.false_positives == 0);
-  // Suites whose contract is that unused numbers are allowed.
+  // Counts suites whose contract allows unused numbers.
   int subset_rows = 0;
   for (const json& row : read_rows(file)) {
     if (row["rule"].get<std::string>().rfind("subset", 0) != 0) continue;
@@ -221,7 +221,7 @@ TEST_CASE("limits count bytes, depth and bits, not time") {
   CHECK(judge(nested(65), {5}, 5).verifier_error);
   CHECK(judge(tagged(repeat("-", 64) + "5"), {5}, 5).outcome == Outcome::correct);
   CHECK(judge(tagged(repeat("-", 65) + "5"), {5}, -5).verifier_error);
-  CHECK(judge(tagged(repeat("(5)+", 100) + "(5)"), {5}, 505).reason == "numbers differ");  // depth is given back
+  CHECK(judge(tagged(repeat("(5)+", 100) + "(5)"), {5}, 505).reason == "numbers differ");  // ")" lowers the depth
 
   CHECK(judge(tagged("5" + std::string(1022, ' ') + "5"), {5}, 5).reason == "not in the grammar");
   CHECK(judge(tagged("5" + std::string(1023, ' ') + "5"), {5}, 5).reason == "answer too long");

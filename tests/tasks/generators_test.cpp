@@ -18,7 +18,7 @@ using qrl::test::says;
 
 namespace {
 
-/// With every own key at its default.
+/// Every own key at its default.
 const qrl::config::OwnValues kUsual;
 
 const Generator& generator_of(const std::string& task) { return find_generator(qrl::test::task_keys(), task); }
@@ -29,7 +29,7 @@ TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
   for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);
     const Generator& task_kind = generator_of(name);
-    const std::size_t most = std::string(name) == "sums" ? 200 : 500;  // of numbers up to 20 there are few
+    const std::size_t most = std::string(name) == "sums" ? 200 : 500;  // numbers up to 20 allow few different sums
     const auto held_out = held_out_tasks(task_kind, kUsual, 3, static_cast<std::int64_t>(most));
     std::set<std::string> truths, prompts;
     for (const GeneratedTask& task : held_out) {
@@ -107,7 +107,7 @@ TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
     right += digits == truth["solution"] ? 1 : 0;
   }
   CHECK(right > 50);   // the form is known, and some answers
-  CHECK(right < 300);  // there is something to learn
+  CHECK(right < 300);  // leaves something to learn
 }
 
 TEST_CASE("sums ask about two numbers, which only one split asks about") {

@@ -82,7 +82,7 @@ TEST_CASE("digits in the words around a grid are no row of it") {
     INFO(text);
     CHECK(judge_grid(text).outcome == Outcome::correct);
   }
-  // Of several grids the last one counts, right or wrong; rows that are not a whole grid are none.
+  // The last complete grid is judged, right or wrong; incomplete rows are no grid.
   const std::string wrong = "3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 4 2";
   CHECK(judge_grid(grid + "\n\n" + wrong).outcome != Outcome::correct);
   CHECK(judge_grid(grid + "\nno:\n" + wrong + "\n\n1 2 3 4").outcome != Outcome::correct);

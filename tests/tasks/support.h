@@ -1,4 +1,4 @@
-// Owns what the tests of tasks share: a catalog of tasks alone, and one verdict at a time.
+// Owns the helpers of the tasks tests: a catalog of tasks only, and one verdict at a time.
 #pragma once
 
 #include <string_view>
@@ -11,20 +11,20 @@
 
 namespace qrl::test {
 
-/// Keys whose catalog has the program's tasks, and no losses, corrections and modes.
+/// Returns keys whose catalog has the program's tasks, but no losses, corrections and modes.
 inline const config::Keys& task_keys() {
   static const config::Keys keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
   return keys;
 }
 
-/// A recipe's defaults with that verifier.
+/// Returns a recipe's defaults with that verifier.
 inline config::Recipe recipe_with(const std::string& verifier) {
   config::Recipe recipe = task_keys().defaults();
   recipe.reward.verifier = verifier;
   return recipe;
 }
 
-/// The verdict on one response, as a batch of one.
+/// Returns the verdict on one response, judged as a batch of one.
 inline tasks::Verdict judged(const tasks::Verifier& verifier, std::string_view response,
                              std::string_view ground_truth) {
   const auto gold = verifier.prepare({ground_truth});

@@ -92,7 +92,7 @@ TEST_CASE("a list of accepted answers is right by any of them") {
   CHECK(test::says(refusal("[]"), "f:1: expected a list of accepted answers, one or more, got an empty one"));
   CHECK(test::says(refusal("[[7]]"), "f:1: expected texts, numbers or objects as accepted answers, got \"[7]\""));
   CHECK(test::says(refusal(R"(["7", ""])"), "f:1: "));
-  // A text that looks like a list is a text: an interval, say.
+  // A text that looks like a list stays a text: an interval, for example.
   CHECK(test::judged(*math, "\\boxed{[7, 8]}", "[7, 8]").outcome == tasks::Outcome::correct);
   CHECK(tasks::first_answer(R"(["a","b"])") == "a");
   CHECK(tasks::first_answer(R"([{"target":7}])") == R"({"target":7})");

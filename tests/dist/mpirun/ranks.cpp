@@ -1,4 +1,4 @@
-// Run by mpirun: every rank runs every case, in the same order, on the one job they share.
+// Runs under mpirun: every rank runs every case, in the same order, in one shared job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ Collectives& world() {
   return *job;
 }
 
-/// Values that rank `rank` brings, of magnitudes up to 2^19 so that the order of addition shows in fp32; every rank can
-/// work out those of the others.
+/// Returns the values of rank `rank`, of magnitudes up to 2^19 so that the order of addition shows in fp32. Every rank
+/// can compute the values of the others.
 std::vector<float> values_of(int rank, std::size_t count) {
   std::vector<float> values(count);
   std::uint32_t word = 2654435761U * static_cast<std::uint32_t>(rank + 1);
@@ -32,7 +32,7 @@ std::vector<float> values_of(int rank, std::size_t count) {
   return values;
 }
 
-/// The sum over ranks by hand: fp64, in rank order, rounded once.
+/// Computes the sum over ranks by hand: fp64, in rank order, rounded once.
 std::vector<float> sum_by_hand(std::size_t count) {
   std::vector<double> sums(count, 0.0);
   for (int rank = 0; rank < world().size(); ++rank) {
@@ -46,10 +46,10 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-/// Below, at and above the number of ranks, and over the edge of an all-reduce window (16 MiB).
+/// Below, at and above the number of ranks, and across the boundary of an all-reduce window (16 MiB).
 const std::vector<std::size_t> kCounts = {0, 1, 2, 3, 7, 257, (std::size_t{4} << 20) + 3};
 
-/// For the script that loses a rank: this process's id into the folder QRL_PID_DIR.
+/// Writes this process's id into the folder QRL_PID_DIR, for the script that kills a rank.
 void tell_pid(int rank) {
   std::ofstream file(std::string(std::getenv("QRL_PID_DIR")) + "/" + std::to_string(rank));
   file << getpid() << '\n';
@@ -127,8 +127,8 @@ TEST_CASE("a NaN or an infinity on one rank reaches every rank") {
 
 namespace {
 
-/// Uneven parts with gaps between them, in no order: rank r owns some small ones and one of large + r elements, except
-/// for the last rank, which owns none.
+/// Returns uneven parts with gaps between them, in no order. Rank r owns some small parts and one of large + r
+/// elements; the last rank owns none.
 std::vector<qrl::dist::Part> uneven_parts(std::size_t large, std::size_t& size) {
   std::vector<qrl::dist::Part> parts;
   size = 3;
@@ -208,7 +208,7 @@ TEST_CASE("messages above 2 GiB arrive whole", "[.long]") {
 }
 
 TEST_CASE("a launcher's ranks that MPI does not join are refused", "[.foreign]") {
-  // Started alone, but told of two: what mpirun of another MPI does to each of its processes.
+  // Started alone, but with variables for two ranks: mpirun of another MPI does that to each of its processes.
   try {
     qrl::dist::make_world(nullptr, nullptr);
     FAIL("accepted");
@@ -225,7 +225,7 @@ TEST_CASE("one rank aborts while the others wait", "[.abort]") {
 }
 
 TEST_CASE("one rank throws while the others wait", "[.throw]") {
-  // As main does it: the exception passes through the world's destructor.
+  // Same as in main: the exception passes through the world's destructor.
   const auto mine = qrl::dist::make_world(nullptr, nullptr);
   if (mine->rank() == mine->size() - 1) throw std::runtime_error("only here");
   mine->barrier();

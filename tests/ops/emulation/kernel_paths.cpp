@@ -9,7 +9,7 @@
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops::amx_emulated {
-extern const TileKernels kTiles;  // kernels/amx, compiled with tiles.h
+extern const TileKernels kTiles;  // kernels/amx, compiled with emulation/tiles.h
 }
 
 namespace qrl::test {

@@ -1,5 +1,5 @@
-// Owns the kernel paths that tests run on: the program's, and amx once more on emulated tiles, which every AVX-512
-// machine runs. Notes those that ran for the last lines of scripts/test.
+// Owns the kernel paths that tests run on: the program's, and amx on emulated tiles, which runs on every AVX-512
+// machine. Records the paths that ran for the last lines of scripts/test.
 #pragma once
 
 #include <string>
@@ -19,19 +19,19 @@ struct KernelPath {
 
 inline constexpr KernelPath kTilePaths[] = {{ops::Isa::amx}, {ops::Isa::amx, true}};
 
-/// Returns every path that this processor can run. Emulated tiles are among them where it has none of its own: they
-/// cost time, and tiles_test.cpp compares both.
+/// Returns every path that this processor can run. Emulated tiles are included only if it lacks AMX: they are slow, and
+/// tiles_test.cpp compares both.
 std::vector<KernelPath> kernel_paths();
 /// Returns those of kTilePaths that this processor can run.
 std::vector<KernelPath> tile_paths();
 
-/// Notes for scripts/test that a case ran on this path.
+/// Records for scripts/test that a case ran on this path.
 void note_run(const KernelPath& path);
 
-/// Gives the path amx emulated tiles from now on.
+/// Makes the path amx use emulated tiles from now on.
 void emulate_tiles();
 
-/// Uses a path for a scope.
+/// Selects a path for a scope.
 class WithPath {
  public:
   explicit WithPath(const KernelPath& path);

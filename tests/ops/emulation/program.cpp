@@ -1,4 +1,4 @@
-// qrl-train with emulated tiles: the path amx, on every AVX-512 machine.
+// Builds qrl-train with emulated tiles: the path amx, on every AVX-512 machine.
 #include "program.h"
 
 #include "ops/emulation/kernel_paths.h"

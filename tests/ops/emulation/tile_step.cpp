@@ -17,7 +17,7 @@ void run_tile_step(const TileStep& step) {
   configure(0, step.rows, step.columns);
   configure(1, step.rows, step.words);
   configure(2, step.words, step.columns);
-  __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
+  __asm__ volatile("" ::: "memory");  // the compiler does not know that tile loads read memory
   _tile_loadconfig(&config);
   _tile_loadd(0, step.sums, 4 * step.columns);
   _tile_loadd(1, step.left, 4 * step.words);

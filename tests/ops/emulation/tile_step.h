@@ -1,12 +1,12 @@
-// Owns one instruction of AMX's tiles on operands in memory, compiled twice: for the processor and for emulated tiles.
+// Owns one AMX tile instruction on operands in memory, compiled twice: for the processor and for emulated tiles.
 #pragma once
 
 #include <cstdint>
 
 namespace qrl::ops {
 
-/// sums[rows, columns] += left[rows, words] · right[words, columns] of 32-bit words, 1 … 16 of each; rows lie next to
-/// each other. A word is two bf16 numbers, or four int8 ones; sums are fp32, or int32.
+/// Computes sums[rows, columns] += left[rows, words] · right[words, columns] of 32-bit words, 1 … 16 of each; rows are
+/// contiguous. A word holds two bf16 or four int8 numbers; sums are fp32 or int32.
 struct TileStep {
   int rows = 16, columns = 16, words = 16;
   bool int8 = false;

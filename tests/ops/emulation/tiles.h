@@ -1,8 +1,7 @@
-// Owns AMX's tile registers and instructions, emulated with AVX-512: what kernels/amx uses of them, bit for bit
-// (tiles_test.cpp compares them with a processor's). Compiled before a source of kernels/amx, it replaces the
-// intrinsics' names. What a processor would refuse ends the process.
-//
-// As the kernels' own headers it includes no standard header with code in it (see simd.h).
+// Owns an AVX-512 emulation of the AMX tile registers and instructions that kernels/amx uses, bit for bit
+// (tiles_test.cpp compares them with a processor's). Included before a source of kernels/amx, it replaces the
+// intrinsics' names. An operation that a processor would refuse ends the process.
+// Like the kernels' own headers, it includes no standard header with code in it (see simd.h).
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -11,7 +10,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE::emulated {
 
 inline constexpr int kNumTiles = 8, kMostRows = 16, kLineBytes = 64, kWordBytes = 4;
 
-/// What ldtilecfg reads.
+/// The operand of ldtilecfg.
 struct TileConfig {
   std::uint8_t palette, start_row, reserved[14];
   std::uint16_t row_bytes[16];
@@ -24,7 +23,7 @@ struct TileRegister {
   int rows, row_bytes;
 };
 
-/// A thread's registers. All sizes are zero until they are configured and once they are released.
+/// A thread's registers. All sizes are zero before configuration and after release.
 inline thread_local constinit TileRegister tiles[kNumTiles] = {};
 
 inline void require(bool holds) {
@@ -56,7 +55,7 @@ inline void zero(int number) {
   __builtin_memset(to.bytes, 0, sizeof to.bytes);
 }
 
-/// What lies outside of the configured rows and columns becomes zero.
+/// Zeroes elements outside of the configured rows and columns.
 inline void load(int number, const void* from, std::int64_t stride_bytes) {
   TileRegister& to = tile(number);
   zero(number);
@@ -74,7 +73,7 @@ inline void store(int number, void* to, std::int64_t stride_bytes) {
   }
 }
 
-/// Shapes of sums += left · right: the words of a left row are as many as right has rows.
+/// Checks the shapes of sums += left · right: a left row has one word per row of right.
 inline void require_shapes(const TileRegister& sums, const TileRegister& left, const TileRegister& right) {
   require(&sums != &left && &sums != &right && &left != &right);
   require(sums.rows == left.rows && sums.row_bytes == right.row_bytes && left.row_bytes == kWordBytes * right.rows);
@@ -91,8 +90,8 @@ inline VecI word_of(const TileRegister& of, int row, int word) {
   return splat(bits);
 }
 
-/// The processor's rounding while it lives: to nearest even, with subnormals taken and given as zero, and no trap or
-/// flag that outlives it.
+/// Sets the rounding of AMX for its lifetime: to nearest even, with subnormals treated as zero. Restores traps and
+/// flags afterwards.
 class TileRounding {
  public:
   TileRounding() : before_(0) {
@@ -107,7 +106,7 @@ class TileRounding {
   unsigned before_;
 };
 
-// By name, not as operators, which the compiler might move out of the rounding's scope.
+// Are named functions, not operators, which the compiler might move out of the rounding's scope.
 inline VecF added(VecF a, VecF b) {
   VecF sum;
   __asm__ volatile("vaddps %2, %1, %0" : "=v"(sum) : "v"(a), "v"(b));
@@ -118,8 +117,7 @@ inline VecF with_product(VecF sum, VecF a, VecF b) {
   return sum;
 }
 
-/// fp32 sums of bf16 products: those of even inputs and those of odd ones apart, each an fma after the other, then
-/// sums + (even + odd).
+/// Adds bf16 products in fp32: even and odd inputs in separate chains of fma, then sums + (even + odd).
 inline void add_bf16_products(int sums_number, int left_number, int right_number) {
   TileRegister& sums = tile(sums_number);
   const TileRegister &left = tile(left_number), &right = tile(right_number);
@@ -137,7 +135,7 @@ inline void add_bf16_products(int sums_number, int left_number, int right_number
   }
 }
 
-/// The four signed bytes of a word, by signed ones, in int32 that wraps.
+/// Adds products of a word's four signed bytes with signed bytes, in wrapping int32.
 inline void add_int8_products(int sums_number, int left_number, int right_number) {
   TileRegister& sums = tile(sums_number);
   const TileRegister &left = tile(left_number), &right = tile(right_number);

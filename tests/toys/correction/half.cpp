@@ -4,7 +4,7 @@ namespace qrl::test {
 
 namespace {
 
-/// Every weight is 0.5.
+/// Returns 0.5 for every weight.
 learner::CorrectionWeights half_weights(const torch::Tensor& log_rho, const learner::Sequences&,
                                         const learner::CorrectionSettings&) {
   return {torch::full_like(log_rho, 0.5), torch::ones_like(log_rho, torch::kBool), {}, false};

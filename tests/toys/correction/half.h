@@ -1,4 +1,4 @@
-// A toy correction, as somebody would add one: the word `half`.
+// Defines a toy correction as a user would add one: the word `half`.
 #pragma once
 
 #include "learner/objective/corrections.h"

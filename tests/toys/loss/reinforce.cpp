@@ -9,7 +9,7 @@ namespace {
 
 const config::OwnKey kReinforceScale{"algorithm.reinforce.scale", config::positive(), 1, "a factor on the loss"};
 
-/// R_t·A without a clip (Williams 1992). The scale travels as the clip range, which nothing else reads here.
+/// Computes R_t·A without a clip (Williams 1992). The clip range carries the scale; nothing else reads it here.
 learner::Surrogate plain_surrogate(const learner::SurrogateInput& input, const learner::SurrogateSettings& settings) {
   const torch::Tensor ratio = input.log_ratio.exp();
   return {settings.clip.low * ratio * input.tokens.advantages, torch::zeros(ratio.sizes(), torch::kUInt8),

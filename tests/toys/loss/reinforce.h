@@ -1,4 +1,4 @@
-// A toy loss, as somebody would add one: the word `reinforce`, one key, one metric.
+// Defines a toy loss as a user would add one: the word `reinforce`, one key, one metric.
 #pragma once
 
 #include "learner/objective/policy_losses.h"

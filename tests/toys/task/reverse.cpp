@@ -30,7 +30,7 @@ tasks::GeneratedTask generate(const config::OwnValues& own, std::uint64_t seed, 
   return task_of(random_word(own.integer_of(kLetters), seed, split, index));
 }
 
-/// Every second demonstration forgets to reverse: the form is right, and there is something to learn.
+/// Every second demonstration forgets to reverse: its form is right, which leaves something to learn.
 tasks::WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) {
   const std::string word =
       random_word(own.integer_of(kLetters), seed, tasks::Split::train, tasks::demonstrated_index(seed, index));
@@ -75,7 +75,7 @@ class ReverseVerifier final : public tasks::RuleVerifier {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'z'; });
   }
   static char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-  /// Letters in their places, as a share of the right answer's: partial credit.
+  /// Returns the share of letters in the right place, as partial credit.
   static double share_of_letters(const std::string& answer, const std::string& right) {
     double same = 0;
     for (std::size_t i = 0; i < std::min(answer.size(), right.size()); ++i) same += answer[i] == right[i] ? 1 : 0;

@@ -1,4 +1,4 @@
-// A toy task, as somebody would add one: write a word backwards.
+// Defines a toy task as a user would add one: write a word backwards.
 #pragma once
 
 #include "tasks/task.h"
