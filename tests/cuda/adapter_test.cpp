@@ -1,5 +1,5 @@
-// Low-rank adapters on the device: the GEMM that adds to its result, the rows beside the quantized ones, and the whole
-// engine behind the decoder against the CPU's decoder on the same snapshot.
+// Tests low-rank adapters on the device: the GEMM that adds to its result, the rows next to the quantized ones, and the
+// engine below the decoder. The reference is the CPU's decoder on the same snapshot.
 #include "model/adapter.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using namespace qrl;
 using namespace qrl::cuda::test;
 using decoder::Decoder;
 
-/// Of rank 3 on some modules, so that a matrix has products of its own, of others, and none.
+/// Returns formats with rank 3 on some modules, so that a matrix has adapters on all, some or none of its modules.
 model::SnapshotFormats with_adapters(Format format) {
   model::SnapshotFormats formats(format);
   formats.lora.rank = 3;
@@ -25,7 +25,7 @@ model::SnapshotFormats with_adapters(Format format) {
   return formats;
 }
 
-/// A and B none of which is zero, or with B zero.
+/// Returns A and B with all entries nonzero, or with B zero.
 model::Weights adapters_of(const model::ModelConfig& config, const model::LoraConfig& lora, std::uint64_t seed,
                            bool b_is_zero = false) {
   return model::read_adapters(config, lora, model::WeightSource([=](const model::WeightSpec& spec, float* to) {
@@ -168,7 +168,7 @@ TEST_CASE("with adapters the device samples the CPU's tokens, on every kind of b
     Decoder here(config, options);
     here.load(*snapshot);
     const auto want = draw(here, prompts()), got = draw_there(*snapshot, options, Gemms::f32);
-    // Sums in another order take some activation over a tie; a sequence then goes its own way.
+    // Another order of sums moves some activation over a tie; the sequence then diverges.
     std::size_t num_same = 0;
     float farthest = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -217,7 +217,7 @@ TEST_CASE("a publish of adapters moves A, B and gains alone, and is the same fro
   CHECK(target::free_bytes() == before);
 #endif
 
-  // The same values where a learner on the device has them.
+  // Publishes the same values from a learner on the device.
   const auto publish_there = [&](const model::Weights& values, std::int64_t version) {
     std::map<std::string, OnDevice<float>> kept;
     model::WeightViews masters;
@@ -234,7 +234,7 @@ TEST_CASE("a publish of adapters moves A, B and gains alone, and is the same fro
   CHECK(same(draw(decoder, given), first));
   publish_there(next, 4);
   CHECK(same(draw(decoder, given), want));
-  // Through the host again, on the base that is still there; another base is brought.
+  // Publishes through the host again, to the base that is still loaded; another base is uploaded.
   snapshot->publish_adapters(model::views(adapters_of(config, formats.lora, 1, true)), 7);
   CHECK(same(draw(decoder, given), first));
   snapshot->publish(model::views(decoder::test::tiny_weights(config, 2)), 8);
@@ -317,7 +317,7 @@ TEST_CASE("adapters take the device memory that a dry run names") {
   const auto with = publish(config, formats, false),
              plain = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
   DecoderOptions options = options_of(KvFormat::int8);
-  options.max_num_batched_tokens = 64;  // what ticks are filled up to
+  options.max_num_batched_tokens = 64;  // the padded size of ticks
   const auto used_bytes = [&](const model::Snapshot& snapshot) {
     const auto backend = decoder::make_device_backend(config, options, make_engine(config, options));
     backend->load(snapshot);
@@ -328,6 +328,6 @@ TEST_CASE("adapters take the device memory that a dry run names") {
   const std::int64_t taken = used_bytes(*with) - used_bytes(*plain);
   CAPTURE(named, taken);
   CHECK(taken >= named);
-  CHECK(taken < named + 8192);  // one master on its way from the host, and rounding
+  CHECK(taken < named + 8192);  // one master copied from the host, and rounding
 }
 #endif

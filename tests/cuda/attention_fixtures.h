@@ -1,5 +1,5 @@
-// Owns what the tests of attention share: pages full of keys and values on both sides, a tick's rows, attention on the
-// device, on the CPU and in fp64. Knows nothing of what is expected.
+// Owns the helpers of the attention tests: filled pages on device and CPU, a tick's rows, and attention on the device,
+// on the CPU and in fp64.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ using quant::KvFormat;
 
 inline constexpr KvFormat kFormats[] = {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3};
 
-/// Pages full of keys and values, the same quantized values on the device and on the CPU. What is in the i-th page does
-/// not depend on where it lies.
+/// Holds pages of keys and values, the same quantized values on the device and on the CPU. The contents of the i-th
+/// page do not depend on its location.
 struct Pool {
   Pool(KvFormat format_, const ops::HeadShape& heads_, std::int64_t page_size, std::vector<std::int32_t> page_ids_)
       : format(format_),
@@ -64,7 +64,7 @@ struct Pool {
         const float slot_scale = std::ldexp(1.0F, static_cast<int>((slot + side) % 3) - 7);
         slot_scales[side][static_cast<std::size_t>(idx)] = slot_scale;
         for (std::int64_t e = 0; e < width; ++e) {
-          const float value = e == 0 ? 127 * slot_scale : random.normal();  // int8's scale is what this says
+          const float value = e == 0 ? 127 * slot_scale : random.normal();  // fixes int8's scale
           const float dequantized = put(quantized[side].data() + at.byte_at(idx), e, value,
                                         format == KvFormat::int8 ? slot_scale : head_scale);
           qkv[static_cast<std::size_t>((heads.num_heads + side * num_kv_heads + head) * width + e)] = dequantized;
@@ -114,7 +114,7 @@ struct Pool {
   ops::HeadShape heads;
   KvLayout at;
   std::vector<std::int32_t> page_ids;
-  std::vector<float> head_scales[2], slot_scales[2];  // of keys, of values
+  std::vector<float> head_scales[2], slot_scales[2];  // for keys, for values
   std::vector<std::uint8_t> quantized[2];
   base::Buffer cpu_sides[2];
   ops::KvPages cpu;
@@ -134,9 +134,9 @@ inline std::vector<std::int32_t> shuffled(std::int64_t count) {
   return ids;
 }
 
-/// Rows of a tick: sequences of pages, each with some rows of consecutive positions.
+/// Holds the rows of a tick: sequences of pages, each with some rows of consecutive positions.
 struct Rows {
-  /// `pages`: which of the pool's pages, in order.
+  /// Adds a sequence; `pages` lists its pages of the pool in order.
   void add(const Pool& pool, const std::vector<std::int64_t>& pages, std::int32_t first_position,
            std::int32_t num_rows = 1) {
     for (std::int32_t i = 0; i < num_rows; ++i) {
@@ -161,15 +161,15 @@ inline std::size_t row_floats(const ops::HeadShape& heads) {
 
 struct Attended {
   std::vector<float> context;
-  std::vector<std::uint16_t> quantized;  ///< instead, with a stride
+  std::vector<std::uint16_t> quantized;  ///< result in this format instead, with a stride
   AttentionPlan plan;
 };
 
-/// How chunks of several blocks are joined: by a second kernel, as the plan says or by segments or not; by the last
-/// block.
+/// Selects how the chunks of several blocks are joined: by a second kernel (as planned, by segments, by heads), or by
+/// the last block.
 enum class Joining : std::uint8_t { planned, by_segments, by_heads, by_last_block };
 
-/// q: [rows, H·E]. tile_blocks 0: one a tile.
+/// Computes attention on the device. q: [rows, H·E]. tile_blocks 0: one block per tile.
 inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials,
                        std::int64_t tile_blocks = 0, std::int64_t bf16_stride = 0, Joining joining = Joining::planned) {
   const ops::HeadShape& heads = pool.heads;
@@ -229,7 +229,7 @@ inline std::vector<float> on_cpu(const Pool& pool, const Rows& rows, const std::
   return context;
 }
 
-/// Exact except for fp64, of the quantized values and scales that are on the device.
+/// Computes attention in fp64, exactly, from the quantized values and scales on the device.
 inline std::vector<float> in_fp64(const Pool& pool, const Rows& rows, const std::vector<float>& q) {
   const ops::HeadShape& heads = pool.heads;
   const auto width = static_cast<std::size_t>(heads.head_dim);

@@ -1,4 +1,4 @@
-// Plans of attention: host arithmetic, the same in both programs.
+// Tests plans of attention: host arithmetic, the same in both programs.
 #include "cuda/attention/attention_plan.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct PlannedTick {
   std::vector<std::int32_t> positions, first_pages, page_ids;
   std::int64_t page_size = 16;
 
-  /// A sequence: `shared` pages from page `first_shared` on, then pages nobody else has.
+  /// Adds a sequence: `shared` pages from page `first_shared`, then pages of its own.
   void add(std::int32_t first_position, std::int32_t num_rows, std::int32_t first_shared = 0, std::int64_t shared = 0) {
     for (std::int32_t i = 0; i < num_rows; ++i) {
       positions.push_back(first_position + i);
@@ -38,8 +38,8 @@ std::int64_t chunks_of(const PlannedTick& tick, std::int32_t row) {
   return tick.positions[static_cast<std::size_t>(row)] / kAttentionChunk + 1;
 }
 
-/// "" when every row's chunks are covered once, from the right pages, results have places of their own, and the lists
-/// are no longer than what attention_room says of any plan.
+/// Returns "" if every row's chunks are covered once, from the right pages, and results have separate places. The lists
+/// must not exceed the size that attention_room gives for any plan.
 std::string fault(const PlannedTick& tick, const AttentionShape& shape, const AttentionPlan& plan,
                   std::int64_t max_partials) {
   const auto num_rows = static_cast<std::int64_t>(tick.positions.size());
@@ -89,7 +89,7 @@ std::string fault(const PlannedTick& tick, const AttentionShape& shape, const At
   return joined == split ? "" : "rows that are split are not those that are joined";
 }
 
-/// Sums of keys' and values' positions that blocks read.
+/// Returns the sum of the positions of keys and values that blocks read.
 std::int64_t positions_read(const PlannedTick& tick, const AttentionPlan& plan) {
   std::int64_t sum = 0;
   for (const AttentionTile& tile : plan.tiles) {
@@ -108,8 +108,8 @@ std::int64_t positions_read(const PlannedTick& tick, const AttentionPlan& plan) 
 
 TEST_CASE("what attention prefetches to L2 stays a third of it, and covers the memory's latency") {
   using quant::KvFormat;
-  constexpr std::int64_t kL2 = std::int64_t{50} << 20, kMultiprocessors = 132;  // of an H100 and an H200
-  // Bytes under way at 4.8 TB/s and 0.7 us.
+  constexpr std::int64_t kL2 = std::int64_t{50} << 20, kMultiprocessors = 132;  // H100 and H200
+  // Bytes in flight at 4.8 TB/s and 0.7 us.
   constexpr std::int64_t kUnderWay = 3'400'000;
   for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {
     for (const std::int64_t head_dim : {64, 80, 128, 256}) {
@@ -140,7 +140,7 @@ TEST_CASE("plans cover every row's chunks once, from its own pages") {
     for (const std::int64_t max_partials : {std::int64_t{0}, std::int64_t{40}, kPlenty}) {
       AttentionPlanner planner(shape, max_partials);
       CHECK(fault(tick, shape, planner.plan(tick.rows()), max_partials) == "");
-      CHECK(fault(tick, shape, planner.plan(tick.rows()), max_partials) == "");  // nothing is left of the plan before
+      CHECK(fault(tick, shape, planner.plan(tick.rows()), max_partials) == "");  // nothing is left of the previous plan
     }
   }
 }
@@ -160,7 +160,7 @@ TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, man
   lonely.page_ids.push_back(1);
   CHECK(planner.plan(lonely.rows()).tiles.size() == 9);
 
-  // A warp joins a segment where rows have several and are few.
+  // One warp joins a segment if there are few rows and they have several segments.
   CHECK(planner.plan(lonely.rows()).joins_segments);
   lonely.positions[0] = 2047;
   CHECK_FALSE(planner.plan(lonely.rows()).joins_segments);
@@ -176,7 +176,7 @@ TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, man
   many.add(2047, 1);
   CHECK(planner.plan(many.rows()).split_rows.empty());
   CHECK(planner.plan(many.rows()).tiles.front() == AttentionTile{0, 1, 0, 0, 8});
-  // Without memory for it nothing is split; with a little the first rows are.
+  // Without memory for partial results nothing is split; with little memory only the first rows are.
   AttentionPlanner none({32, 8, 128}, 0), little({32, 8, 128}, 20);
   PlannedTick few;
   for (int i = 0; i < 4; ++i) few.add(2047, 1);
@@ -195,7 +195,7 @@ TEST_CASE("plans: a prompt's rows and the samples of a group read common pages o
   PlannedTick samples;
   for (int i = 0; i < 8; ++i) {
     samples.add(1200 + i, 1, 0, 1030 / 16);  // whole pages of a prompt of 1,030 tokens
-    samples.add(700, 1);                     // others lie between them
+    samples.add(700, 1);                     // other rows between them
   }
   const std::int64_t read_apart = positions_read(samples, apart.plan(samples.rows()));
   const AttentionPlan& plan = planner.plan(samples.rows());
@@ -203,7 +203,7 @@ TEST_CASE("plans: a prompt's rows and the samples of a group read common pages o
   CHECK(read_apart - positions_read(samples, plan) == 7 * 1024);
   CHECK(std::ranges::count_if(plan.tiles, [](const AttentionTile& tile) { return tile.num_rows == 8; }) == 4);
 
-  // Nine samples: tiles of five and four rather than of eight and one.
+  // Nine samples use tiles of five and four, not of eight and one.
   samples.add(1300, 1, 0, 1030 / 16);
   std::vector<std::int32_t> sizes;
   for (const AttentionTile& tile : planner.plan(samples.rows()).tiles) {

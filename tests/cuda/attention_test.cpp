@@ -1,4 +1,4 @@
-// Attention: against the CPU's op on the same bytes, and against itself under other plans, pages and neighbors.
+// Tests attention against the CPU's op on the same bytes, and against itself with other plans, pages and neighbors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,8 +12,9 @@ using namespace qrl;
 using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 
-/// From the CPU's. Beyond its span of 128 positions weights are rounded to bf16 relative to another position's: 2⁻⁸ of
-/// values up to 4.5, where there are few to average over. int8's weights have 16 bits on either.
+/// Bounds the difference from the CPU. Beyond the CPU's span of 128 positions, weights are rounded to bf16 relative to
+/// another position's weight. That is 2⁻⁸ of values up to 4.5, where few are averaged. int8's weights have 16 bits on
+/// both.
 struct Bound {
   double absolute, relative;
 };
@@ -28,7 +29,7 @@ TEST_CASE("attention is the CPU's on the same bytes, in every KV format: whole, 
     std::vector<std::int32_t> single_positions;
     std::int32_t first_of_prompt, rows_of_prompt;
   };
-  // Groups of 1, 4, 7, 8, 12 and 33 query heads; contexts of 1, 7, 33, 257 positions and at the chunks' ends.
+  // Groups of 1, 4, 7, 8, 12 and 33 query heads; contexts of 1, 7, 33 and 257 positions and at the chunks' ends.
   const Case cases[] = {{2, 2, 16, 7, {0, 6, 32, 254, 255, 256, 510, 511, 512}, 250, 20},
                         {4, 1, 64, 16, {0, 256, 511, 767}, 0, 20},
                         {7, 1, 80, 5, {6, 255, 256}, 240, 19},
@@ -96,7 +97,7 @@ TEST_CASE("attention has the groups of heads of real models, at the ends of a ch
       const Pool pool(format, heads, 16, shuffled(40));
       Rows rows;
       for (const std::int32_t length : {1, 255, 256, 257}) rows.add(pool, consecutive(0, 17), length - 1);
-      std::vector<std::int64_t> own = consecutive(0, 17);  // the first 272 positions are those of the others
+      std::vector<std::int64_t> own = consecutive(0, 17);  // the first 272 positions are shared
       own.push_back(30);
       rows.add(pool, own, 280);
       const std::vector<float> q =
@@ -120,7 +121,7 @@ TEST_CASE("int8 pages: queries and weights keep the CPU's 15 and 16 bits, whatev
     std::vector<float> q =
         normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), sigma, 26);
     INFO("queries of " << sigma);
-    // Scores are the CPU's bits, so that even those of some hundreds make the same weights, as far as exp does.
+    // Scores equal the CPU's bits, so even scores of some hundreds give the same weights within the error of exp.
     CHECK(first_beyond(attend(pool, rows, q, kManyPartials).context, on_cpu(pool, rows, q), 4e-4, 4e-4) == "");
   }
 }
@@ -135,10 +136,10 @@ TEST_CASE("e4m3 pages: queries and weights keep 11 bits, whatever the queries' s
   const std::vector<float> q =
       normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 27);
   const std::vector<float> got = attend(pool, rows, q, kManyPartials).context;
-  // 4.2e-4 off at most; the CPU, whose queries and weights have bf16's 8 bits, 2.4e-3.
+  // The largest error is 4.2e-4; that of the CPU, whose queries and weights have bf16's 8 bits, is 2.4e-3.
   CHECK(first_beyond(got, in_fp64(pool, rows, q), 8e-4, 0) == "");
 
-  // Queries larger, the keys' scales smaller by as much: the same bits.
+  // Scaling queries up and the keys' scales down by the same factor gives the same bits.
   const std::vector<float> scales = pool.head_scales[0];
   for (const float factor : {0x1p70F, 0x1p-70F}) {
     std::vector<float> q_scaled;
@@ -178,7 +179,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     constexpr std::int64_t kPageSize = 20, kPages = 160;
     const Pool scattered(format, heads, kPageSize, shuffled(kPages)),
         in_order(format, heads, kPageSize, numbers(kPages));
-    // A prompt of 540 tokens in 27 pages, whose samples go on in pages of their own; another sequence; a prompt's
+    // A prompt of 540 tokens in 27 pages, whose samples continue in their own pages; another sequence; a prompt's
     // chunk.
     const auto all_rows = [&](const Pool& pool) {
       Rows rows;
@@ -196,7 +197,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     const std::vector<float> q = normal_values(static_cast<std::int64_t>(rows.positions.size() * size), 1, 22);
     const Attended whole = attend(scattered, rows, q, 0), split = attend(scattered, rows, q, kManyPartials);
     INFO(quant::name(format));
-    // The arms differ: nothing shared or split in the first, all of that in the second.
+    // The two arms differ: nothing is shared or split in the first; both happen in the second.
     CHECK(whole.plan.split_rows.empty());
     CHECK(split.plan.split_rows.size() == rows.positions.size());
     CHECK_FALSE(split.plan.joins_segments);
@@ -236,7 +237,7 @@ TEST_CASE("attention over many chunks joins segments with the same bits, split a
   for (const KvFormat format : kFormats) {
     const Pool pool(format, heads, kPageSize, shuffled(kPages));
     Rows rows;
-    // The ends of segments; more of them than the second kernel has warps; a prompt's rows of which some see no
+    // The ends of segments, more segments than the second kernel has warps, and a prompt whose rows partly see no
     // second segment.
     for (const std::int32_t length : {kSegment, kSegment + 1, 2 * kSegment - 1, 2 * kSegment + 300, 8 * kSegment + 257})
       rows.add(pool, consecutive(0, kPages), length - 1);
@@ -310,7 +311,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
         pool.slot_scales[side][static_cast<std::size_t>(slot)] = std::nanf("");
       } else {
         std::uint8_t* code = pool.quantized[side].data() + pool.at.byte_at(slot) + 20 * pool.at.value_bytes;
-        code[0] = 0xff;  // negative, too
+        code[0] = 0xff;  // also negative
         if (format == KvFormat::bf16) code[1] = 0xff;
       }
       pool.to_device();
@@ -321,7 +322,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
       const std::vector<float> q = normal_values(static_cast<std::int64_t>(5 * row_floats(heads)), 1, 24);
       for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
         const std::vector<float> context = attend(pool, rows, q, max_partials).context;
-        // Of a slot whose scale is NaN all elements are; of a value alone its element.
+        // If a slot's scale is NaN, all elements are NaN; if one value is NaN, only its element is.
         for (std::size_t row = 0; row < 5; ++row) {
           int num_nan = 0;
           for (std::size_t i = 0; i < row_floats(heads); ++i)

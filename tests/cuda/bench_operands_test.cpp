@@ -1,4 +1,4 @@
-// Operands of benchmarks: numbers as real ones are, the same each time.
+// Tests operands of benchmarks: realistic numbers, the same each time.
 #include "cuda/bench/bench_operands.h"
 
 #include <cmath>
@@ -31,7 +31,7 @@ Moments moments(const std::vector<float>& values) {
 
 std::int64_t element_bytes(Element element) { return element == Element::f32 ? 4 : element == Element::bf16 ? 2 : 1; }
 
-/// The numbers that fill_normal leaves, times the unit scale.
+/// Returns the numbers that fill_normal writes, times the unit scale.
 std::vector<float> normal_numbers(Element element, float sigma, std::uint64_t seed, std::int64_t count) {
   const std::int64_t num_bytes = element == Element::int4 ? count / 2 : count * element_bytes(element);
   const OnDevice<std::uint8_t> to(static_cast<std::size_t>(num_bytes));
@@ -68,13 +68,13 @@ TEST_CASE(
     const std::vector<float> values(all.begin(), all.begin() + kCount);
     const Moments found = moments(values);
     CHECK(found.finite);
-    // Five standard errors: of the mean 1/sqrt(n), of the variance sqrt(2/n). A number of int4 stands 0.19 apart.
+    // Five standard errors: 1/sqrt(n) for the mean, sqrt(2/n) for the variance. int4's numbers are 0.19 apart.
     CHECK(std::fabs(found.mean) < 5 * 0.5 / std::sqrt(kValues));
     CHECK(std::fabs(found.variance / 0.25 - 1) < 5 * std::sqrt(2 / kValues) + (element == Element::int4 ? 0.06 : 2e-3));
     for (const double from : {1.0, 2.0, 3.0}) {
       const auto beyond = std::ranges::count_if(values, [&](float v) { return std::fabs(v) > from * 0.5; });
       const double want = std::erfc(from / std::sqrt(2.0));
-      // 8 bits have few numbers: a step of them next to the bound counts on one side of it.
+      // 8-bit formats have few numbers: one next to the bound counts on one side of it.
       if (element != Element::int4)
         CHECK(std::fabs(static_cast<double>(beyond) / kValues - want) <
               5 * std::sqrt(want / kValues) + 0.06 * want + 0.01);
@@ -151,7 +151,7 @@ TEST_CASE("a benchmark's keys and values have deviation 1 under their scale") {
     const Moments found = moments(numbers);
     CHECK(found.finite);
     CHECK(std::fabs(found.mean) < 5 / std::sqrt(20000.0));
-    // int8 clamps what is beyond 2.7: 1.3 % of the variance.
+    // int8 clamps values beyond 2.7: 1.3 % of the variance.
     CHECK(std::fabs(found.variance - 1) < 5 * std::sqrt(2 / 20000.0) + (format == KvFormat::int8 ? 0.02 : 0.002));
   }
 }

@@ -1,4 +1,4 @@
-// GEMMs of fp8_block128 with their scales in cuBLASLt's order, with the plain GEMM in the library's place.
+// Tests GEMMs of fp8_block128 with scales in cuBLASLt's order; the plain GEMM replaces the library.
 #include "cuda/gemm/block_scales.h"
 
 #include <tuple>
@@ -18,7 +18,7 @@ std::vector<float> read_floats(const float* from, std::int64_t count, const targ
   return values;
 }
 
-/// The task by the plain GEMM, its scales put back from the library's order.
+/// Runs the task by the plain GEMM, after restoring its scales from the library's order.
 void multiply_as_library(const target::BlockScaledTask& task, const target::Stream& stream) {
   const target::GemmTask& gemm = task.gemm;
   CHECK(gemm.num_rows % target::kBlockScaledMultiple == 0);
@@ -75,7 +75,7 @@ TEST_CASE("GEMMs of fp8_block128 with bf16 results are the plain GEMM's, by whic
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device);
-  // Rows for the streamed kernel, then for the library: whole, and with a rest of one to three.
+  // Rows for the streamed kernel, then for the library: a multiple, and with a remainder of one to three.
   for (const std::int64_t rows : {5, 17, 40, 71}) {
     const GemmCase gemm(Format::fp8_block128, {rows, 600, 256}, normal_values(rows * 600, 1, 73));
     const std::vector<float> want = gemm.plain();

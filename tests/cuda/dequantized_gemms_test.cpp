@@ -1,4 +1,4 @@
-// GEMMs of many rows with matrices that are dequantized to bf16 once, with the plain GEMM in cuBLASLt's place.
+// Tests GEMMs of many rows with matrices that are dequantized to bf16 once; the plain GEMM replaces cuBLASLt.
 #include "cuda/quantize/dequantized_gemms.h"
 
 #include "cuda/quantize/dequantize.h"
@@ -27,7 +27,7 @@ TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded t
     };
     INFO(quant::name(format));
     const std::vector<float> y = by(*gemms, gemm);
-    // Of the weights 2^-9 each, of fp8_block128's activations, too.
+    // Weights are rounded by 2^-9 each, and so are fp8_block128's activations.
     CHECK(gemm.first_beyond_exact(y, kSumShare + (format == Format::int4 ? 0x1p-9 : 0x1p-8 + 0x1p-18)) == "");
     CHECK(gemm.first_beyond_exact(y, kSumShare) != "");
     CHECK(of_fewer.first_beyond_exact(by(*gemms, of_fewer), kSumShare) == "");
@@ -57,7 +57,7 @@ TEST_CASE("memory for dequantized operands that recorded ticks name does not mov
   };
   target::DequantizedGemms gemms;
   gemms.set_fixed(true);
-  gemms.reserve(of_size(128));  // nothing names what does not exist
+  gemms.reserve(of_size(128));  // no name of a matrix that does not exist
   CHECK_NOTHROW(gemms.reserve(of_size(64)));
   CHECK_THROWS_WITH(gemms.reserve(of_size(256)), Catch::Matchers::Contains("reserved at upload"));
   gemms.set_fixed(false);
@@ -113,7 +113,7 @@ TEST_CASE("memory for dequantized operands is what an estimate says, and none wh
     }
     INFO(quant::name(format));
     CHECK((gemms.num_bytes() > 0) == dequantizes);
-    for (const std::int64_t rows : {512, 160, 129, 128, 96, 81, 80, 1}) {  // ticks are filled up to 160 and to 96
+    for (const std::int64_t rows : {512, 160, 129, 128, 96, 81, 80, 1}) {  // ticks are padded to 160 and to 96
       const bool is_many = rows > (format == Format::int4 ? 80 : 128);
       CHECK(dequantized_bytes(format, config, rows, false) == (is_many ? gemms.num_bytes() : 0));
     }

@@ -1,5 +1,5 @@
-// Owns what the tests of cuda/ share. The same sources make two programs: test_cuda runs the kernels on the host
-// (emulation/emulation.h), test_cuda_device runs them on a GPU and skips every case where there is none.
+// Owns the helpers of tests/cuda. The same sources make two programs. test_cuda runs the kernels on the host
+// (emulation/emulation.h); test_cuda_device runs them on a GPU and skips every case without one.
 #pragma once
 
 #include <memory>
@@ -23,17 +23,17 @@ namespace qrl::cuda::test {
 
 namespace target = qrl::cuda::QRL_CUDA_TARGET;
 
-/// All that weights may have on a device.
+/// Lists all formats that weights may have on a device.
 inline constexpr quant::Format kWeightFormats[] = {
     quant::Format::bf16,         quant::Format::int8, quant::Format::fp8_tensor, quant::Format::fp8_channel,
     quant::Format::fp8_block128, quant::Format::int4, quant::Format::int4_int8,  quant::Format::int4_fp8};
 
-/// The device of this program. Nothing where a GPU is wanted and there is none: the case is then marked as skipped.
+/// Returns this program's device. If a GPU is required and missing, returns nothing and marks the case as skipped.
 inline std::optional<target::DeviceFacts> find_device() {
 #if defined(QRL_CUDA_EMULATED)
   return target::use_device(0);
 #else
-  // Checked once: a device that an earlier case has left with an error is one, and fails the others.
+  // Checked once: a device that an earlier case left in error still counts as a device, and fails the other cases.
   static const std::string reason = [] {
     try {
       (void)target::use_device(0);
@@ -49,8 +49,8 @@ inline std::optional<target::DeviceFacts> find_device() {
 #endif
 }
 
-/// The bound on the error of a GEMM of so many rows against fp32 sums, before it is rounded: `usual`, or that of
-/// Hopper's matrix unit with fp8, where the terms are about as large as their sum.
+/// Returns the bound on a GEMM's error against fp32 sums, before rounding: `usual`, or that of Hopper's matrix unit
+/// with fp8. There the terms are about as large as their sum.
 inline double gemm_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
   const bool is_hopper = find_device()->major == 9;
   const GemmKernel kernel = choose_gemm(format, num_rows, false, is_hopper, false, is_hopper);
@@ -60,7 +60,8 @@ inline double gemm_error(quant::Format format, std::int64_t num_rows, const std:
   return of_unit ? 0x1p-10 * std::sqrt(squares / static_cast<double>(want.size())) : usual;
 }
 
-/// Runs `body` under both orders of a block's threads: what depends on it lacks a barrier. Once on a GPU.
+/// Runs `body` in both orders of a block's threads: a result that depends on the order lacks a barrier. On a GPU it
+/// runs once.
 template <class Body>
 void in_both_orders(Body body) {
 #if defined(QRL_CUDA_EMULATED)
@@ -73,7 +74,7 @@ void in_both_orders(Body body) {
 #endif
 }
 
-/// Values on the device.
+/// Holds values on the device.
 template <class T>
 class OnDevice {
  public:
@@ -104,7 +105,7 @@ inline std::vector<float> normal_values(std::int64_t count, float sigma, std::ui
   return values;
 }
 
-/// Where |got − want| is beyond the bound, NaN and infinities included unless both are NaN: "" or the first place.
+/// Returns "" or the first place where |got − want| exceeds the bound. NaN and infinities count, unless both are NaN.
 inline std::string first_beyond(const std::vector<float>& got, const std::vector<float>& want, double absolute,
                                 double relative) {
   if (got.size() != want.size()) return "sizes " + std::to_string(got.size()) + ", " + std::to_string(want.size());
@@ -117,7 +118,7 @@ inline std::string first_beyond(const std::vector<float>& got, const std::vector
   return "";
 }
 
-/// Memory for quantized rows, filled with bytes that no kernel should leave, and its dequantization.
+/// Allocates quantized rows, filled with bytes that every kernel should overwrite, and dequantizes them.
 struct QuantizedOnDevice {
   QuantizedOnDevice(quant::Format format, std::int64_t num_rows_, std::int64_t width)
       : num_rows(num_rows_),
@@ -132,7 +133,7 @@ struct QuantizedOnDevice {
             width,
             what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
   }
-  /// fp32 [rows, width]; what lies between width and stride must be zero.
+  /// Returns fp32 [rows, width]; bytes between width and stride must be zero.
   std::vector<float> dequantized() const {
     const std::vector<std::uint8_t> bytes = quantized.read();
     const std::vector<float> of_rows = scales.read();
@@ -162,13 +163,13 @@ struct QuantizedOnDevice {
   target::QuantizedRows rows;
 };
 
-/// A packed matrix on the device.
+/// Holds a packed matrix on the device.
 struct Uploaded {
   target::Memory panels, quantized, scales;
   target::DeviceMatrix view;
 };
 
-/// As Weights does it, but kept apart so that one matrix can be looked at.
+/// Uploads one matrix as Weights does, but separately, so that a test can inspect it.
 inline Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream) {
   Uploaded to;
   const MatrixLayout at = matrix_layout(w.format, w.out, w.in);

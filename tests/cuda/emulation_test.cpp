@@ -1,4 +1,4 @@
-// The emulation itself: what it is there to find, it finds. Nothing of this in the program for a GPU.
+// Tests the emulation itself: it detects the errors that it exists to detect. Empty in the program for a GPU.
 #if defined(QRL_CUDA_EMULATED)
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 using namespace qrl;
 using namespace qrl::cuda::emulated;
 
-/// One block, done.
+/// Launches one block and waits for it.
 template <class Task>
 void run(void (*kernel)(Task), int threads, std::size_t shared_bytes, Task task) {
   const Stream stream;
@@ -44,7 +44,7 @@ void part_ways(Task) {
   else sync_warp();
 }
 
-/// Half of the threads do not look at what comes before.
+/// Half of the threads do not wait for the previous kernel.
 void run_ahead(Task) {
   if (thread_idx() % 2 == 0) wait_for_kernel_before();
 }
@@ -72,7 +72,7 @@ std::vector<float> copied(Wait wait) {
   return out;
 }
 
-/// c = a · b of one warp, b the first eight columns of the identity: column n of c is column n of a.
+/// Computes c = a · b in one warp, with b the first eight columns of the identity: column n of c is column n of a.
 struct MmaTask {
   float* c;
 };
@@ -92,7 +92,7 @@ void take_columns(MmaTask task) {
   for (int e = 0; e < 4; ++e) task.c[(q + e / 2 * 8) * 8 + 2 * t + e % 2] = c[e];
 }
 
-/// Sums of 32 products of a and b: int8 and int8, int8 and uint8.
+/// Computes sums of 32 products of a and b: int8 and int8, int8 and uint8.
 struct ByteTask {
   std::int32_t* c;
 };
@@ -211,7 +211,7 @@ TEST_CASE("emulation: a copy is refused host memory for the device's, the device
   CHECK(name_of_memory(inside) == "memory of device 0");
   CHECK(name_of_memory(there.as<std::byte>() + 64) == "host memory");
   CHECK(name_of_memory(pinned_host.data()) == "host memory");
-  // Memory that something else allocated may be either's where a test says so, ours never.
+  // With the setting, foreign memory counts as host and device memory; Memory's own never does.
   accept_callers_memory(true);
   CHECK_NOTHROW(copy_on_device(there.data(), host.data(), 8, stream));
   CHECK(name_of_memory(host.data()) == "memory of device 0");

@@ -1,4 +1,4 @@
-// Owns what the tests of the engine behind the decoder share: engines, options, requests.
+// Owns the helpers of the tests of the engine below the decoder: engines, options, requests.
 #pragma once
 
 #include "decoder/decoder.h"
@@ -58,7 +58,7 @@ inline Prompts prompts() {
   return all;
 }
 
-/// Formats of matrices beside an lm_head in int8.
+/// Returns formats of matrices with an lm_head in int8.
 inline model::SnapshotFormats with_int8_head(Format format) {
   model::SnapshotFormats formats(format);
   formats.int8_lm_head = true;

@@ -1,4 +1,4 @@
-// The whole engine behind the decoder, against the CPU's decoder on the same snapshot.
+// Tests the whole engine below the decoder, against the CPU's decoder on the same snapshot.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -16,12 +16,12 @@ using namespace qrl;
 using namespace qrl::cuda::test;
 using decoder::Decoder;
 
-/// Logits of every position, in chunks of rows that need not be a sequence's end, in scattered pages.
+/// Returns logits of every position, in chunks of rows that need not end with a sequence, in scattered pages.
 std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens,
                                 const DecoderOptions& options, std::int64_t chunk, const decoder::KvScales& scales,
                                 Gemms gemms) {
   const model::ModelConfig& config = snapshot.config();
-  // The backend is what knows how a snapshot is uploaded; a decoder's calls do it with one sampled token.
+  // Only the backend knows how to upload a snapshot; a decoder's calls upload it, with one sampled token.
   struct Door final : cuda::DecodeEngine {
     explicit Door(std::shared_ptr<cuda::DecodeEngine> engine_) : engine(std::move(engine_)) {}
     std::string describe() const override { return engine->describe(); }
@@ -116,10 +116,9 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
         INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values: the CPU's logits are "
                                  << format_error << " (rms) from fp32's; with fp32 GEMMs the device's are "
                                  << wide_error << " from the CPU's, with rounded ones " << rounded_error);
-        // With fp32 GEMMs what is left is sums in another order, which on a device take some activation over a tie
-        // to the next quantized value; and with e4m3 pages that the CPU rounds queries and weights to 8 bits, not to
-        // 11, which does the same with keys and values of the layers above (attention_test.cpp holds either to what it
-        // has).
+        // With fp32 GEMMs the remaining difference is the order of sums, which on a device moves some activation over a
+        // tie to the next quantized value. With e4m3 pages the CPU also rounds queries and weights to 8 bits, the
+        // device to 11; that moves keys and values of the layers above. attention_test.cpp bounds the error of both.
 #if defined(QRL_CUDA_EMULATED)
         CHECK(wide_error < (kv_format == KvFormat::fp8_e4m3 ? 0.5 : 0.01) * format_error);
 #endif
@@ -137,11 +136,11 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
 
 namespace {
 
-/// What a decoder on the device samples beside the CPU's, at two temperatures, with many pages and with few.
+/// Compares a decoder's samples on the device with the CPU's, at two temperatures, with many pages and with few.
 struct Sampled {
-  int tokens = 0, same_tokens = 0;  ///< sampled behind the same tokens
+  int tokens = 0, same_tokens = 0;  ///< sampled after the same tokens
   int sequences = 0, same_sequences = 0;
-  float farthest = 0;  ///< log-probs of sequences that are the same
+  float farthest = 0;  ///< log-probs of equal sequences
 };
 Sampled sample_on_both(const model::SnapshotFormats& formats, KvFormat kv_format, Gemms gemms,
                        const model::ModelConfig& config = decoder::test::tiny_config(), bool row_only_sums = false) {
@@ -189,8 +188,8 @@ TEST_CASE("the decoder samples the CPU's tokens, with preemption and shared prom
   const Sampled sampled = sample_on_both(Format::int8, KvFormat::int8, Gemms::f32);
   INFO(sampled.same_sequences << " of " << sampled.sequences << " sequences are the same, log-probs up to "
                               << sampled.farthest << " apart");
-  // Sums in another order may take an activation or key over a tie to the next quantized value; a sequence
-  // goes its own way then.
+  // Another order of sums may move an activation or key over a tie to the next quantized value; the sequence then
+  // diverges.
 #if defined(QRL_CUDA_EMULATED)
   CHECK(sampled.same_sequences == sampled.sequences);
   CHECK(sampled.farthest < 0.03F);
@@ -242,7 +241,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
     CHECK(backend->kv_scales().version == want.version);
     CHECK(first_beyond(backend->kv_scales().keys_LK, want.keys_LK, 0, 0x1p-6) == "");
     CHECK(first_beyond(backend->kv_scales().values_LK, want.values_LK, 0, 0x1p-6) == "");
-    // A tick's rows are what is looked at: the same with what comes after them.
+    // The rows of one tick are compared: they are the same with more rows after them.
     std::vector<std::vector<types::TokenId>> more = sequences;
     more[1].resize(43, 5);
     DecoderOptions few = options;
@@ -251,7 +250,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
     other->load(*snapshot);
     other->calibrate_kv(more, how);
     CHECK(other->kv_scales().keys_LK == backend->kv_scales().keys_LK);
-    // Pages and scales that a decoder samples with are not touched by it.
+    // The pass must not touch the pages and scales that a decoder samples with.
     backend->begin();
     backend->calibrate_kv(sequences, how);
     CHECK(other->kv_scales().values_LK == backend->kv_scales().values_LK);
@@ -537,7 +536,7 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
 
-/// Leaves so much of the device's memory while it lives.
+/// Leaves this much of the device's memory free during its lifetime.
 std::vector<target::Memory> leave(std::size_t num_bytes) {
   std::vector<target::Memory> others;
   const std::size_t whole = (target::free_bytes() - num_bytes) / (2 * kMib) * 2 * kMib;

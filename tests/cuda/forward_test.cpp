@@ -1,4 +1,4 @@
-// An engine's pass over whole sequences for a learner: split into ticks, with the bits of the ticks that sampled.
+// Tests an engine's pass over whole sequences for a learner: split into ticks, with the bits of the ticks that sampled.
 #include <bit>
 
 #include "decoder/packed_ticks.h"
@@ -9,7 +9,7 @@ namespace {
 using namespace qrl;
 using namespace qrl::cuda::test;
 
-/// Samples packed as a learner has them: a prompt of more than a token but its last once, then each sample's rows.
+/// Packs samples like a learner: all of a prompt's tokens but the last once, then each sample's rows.
 struct Packed {
   std::vector<std::int32_t> tokens, starts{0}, rows, targets;
   std::vector<std::uint8_t> continues;
@@ -43,7 +43,7 @@ DecoderOptions bitwise_options(KvFormat kv_format) {
   return options;
 }
 
-/// A snapshot, a decoder and its samples.
+/// Holds a snapshot, a decoder and its samples.
 struct SampledModel {
   SampledModel(const model::ModelConfig& config_, const model::SnapshotFormats& formats, const DecoderOptions& options_)
       : config(config_),
@@ -69,7 +69,7 @@ struct SampledModel {
   Packed packed;
 };
 
-/// What an engine of these options makes of packed rows: the stream after the last layer, log-probs, entropies.
+/// Runs packed rows through an engine with these options: the stream after the last layer, log-probs, entropies.
 struct Scored {
   std::vector<float> stream, logprobs, entropies;
 };
@@ -100,7 +100,7 @@ std::int64_t num_different(const std::vector<float>& a, const std::vector<float>
 }  // namespace
 
 TEST_CASE("packed sequences are cut into ticks that are full, and a sample has a copy of its prompt's last page") {
-  // A prompt of six, two samples of it, a sequence of nine by itself.
+  // A prompt of six, two samples of it, a separate sequence of nine.
   std::vector<std::int32_t> tokens(6 + 3 + 2 + 9);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
   const std::vector<std::int32_t> starts = {0, 6, 9, 11, 20};
@@ -117,7 +117,7 @@ TEST_CASE("packed sequences are cut into ticks that are full, and a sample has a
   CHECK(ints(first.page_ids) == Ints{0, 1, 0, 2});
   REQUIRE(first.copies.size() == 1);
   CHECK((first.copies[0].from == 1 && first.copies[0].to == 2 && first.copies[0].num_slots == 2));
-  CHECK(ints(second.positions_N) == Ints{8, 6, 7, 0, 1, 2, 3, 4});  // no more sequences than three either
+  CHECK(ints(second.positions_N) == Ints{8, 6, 7, 0, 1, 2, 3, 4});  // also no more than three sequences
   CHECK(ints(second.page_ids) == Ints{0, 2, 3, 0, 4, 5, 6});
   REQUIRE(second.copies.size() == 1);
   CHECK((second.copies[0].from == 1 && second.copies[0].to == 4));
@@ -146,7 +146,7 @@ TEST_CASE("whole sequences have the bits of the ticks that sampled them, in ever
       REQUIRE(scored.logprobs.size() > 60);
       CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
       for (const float entropy : scored.entropies) CHECK((entropy > 0 && entropy <= std::log(67.0F) + 1e-5F));
-      // One tick of all, other pages, memory in place.
+      // One tick for everything, other pages, memory already allocated.
       DecoderOptions whole = bitwise_options(kv);
       whole.max_num_batched_tokens = 500;
       whole.max_num_seqs = 100;
@@ -159,7 +159,7 @@ TEST_CASE("whole sequences have the bits of the ticks that sampled them, in ever
       CHECK(num_different(again.logprobs, sampled.packed.sampled) == 0);
       CHECK(again.entropies == scored.entropies);
       if (format != Format::int8) continue;
-      // Sampling goes on as if nothing had been in between.
+      // Sampling continues as if nothing had run in between.
       const auto before = sampled.packed.sampled;
       sampled.packed = {};
       sampled.sample(temperature);
@@ -217,7 +217,7 @@ TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses 
   sampled.sample(1.0F, 3);
   model::DeviceWeights& weights = *sampled.decoder.device_weights();
   const std::size_t count = sampled.packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);
-  // What the caller's stream still has to do to the memory comes first.
+  // Work that is pending on the caller's stream comes first.
   const OnDevice<float> stream_there(count), zeros(count);
   const target::Stream theirs;
   const std::vector<float*> in_place(static_cast<std::size_t>(config.num_hidden_layers), stream_there.data());

@@ -1,4 +1,4 @@
-// Owns what the tests of GEMMs share: the operands on the device, a GEMM by several kernels, and its exact result.
+// Owns the helpers of the GEMM tests: the operands on the device, a GEMM by several kernels, and its exact result.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline ops::PackedLinear packed(Format format, const Shape& shape) {
   return w;
 }
 
-/// x quantized, W uploaded, room for y: a GEMM for several kernels.
+/// Holds quantized x, uploaded W and memory for y: a GEMM for several kernels.
 struct GemmCase {
   GemmCase(Format format, const Shape& shape_, const std::vector<float>& x)
       : shape(shape_),
@@ -41,7 +41,7 @@ struct GemmCase {
     stream.wait();
   }
 
-  /// fp32 [rows, out] by make(task); the columns beyond `out` are left out.
+  /// Returns fp32 [rows, out] computed by make(task), without the padding columns beyond `out`.
   template <class Make>
   std::vector<float> run(Make make) const {
     const std::int64_t stride = w.view.at.rows;
@@ -65,7 +65,8 @@ struct GemmCase {
     });
   }
 
-  /// The first number that is further from the exact sum of dequantized products (fp64) than `share` of Σ |product|.
+  /// Returns the first number whose distance from the exact sum of dequantized products (fp64) exceeds `share` of Σ
+  /// |product|.
   std::string first_beyond_exact(const std::vector<float>& y, double share) const {
     const std::vector<float> x = quantized.dequantized();
     std::vector<float> weight(static_cast<std::size_t>(shape.out * shape.in));
@@ -99,8 +100,7 @@ struct GemmCase {
 inline constexpr Format kStreamed[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
                                        Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
 
-/// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the dequantized values compared
-/// with.
+/// Relative to Σ |product|: covers roundings of fp32 sums, of the scales' products, and of the dequantized values.
 inline constexpr double kSumShare = 1e-6;
 
 }  // namespace qrl::cuda::test

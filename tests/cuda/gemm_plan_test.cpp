@@ -1,4 +1,4 @@
-// The kernel and the tiles of a GEMM, and the choices that time may make.
+// Tests the choice of a GEMM's kernel and tiles, and the choices that timing may make.
 #include "cuda/gemm/gemm_plan.h"
 
 #include "cuda/gemm/gemm_sweep.h"
@@ -14,7 +14,7 @@ using namespace qrl::cuda::test;
 
 TEST_CASE("the plan of a GEMM is the smallest tile that the device has room for, splits apart while tiles are few") {
   const auto layout = [](std::int64_t out, std::int64_t in) { return matrix_layout(Format::int4, out, in); };
-  // Splits: by the matrix alone.
+  // The number of splits depends only on the matrix.
   CHECK(num_splits(layout(4096, 4096)) == 4);
   CHECK(num_splits(layout(6144, 4096)) == 2);
   CHECK(num_splits(layout(28672, 4096)) == 1);
@@ -58,13 +58,13 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
   }
   CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == GemmKernel::streamed);
   CHECK(of(Format::int8, kStreamedInt8Rows + 1, false, true) == GemmKernel::cutlass_int8);
-  // Here a row of fp8 changes its bits with the number of rows, as one of bf16 may.
+  // On Hopper without row_only_sums, the bits of an fp8 row change with the number of rows, as bf16's may.
   for (const Format format : {Format::fp8_tensor, Format::fp8_channel}) {
     CHECK(of(format, kStreamedFp8Rows, false, true) == GemmKernel::streamed);
     CHECK(of(format, kStreamedFp8Rows + 1, false, true) == GemmKernel::cutlass_fp8);
-    CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == GemmKernel::streamed);  // as ticks are filled up
+    CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == GemmKernel::streamed);  // as ticks are padded
   }
-  // Where cuBLASLt's row scales are tried, they take the rows beyond CUTLASS's, never for sums of a row alone.
+  // If cuBLASLt's row scales are tried, they take the rows beyond CUTLASS's, but never with row_only_sums.
   for (const Format format : {Format::fp8_tensor, Format::fp8_channel, Format::int8, Format::fp8_block128}) {
     const auto tried = [&](std::int64_t rows, bool y_is_f32, bool is_hopper, bool row_only_sums) {
       return choose_gemm(format, rows, y_is_f32, is_hopper, row_only_sums, false, true);
@@ -80,12 +80,12 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
   }
   for (const auto& [format, least] : {std::pair(Format::int4, 96), {Format::fp8_block128, 160}}) {
     CHECK(dequantized_rows(format) == least);
-    CHECK(padded_rows(least) == least);  // as ticks are filled up
+    CHECK(padded_rows(least) == least);  // as ticks are padded
     CHECK(of(format, least - 1, false, true) == GemmKernel::streamed);
     CHECK(of(format, least, false, true) == GemmKernel::dequantized);
   }
   CHECK(of(Format::int4_int8, 4096, false, true) == GemmKernel::streamed);
-  // With sums of a row alone nothing but exact ones are a library's.
+  // With row_only_sums, a library is used only for exact sums.
   for (const Format format : kStreamed) {
     for (const std::int64_t rows : {1, 17, 1000}) {
       const bool is_exact = format == Format::int8 && rows > kStreamedInt8Rows;
@@ -128,14 +128,15 @@ TEST_CASE("a GEMM's choices are those that keep its bits, the rule's first, and 
       }
     }
   }
-  // int8 of one row: one tile, splits apart and not, CUTLASS. Of 64: four tiles.
+  // int8 with one row: one tile, with separate splits or not, CUTLASS. With 64 rows: four tiles.
   CHECK(gemm_choices(Format::int8, square, 1, false, {true}, h100).size() == 3);
   CHECK(gemm_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
 }
 
 TEST_CASE("time never chooses between kernels whose bits differ") {
   const DeviceLimits h100{227 << 10, 132};
-  // Sums that are exact in any order, or one kernel whose bits no plan changes (the cases of streamed GEMMs above).
+  // The alternatives have exact sums in any order, or are one kernel whose bits no plan changes (cases of streamed
+  // GEMMs above).
   for (const Format format : kWeightFormats) {
     for (const std::int64_t out : {64, 4096, 28672}) {
       for (std::int64_t rows = 1; rows <= 4096; rows = rows < 160 ? rows + 1 : 2 * rows) {
@@ -151,7 +152,7 @@ TEST_CASE("time never chooses between kernels whose bits differ") {
       }
     }
   }
-  // CUTLASS's tile follows from the shape, too.
+  // CUTLASS's tile also follows from the shape.
   const MatrixLayout qkv = matrix_layout(Format::fp8_channel, 6144, 4096);
   CHECK(cutlass_tile_rows(qkv, 64, 132) == 64);
   CHECK(cutlass_tile_rows(qkv, 256, 132) == 64);  // 96 tiles of 128 rows
@@ -187,13 +188,13 @@ TEST_CASE("a sweep takes the fastest kernel, and times each shape once") {
   CHECK(made == ways);
   for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // padded to 16, all
   CHECK(num_timed == ways.size());
-  num_timed = fastest + 1;  // all take as long: the rule's
+  num_timed = fastest + 1;  // equal times: the rule decides
   CHECK(choose(Format::int4, 17) == gemm_choices(Format::int4, at, 24, false, {}, limits)[0]);
   made.clear();
   choose(Format::bf16, 9);
   choose(Format::int4, 500);
-  for (const Format format : {Format::bf16, Format::int4}) {  // not the library that rounds a product before it adds it
+  for (const Format format : {Format::bf16, Format::int4}) {  // not the library: it rounds a product before adding it
     CHECK(choose(format, 30, true) == GemmChoice{GemmKernel::streamed, plan_stream(format, at, 32, limits)});
   }
-  CHECK(made.empty());  // what adds runs once
+  CHECK(made.empty());  // a GEMM that adds runs only once
 }

@@ -1,5 +1,5 @@
-// GEMMs in every format against the CPU's, on the same quantized values: by the plain kernel and by those chosen for
-// the device.
+// Tests GEMMs in every format against the CPU's, on the same quantized values, by the plain kernel and by those chosen
+// for the device.
 #include "cuda/bench/speed.h"
 #include "cuda/engine/weights.h"
 #include "gemm_fixtures.h"
@@ -12,7 +12,7 @@ using namespace qrl::cuda::test;
 
 constexpr Shape kGemmShapes[] = {{1, 7, 3}, {5, 96, 130}, {33, 257, 64}, {70, 384, 65}};
 
-/// y [rows, out] of the CPU, which reads the same quantized values.
+/// Returns the CPU's y [rows, out] from the same quantized values.
 std::vector<float> on_cpu(const std::vector<float>& x, const ops::PackedLinear& w, std::int64_t rows) {
   ops::Activations quantized(w.format, rows, w.in);
   base::Team alone = base::Team::solo();
@@ -104,7 +104,7 @@ TEST_CASE("GEMMs are the CPU's in every format: fp32 to 2e-5 of the largest, int
         CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want,
                            gemm_error(format, shape.rows, want, 2e-5 * largest), 0x1p-8) == "");
         if (format != Format::int8) return;
-        // As logits of an int8 lm_head are: exact sums, so the same bits by any kernel.
+        // Like the logits of an int8 lm_head: sums are exact, so every kernel gives the same bits.
         const OnDevice<float> y_f32(count);
         chosen->multiply({quantized.rows, shape.rows, there.view, y_f32.data(), stride, true}, stream);
         stream.wait();
@@ -120,7 +120,7 @@ TEST_CASE("GEMMs of many rows are the plain GEMM's, also by the ways that no GPU
   if (!device) return;
   for (const char* trials : {"", "row_scales", "clusters"}) {
     const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device, false, trials_of(trials));
-    // Tiles of 64 rows, three of them; of 128, where their number is the multiprocessors'.
+    // Three tiles of 64 rows; tiles of 128 rows where their number equals the multiprocessors.
     std::vector<Shape> shapes = {{150, 600, 256}};
 #if !defined(QRL_CUDA_EMULATED)
     shapes.push_back({200, 384, 8600});

@@ -1,4 +1,4 @@
-// Ticks as graphs: a launch repeats what was recorded, and nothing that varies is left in it.
+// Tests ticks as graphs: a launch repeats the recorded work, and no varying value stays in it.
 #include <set>
 
 #include "cuda/engine/tick_memory.h"
@@ -10,7 +10,7 @@ using namespace qrl;
 using namespace qrl::cuda::test;
 using decoder::Decoder;
 
-/// A decoder, and what its engine has done.
+/// Records a decoder and its engine's work.
 struct Traced {
   Traced(const model::ModelConfig& config, DecoderOptions options, bool enforce_eager) {
     options.enforce_eager = enforce_eager;
@@ -68,7 +68,7 @@ TEST_CASE(
     std::vector<std::vector<types::Completion>> sampled[2];
     for (const bool eager : {true, false}) {
       const auto snapshot = decoder::test::publish(config, first, format);
-      // Too few pages for all: sequences are preempted, and others start while some go on.
+      // The pages do not suffice for all: sequences are preempted, and others start while some continue.
       Traced traced(config, options_of(kv_format, 17), eager);
       const auto load = [&](std::int64_t version) {
         traced.decoder->load(*snapshot);
@@ -106,8 +106,8 @@ TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a 
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
-  // 258 positions in common, of which samples share a chunk (large tiles, split), and one that grows beyond 256 when
-  // the others' graph is there.
+  // The prompts share 258 positions, of which samples share a chunk (large tiles, split). One grows beyond 256 after
+  // the others' graph exists.
   const std::vector<std::vector<types::TokenId>> prompts = {random_tokens(258, 1), random_tokens(250, 2)};
   std::vector<types::SampleRequest> requests = requests_of(prompts, 1);
   requests[0].num_samples = 4;
@@ -134,7 +134,7 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
   constexpr std::size_t kRows = 3;
   constexpr std::int32_t kTicks = 7;
-  // Two sequences' rows, and one whose rows do not sample in the ticks that are launched kernel by kernel.
+  // Two sequences' rows, and one whose rows do not sample in ticks that are launched kernel by kernel.
   std::vector<std::vector<std::pair<std::int32_t, float>>> sampled[2];
   for (const bool ahead : {false, true}) {
     INFO((ahead ? "ahead" : "one after the other"));
@@ -163,7 +163,7 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
       auto& of_tick = sampled[ahead].emplace_back();
       for (const cuda::SampledToken& each : got) of_tick.emplace_back(each.token, each.logprob);
     };
-    // Where row 1 did not sample, it goes on with a token of its own.
+    // Where row 1 did not sample, it continues with its own token.
     std::size_t num_samples = start(0);
     for (std::int32_t tick = 1; tick < kTicks; ++tick) {
       if (!ahead) finish(num_samples);
@@ -183,7 +183,7 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
     finish(num_samples);
     CHECK_THROWS_WITH(finish(num_samples), Catch::Matchers::Contains("one that was started"));
     CHECK(engine.stats().graph_ticks > 0);
-    // Of the last tick's three samples there is no fourth.
+    // The last tick has three samples, so a fourth does not exist.
     tokens = {-1, -2, -4};
     CHECK_THROWS_WITH(start(kTicks), Catch::Matchers::Contains("a token in"));
   }
@@ -210,7 +210,7 @@ TEST_CASE("graphs are few: one a size that ticks are padded to, recorded anew on
   const auto want = sample();
   std::set<std::size_t> lengths;
   for (const types::Completion& completion : want) lengths.insert(completion.tokens.size());
-  CHECK(lengths.size() > 5);  // so that ticks of many numbers of rows came
+  CHECK(lengths.size() > 5);  // ticks had many different numbers of rows
   check_same(sample(), want);
   const std::int64_t num_graphs = traced.stats().num_graphs;
   CHECK(num_graphs >= 2);
@@ -218,7 +218,7 @@ TEST_CASE("graphs are few: one a size that ticks are padded to, recorded anew on
   traced.decoder->reset_stats();
   check_same(sample(), want);
   CHECK(traced.stats().num_graphs == num_graphs);
-  // None was the first of its kind in this round.
+  // No tick was the first of its kind in this round.
   CHECK(traced.decoder->stats().decode_graph_ticks == traced.decoder->stats().decode_ticks);
   traced.decoder->release_kv();
   check_same(sample(), want);
@@ -265,7 +265,7 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
   CHECK(whole.shape.split_blocks == 0);
   CHECK(split.shape.split_blocks == 16);
   CHECK(addresses(whole) == addresses(split));
-  // Blocks of attention: one a row at least, then the power of two above the tiles, up to their room.
+  // Attention uses at least one block per row, then the next power of two above the tiles, up to their room.
   CHECK(whole.shape.small_blocks == 16);
   CHECK(split.shape.small_blocks == 32);
   CHECK(send(999, 10, 10).shape.small_blocks == 64);
@@ -276,7 +276,7 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
     CHECK(addresses(other) == addresses(whole));
   }
   for (const std::int32_t position : {256, 511}) CHECK(send(position, 10, 10).shape == split.shape);
-  // What is launched kernel by kernel has what it has.
+  // Ticks that are launched kernel by kernel keep their own sizes.
   const target::TickArrays some = send(300, 10, 4);
   CHECK((some.shape.rows == 10 && some.shape.samples == 4 && some.shape.small_blocks == 20));
 }

@@ -1,4 +1,4 @@
-// Rotary positions, key and value pages: against the CPU's ops on the same values.
+// Tests rotary positions, key and value pages against the CPU's ops on the same values.
 #include <algorithm>
 #include <numeric>
 
@@ -20,7 +20,7 @@ struct Case {
 constexpr Case kCases[] = {
     {6, 2, 10, 7, 40}, {3, 1, 32, 16, 150}, {9, 1, 64, 16, 33}, {2, 2, 128, 5, 260}, {4, 2, 256, 16, 20}};
 
-/// Keys and values on the device and on the CPU, one sequence in scattered pages.
+/// Holds keys and values on the device and on the CPU, one sequence in scattered pages.
 struct Pages {
   Pages(const Case& shape_, KvFormat format_)
       : shape(shape_),
@@ -84,7 +84,7 @@ struct Pages {
   ops::KvPages cpu;
 };
 
-/// One dequantized slot of the device.
+/// Returns one dequantized slot of the device.
 std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t slot, std::int64_t head, bool is_key) {
   const std::vector<std::uint8_t> bytes = (is_key ? pages.keys : pages.values).read();
   const std::int64_t idx = pages.at.slot(page, head, slot);
@@ -184,7 +184,7 @@ TEST_CASE("percentiles of keys and values are those of all sizes in order, and N
   const target::Stream stream;
   for (const Case& shape : kCases) {
     INFO("heads of " << shape.head_dim << ", " << shape.num_positions << " positions");
-    Pages pages(shape, KvFormat::bf16);  // zero, padding and slots without a position stay so
+    Pages pages(shape, KvFormat::bf16);  // zero; padding and slots without a position stay zero
     std::vector<std::uint16_t> sides[2];
     std::vector<float> sizes[2];  // of the last head, in descending order
     for (const int side : {0, 1}) {

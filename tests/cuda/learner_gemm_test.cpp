@@ -1,5 +1,5 @@
-// The engine's GEMMs for a learner on its device, in the learner's stream: against the CPU's on the same tensors,
-// and never beside the engine's own work.
+// Tests the engine's GEMMs for a learner on its device, in the learner's stream: against the CPU's on the same tensors,
+// and never concurrent with the engine's own work.
 #include "engine_fixtures.h"
 #include "ops/linear.h"
 
@@ -8,7 +8,7 @@ namespace {
 using namespace qrl;
 using namespace qrl::cuda::test;
 
-/// A backend that has a snapshot's weights, and rows of x on its device.
+/// Holds a backend with a snapshot's weights, and rows of x on its device.
 struct LearnersEngine {
   LearnersEngine(quant::Format format, Gemms gemms, const DecoderOptions& options = options_of(KvFormat::bf16))
       : config(decoder::test::tiny_config()),
@@ -24,7 +24,7 @@ struct LearnersEngine {
   model::DeviceWeights* weights = nullptr;
 };
 
-/// Rows of x for a matrix, memory for their quantized values and for y (never zero before), all that a caller brings.
+/// Holds a caller's memory: rows of x for a matrix, their quantized values, and y (filled with nonzero values).
 struct Rows {
   Rows(LearnersEngine& engine, const std::string& name, const ops::PackedLinear& packed_, std::int64_t num_rows_)
       : packed(packed_),
@@ -38,7 +38,7 @@ struct Rows {
   void multiply(LearnersEngine& engine, void* stream) {
     engine.weights->multiply(x_there.data(), input, y.data(), stream);
   }
-  /// y as it lies there, without padding.
+  /// Returns y without padding.
   std::vector<float> result() const {
     const bool is_f32 = room.y_dtype == base::DType::f32;
     const std::vector<std::uint32_t> words = y.read();

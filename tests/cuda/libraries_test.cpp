@@ -1,4 +1,5 @@
-// Driver and cuBLASLt: which version is wanted, which is found. On the host, where no cuBLASLt was loaded before.
+// Tests which versions of the driver and cuBLASLt are required and found. Runs on the host, where no cuBLASLt was
+// loaded before.
 #if defined(QRL_CUDA_EMULATED)
 #include "cuda/runtime/libraries.h"
 
@@ -39,7 +40,7 @@ TEST_CASE("cuBLASLt is looked for beside LibTorch before the loader's own search
   };
   REQUIRE(base::loaded_library_path("libcublasLt.so.13").empty());
   CHECK(target::cublaslt_places("").front() == "libcublasLt.so.13");
-  CHECK(target::cublaslt_places(cpu).front() == "libcublasLt.so.13");  // there is none beside it
+  CHECK(target::cublaslt_places(cpu).front() == "libcublasLt.so.13");  // it has none
   const std::string fetched = put(of_setup);
   CHECK(target::cublaslt_places(cpu).front() == fetched);
   const std::string beside = put(site);
@@ -65,7 +66,7 @@ TEST_CASE("a cuBLASLt that is missing or of another version is named with the ve
   const target::CublasLtLibrary fits = target::open_cublaslt({stand_in}, 12);
   CHECK(fits.handle != nullptr);
   CHECK(fits.report.path == stand_in);
-  // What is loaded comes before everything.
+  // A loaded library takes precedence over every search path.
   CHECK(base::loaded_library_path(fs::path(stand_in).filename().string()) == stand_in);
 }
 #endif

@@ -1,6 +1,6 @@
-// The plain GEMM: every format through the tensor cores' 16x16x16 tiles, operands dequantized on their way into
-// shared memory. One block a tile of 32 rows and 64 outputs, one step 128 inputs; nothing overlaps. Programs use
-// streamed_gemm.cu instead.
+// Implements the plain GEMM: every format on the tensor cores' 16x16x16 tiles, with operands dequantized while they are
+// copied into shared memory. One block computes a tile of 32 rows and 64 outputs in steps of 128 inputs, without
+// overlap. Programs use streamed_gemm.cu instead.
 #include <string>
 #include <type_traits>
 
@@ -26,7 +26,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// What the matrix units take: bf16 with fp32 sums, or int8 with int32 sums.
+/// Describes the operands of the matrix units: bf16 with fp32 sums, or int8 with int32 sums.
 struct WideUnit {
   using Bits = std::uint16_t;
   using Element = MmaBf16;
@@ -38,7 +38,8 @@ struct IntUnit {
   using Sum = std::int32_t;
 };
 
-/// 16 quantized values, the first at `bytes`, as the unit's elements. Whole 16-, or for int4 8-byte loads.
+/// Converts 16 quantized values, the first at `bytes`, to the unit's elements. Uses whole 16-byte loads, for int4
+/// 8-byte loads.
 template <class Unit, Element element>
 QRL_DEVICE void decode_16(const std::uint8_t* bytes, typename Unit::Bits* to) {
   if constexpr (element == Element::bf16) {
@@ -78,7 +79,7 @@ inline constexpr int kBitsOf = element == Element::bf16   ? 16
                                : element == Element::int4 ? 4
                                                           : 8;
 
-/// Where the operands and the tile's sums lie in shared memory. A row's stride keeps 16-byte alignment and spreads rows
+/// Lays out the operands and the tile's sums in shared memory. A row's stride keeps 16-byte alignment and spreads rows
 /// over the banks.
 template <class Unit>
 struct Shared {
@@ -88,7 +89,7 @@ struct Shared {
   static constexpr std::size_t kBytes = kXBytes + kWBytes + sizeof(typename Unit::Sum) * kRows * kOutputStride;
 };
 
-/// chunk_scaled: the weights' scales (and x's, where it has as many) change with every step.
+/// chunk_scaled: the weights' scales (and x's, if it has a scale per chunk) change with every step.
 template <class Unit, Element x_element, Element w_element, bool chunk_scaled>
 QRL_KERNEL void gemm_kernel(GemmTask task) {
   wait_for_kernel_before();

@@ -5,8 +5,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes a GemmTask of any format that does not add to y, with tensor cores from sm_80 on. Its loop overlaps
-/// nothing.
+/// Computes a GemmTask of any format that does not add to y, on tensor cores from sm_80. Its loop overlaps nothing.
 void plain_gemm(const GemmTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,4 +1,4 @@
-// The number formats and layouts of the kernels against the project's own, on the host.
+// Tests the kernels' number formats and layouts against the project's own, on the host.
 #include "cuda/runtime/portable.h"
 
 #include <bit>
@@ -37,7 +37,7 @@ TEST_CASE("e4m3 and bf16 are the codecs' at every bf16 number, between them, and
 
 TEST_CASE("a quotient by a divisor's inverse has the division's bits wherever a format's rounding sees them") {
   base::RandomStream random(23, base::RandomPurpose::test, 0);
-  const auto mantissa = [&] {  // any, or one of few bits, or all of them but few
+  const auto mantissa = [&] {  // any, with few bits, or with all but few bits
     const auto any = static_cast<std::uint32_t>(random.below(1 << 23));
     const auto kind = random.below(4);
     return kind == 0 ? any & 0x700003U : kind == 1 ? any | 0x0ffffcU : any;
@@ -58,7 +58,7 @@ TEST_CASE("a quotient by a divisor's inverse has the division's bits wherever a 
 }
 
 TEST_CASE("fp16 is what its bits say: every number, and what lies between two, at and beside the tie") {
-  const auto said = [](int code) {  // of a size, bits 0 … 0x7bff
+  const auto said = [](int code) {  // the value of a code in 0 … 0x7bff
     const int exponent = code >> 10, fraction = code & 0x3ff;
     return exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   };
@@ -68,7 +68,7 @@ TEST_CASE("fp16 is what its bits say: every number, and what lies between two, a
       const double value = said(code), next = code == 0x7bff ? 65536 : said(code + 1), tie = (value + next) / 2;
       const auto got = [&](double of) { return f16_of(static_cast<float>(sign * of)) - sign_bit; };
       const bool to_even = got(tie) == code + code % 2;
-      const double beside = (next - value) / 1024;  // fp32 has it
+      const double beside = (next - value) / 1024;  // fp32 represents it
       if (float_of_f16(static_cast<std::uint16_t>(code + sign_bit)) != static_cast<float>(sign * value) ||
           got(value) != code || got(tie - beside) != code || got(tie + beside) != code + 1 || !to_even)
         FAIL("fp16 code " << code << ", sign " << sign);
@@ -116,7 +116,7 @@ TEST_CASE("key and value slots do not overlap and stay aligned") {
       }
     }
   }
-  // Beyond 2³¹ bytes.
+  // Exceeds 2³¹ bytes.
   const KvLayout large = kv_layout(quant::KvFormat::bf16, 8, 16, 128);
   CHECK(large.byte_at(large.slot(1'000'000, 7, 15)) == ((std::int64_t{8'000'007} * 16) + 15) * 256);
 }

@@ -1,4 +1,4 @@
-// fp32 weights on the device to quantized values and back, against the CPU's packing of the same values, bit for bit.
+// Tests quantization of fp32 weights on the device and back, against the CPU's packing of the same values, bit for bit.
 #include "cuda/quantize/quantize_weights.h"
 
 #include <bit>
@@ -13,13 +13,14 @@ using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 using quant::Format;
 
-/// Rows of two tensors that make one matrix, which share a panel and, if they were one tensor, would share a block.
+/// Rows of two tensors in one matrix. They share a panel and, if they were one tensor, would share a block.
 struct WeightShape {
   std::int64_t first_rows, second_rows, in;
 };
 constexpr WeightShape kShapes[] = {{1, 2, 7}, {3, 130, 96}, {140, 33, 257}, {64, 1, 384}};
 
-/// Ordinary rows; and, where there are as many: zeros of both signs, subnormals, very large values, halves of steps.
+/// Returns ordinary rows and, if the matrix is large enough, zeros of both signs, subnormals, very large values, halves
+/// of steps.
 std::vector<float> odd_weights(std::int64_t rows, std::int64_t in, std::uint64_t index) {
   std::vector<float> values = normal_values(rows * in, 0.3F, index);
   const auto set = [&](std::int64_t row, auto value) {
@@ -42,14 +43,14 @@ std::vector<std::uint8_t> read_bytes(const void* there, std::int64_t num_bytes, 
   return bytes;
 }
 
-/// A matrix whose quantized values and scales begin as zeros, as an upload leaves what it does not write.
+/// Holds a matrix whose quantized values and scales begin as zeros, like the unwritten parts of an upload.
 struct Made {
   Made(Format format_, std::int64_t out, std::int64_t in)
       : format(format_),
         at(matrix_layout(format_, out, in)),
         quantized(target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()))),
         scales(target::Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float))) {}
-  /// Whether all weights were finite.
+  /// Returns whether all weights were finite.
   bool quantize_rows(const float* weights, std::int64_t num_rows, std::int64_t first_row, const float* factors,
                      const float* row_scales, const target::Stream& stream) const {
     const quant::FormatSpec& what = quant::spec(format);
@@ -68,7 +69,7 @@ struct Made {
   target::Memory quantized, scales;
 };
 
-/// Both tensors by the CPU and uploaded, and made on the device.
+/// Compares both tensors quantized by the CPU and uploaded with the same quantized on the device.
 void compare(Format format, const WeightShape& shape, bool factored, const target::Stream& stream) {
   const std::int64_t out = shape.first_rows + shape.second_rows;
   const std::vector<float> first = odd_weights(shape.first_rows, shape.in, 3);
@@ -101,7 +102,7 @@ void compare(Format format, const WeightShape& shape, bool factored, const targe
     CHECK((read_bytes(got.scales.data(), scale_bytes, stream) == read_bytes(want.scales.data(), scale_bytes, stream)));
   });
 
-  // And back.
+  // Dequantizes them again.
   std::vector<float> dequantized(static_cast<std::size_t>(out * shape.in));
   ops::unpack_rows(packed, 0, out, dequantized.data());
   const quant::FormatSpec& what = quant::spec(format);

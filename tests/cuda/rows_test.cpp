@@ -1,4 +1,4 @@
-// The kernels that take a row at a time, against the CPU's ops on the same values.
+// Tests the kernels that process one row at a time, against the CPU's ops on the same values.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -15,11 +15,11 @@ using namespace qrl::cuda::test;
 
 constexpr quant::Format kFormats[] = {quant::Format::bf16, quant::Format::int8, quant::Format::fp8_channel,
                                       quant::Format::fp8_block128};
-// Of one block a row and of several, of 256 threads and of 1,024; the last two are more than a thread loads at once.
+// Widths for one block per row and for several, of 256 threads and of 1,024; the last two exceed one load per thread.
 constexpr std::int64_t kWidths[] = {7, 96, 257, 1000, 1029, 2100, 4096, 4099, 8200, 16390};
 constexpr std::int64_t kRows = 5;
 
-/// Ordinary rows, one of zeros, one with an infinity, one of very small and very large values.
+/// Returns ordinary rows, one of zeros, one with an infinity, one of very small and very large values.
 std::vector<float> odd_rows(std::int64_t width) {
   std::vector<float> x = normal_values(kRows * width, 1, static_cast<std::uint64_t>(width));
   const auto row = [&](std::int64_t r) { return x.data() + r * width; };
@@ -196,7 +196,7 @@ TEST_CASE("swiglu takes gate and up from one row") {
       target::swiglu_quantize({{there.data(), stride, false}, got.rows}, kRows, stream);
       stream.wait();
       CHECK(first_beyond(got.dequantized(), dequantized_on_cpu(want), 1e-30, 0x1p-8) == "");
-      // Quantized: the same numbers, except for those at a tie, which may be a neighbor.
+      // Quantized values equal the CPU's, except that one at a tie may be a neighbor.
       for (const quant::Format format :
            {quant::Format::int8, quant::Format::fp8_channel, quant::Format::fp8_block128}) {
         const std::vector<float> exact = dequantized_on_cpu(want);
@@ -225,7 +225,7 @@ TEST_CASE("embedding rows are the tokens', or those that were sampled") {
   target::embed({table_there.data(), tokens.data(), sampled.data(), 1300, x.data()}, 7, stream);
   stream.wait();
   std::vector<float> want;
-  for (const std::int32_t token : {10, 0, 3, 3, 7, 9, 0}) {  // 0 for the one that could not be sampled
+  for (const std::int32_t token : {10, 0, 3, 3, 7, 9, 0}) {  // 0 for the row that could not be sampled
     for (std::int32_t i = 0; i < 1300; ++i)
       want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 1300 + i)]));
   }

@@ -1,4 +1,4 @@
-// Streams and graphs of the device's runtime.
+// Tests streams and graphs of the device's runtime.
 #include <set>
 #include <stdexcept>
 
@@ -27,7 +27,7 @@ TEST_CASE("a graph repeats what was recorded, on memory as it then is, and nothi
     target::copy_to_device(token.data(), &row, sizeof row, stream);
     stream.wait();
   };
-  launch();  // whatever a kernel's first launch needs is there
+  launch();  // prepares what a kernel's first launch needs
   choose(1);
   target::Graph graph;
   CHECK(graph.empty());

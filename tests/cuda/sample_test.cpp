@@ -1,4 +1,4 @@
-// Sampling against ops/sample.h on the same logits and uniform numbers.
+// Tests sampling against ops/sample.h on the same logits and uniform numbers.
 #include "ops/sample.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ using namespace qrl::cuda::test;
 struct SampledRows {
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
-  std::vector<float> scored, entropies;  // of those tokens; not of greedy ones, nor of a row without
+  std::vector<float> scored, entropies;  // of those tokens; not for greedy ones, nor for a row without any
 };
 
-/// The scores that score_tokens gives sampled tokens.
+/// Computes the scores that score_tokens gives the sampled tokens.
 void score(SampledRows& sampled, const target::SummarizedRows& rows, const float* weighted,
            const target::Stream& stream) {
   std::vector<std::int32_t> targets = sampled.tokens;
@@ -32,8 +32,8 @@ void score(SampledRows& sampled, const target::SummarizedRows& rows, const float
   sampled.entropies = entropies.read();
 }
 
-/// Samples from rows of logits, each at its temperature; they are given `tile` tokens at a time.
-/// With `hidden` the tokens' logits are recomputed from these rows and `head`.
+/// Samples from rows of logits, each at its temperature, in tiles of `tile` tokens. With `hidden`, recomputes the
+/// tokens' logits from these rows and `head`.
 SampledRows sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
                          const std::vector<float>& temperatures, std::int64_t tile,
                          const target::QuantizedRows& hidden = {}, const target::DeviceMatrix& head = {}) {
@@ -94,7 +94,7 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
           const ops::SampleParams params{temperature, 1, -1};
           const ops::SampledToken want = ops::sample(of_row, vocab_size, params, uniforms[row]);
           ++num_sampled;
-          // Another exp may move a boundary of the CDF beyond a uniform number that lies at it.
+          // A different exp may move a boundary of the CDF past a uniform number that lies at it.
           if (sampled.tokens[row] != want.token) ++num_different;
           else
             CHECK(std::fabs(sampled.logprobs[row] - want.logprob) <= 2e-6F * std::max(1.0F, std::fabs(want.logprob)));
@@ -138,7 +138,7 @@ TEST_CASE("excluded tokens are never sampled, broken rows are marked") {
   at(0, 300) = 1;            // the only one, in the second block
   at(1, 5) = std::nanf("");  // NaN
   at(1, 6) = 0;
-  at(2, 7) = std::numeric_limits<float>::infinity();  // row 3: nothing at all
+  at(2, 7) = std::numeric_limits<float>::infinity();  // row 3: no possible token
   for (const float temperature : {0.0F, 1.0F}) {
     const SampledRows sampled = sample_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
     CHECK(sampled.tokens == std::vector<std::int32_t>{300, -1, -1, -1});
@@ -194,7 +194,7 @@ TEST_CASE("of a vocabulary of more blocks than threads the block is found that t
         CHECK(std::abs(sampled.tokens[row] / target::kSampleBlock - want.token / target::kSampleBlock) <= 1);
         num_same += sampled.tokens[row] == want.token;
       }
-      CHECK(num_same >= 5);  // another exp may move a boundary
+      CHECK(num_same >= 5);  // a different exp may move a boundary
     });
   }
 }
@@ -203,7 +203,7 @@ TEST_CASE("each likely token is sampled by its share of the uniform numbers, whe
   if (!find_device()) return;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   constexpr std::int64_t kVocab = 700;
-  // Parts that have nothing before, between and behind; one with two; the second block has none at all.
+  // Parts without a neighbor before, between and after them; one part with two tokens; the second block has none.
   const std::vector<std::int32_t> likely = {31, 32, 127, 255, 512, 600, 603, 699};
   std::vector<float> row(kVocab, kNone), logits;
   double total = 0;

@@ -1,4 +1,4 @@
-// Kernels' limits of dynamic shared memory: they never fall, whatever the order of launches and threads.
+// Tests kernels' limits of dynamic shared memory: they never decrease, whatever the order of launches and threads.
 #include "cuda/runtime/shared_memory_limit.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ TEST_CASE("a kernel's limit of shared memory is raised when it must be, and neve
   CHECK(raised.empty());
   for (const std::size_t size : {200 * kKiB, 100 * kKiB, 200 * kKiB, 201 * kKiB, 49 * kKiB}) need(kernels[0], size);
   CHECK((raised == std::vector<std::size_t>{200 * kKiB, 201 * kKiB}));
-  need(kernels[1], 100 * kKiB);  // each kernel has a limit of its own
+  need(kernels[1], 100 * kKiB);  // each kernel has its own limit
   CHECK(raised.back() == 100 * kKiB);
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("a kernel is prepared before its first limit, once, whatever its share
   for (const std::size_t size : {std::size_t{0}, 16 * kKiB, 100 * kKiB}) launch(kernels[0], size);
   launch(kernels[1], 100 * kKiB);
   CHECK((prepared == std::vector<const int*>{&kernels[0], &kernels[1]}));
-  // What could not be prepared is prepared by the next launch.
+  // After a failed preparation, the next launch prepares it.
   const int other = 0;
   const auto refuse = [] { throw std::runtime_error("refused"); };
   const auto raise = [](std::size_t) { FAIL("raised before it was prepared"); };
@@ -66,7 +66,7 @@ TEST_CASE("a limit of shared memory that could not be raised is raised by the ne
 TEST_CASE("threads that launch one kernel find its limit of shared memory raised, each only upwards") {
   SharedMemoryLimits limits;
   const int kernel = 0;
-  std::size_t in_force = 0;  // the limit that the driver was given last; written under the limits' lock
+  std::size_t in_force = 0;  // the limit last given to the driver; written under the limits' lock
   std::vector<std::size_t> raised;
   std::vector<std::thread> threads;
   for (std::size_t first = 0; first < 4; ++first) {

@@ -1,4 +1,4 @@
-// Whole ticks as a benchmark times them.
+// Tests whole ticks as a benchmark times them.
 #include "cuda/bench/speed.h"
 #include "device.h"
 

@@ -1,5 +1,5 @@
-// The kernels of training against the same arithmetic in fp64, on values that the kernels read: forward and backward,
-// bf16 and fp32, rows that can be read 16 bytes at a time and rows that cannot.
+// Tests the training kernels against the same arithmetic in fp64 on the values that they read. Covers forward and
+// backward, bf16 and fp32, rows that allow 16-byte reads and rows that do not.
 #include <array>
 #include <cmath>
 #include <functional>
@@ -15,21 +15,21 @@ using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kF32Error = 1e-6, kBf16Error = 0x1p-8;  ///< relative: of the last rounding, and what fp32 loses before
+constexpr double kF32Error = 1e-6, kBf16Error = 0x1p-8;  ///< relative: the last rounding and fp32's earlier loss
 double error_of(bool is_f32) { return is_f32 ? kF32Error : kBf16Error; }
 
-/// Rows on the device, `gap` numbers apart, which belong to nobody and must stay as they are.
+/// Holds rows on the device that are `gap` numbers apart; the gaps must stay unchanged.
 class GapRows {
  public:
   GapRows(std::int64_t num_rows, std::int64_t width, std::int64_t gap, bool is_f32, const std::vector<float>& dense)
       : num_rows_(num_rows), width_(width), stride_(width + gap), is_f32_(is_f32), bytes_(bytes_of(dense)) {}
-  /// Yet to be written.
+  /// Allocates unwritten rows.
   GapRows(std::int64_t num_rows, std::int64_t width, std::int64_t gap, bool is_f32)
       : GapRows(num_rows, width, gap, is_f32,
                 std::vector<float>(static_cast<std::size_t>(num_rows * width), kNobodys)) {}
   ReadRows read() const { return {bytes_.data(), stride_, is_f32_}; }
   WrittenRows written() const { return {bytes_.data(), stride_, is_f32_}; }
-  /// As the kernels see them, rounded where they are bf16; dense.
+  /// Returns the values as the kernels read them, rounded if they are bf16; dense.
   std::vector<float> values() const {
     const std::vector<std::uint8_t> bytes = bytes_.read();
     std::vector<float> dense;
@@ -70,7 +70,7 @@ class GapRows {
 
 std::vector<float> to_floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-/// In-and-out dtypes that a learner has, gaps between rows that keep 16-byte reads possible and that do not.
+/// A learner's dtypes of input and output; gaps between rows that allow 16-byte reads and gaps that do not.
 struct Layout {
   bool in_f32, out_f32;
   std::int64_t gap;
@@ -103,7 +103,7 @@ struct NormShape {
   std::int64_t num_rows, width;
   bool has_branch, has_bias, has_d_sum;
 };
-/// Rows of one block and of several, of one pass of a block and of more, that can be read 16 bytes at a time or not.
+/// Rows for one block and for several, for one pass of a block and for more, with and without 16-byte alignment.
 constexpr NormShape kNormShapes[] = {{1, 1, true, true, true},      {3, 7, true, false, true},
                                      {70, 96, true, true, true},    {33, 257, true, true, false},
                                      {2, 2056, true, false, false}, {35, 4104, true, true, true},
@@ -111,14 +111,14 @@ constexpr NormShape kNormShapes[] = {{1, 1, true, true, true},      {3, 7, true,
 struct NormInputs {
   std::vector<float> x, branch, bias, gain, d_out, d_sum;
 };
-/// Of the sums as they were stored for what comes of them.
+/// Holds the results in fp64, computed from the sums as stored.
 struct AddedNorm {
   std::vector<double> sum, out, d_x, d_gain, d_bias;
 };
 AddedNorm add_norm_in_f64(const NormShape& shape, const NormInputs& in, double eps) {
   const auto width = static_cast<std::size_t>(shape.width);
   AddedNorm want;
-  want.d_gain.assign(width, 1);  // gradients are added to
+  want.d_gain.assign(width, 1);  // gradients accumulate
   want.d_bias.assign(width, 1);
   for (std::size_t row = 0; row < static_cast<std::size_t>(shape.num_rows); ++row) {
     std::vector<double> x;
@@ -182,14 +182,14 @@ struct HeadsShape {
   bool has_bias, has_norms;
   std::int64_t columns() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
-/// Odd halves, halves that no eight divides though it divides rows, halves that are no power of two of eight, more
-/// heads than a block has threads for, more rows than one block takes, head widths at both ends.
+/// Odd halves; halves not divisible by eight in divisible rows; halves of eight times a number that is no power of two.
+/// More heads than a block has threads, more rows than one block takes, the smallest and largest head widths.
 constexpr HeadsShape kHeadsShapes[] = {
     {1, 4, 2, 128, true, false},   {70, 3, 1, 16, true, true}, {33, 2, 2, 10, true, true},  {5, 6, 2, 80, false, true},
     {40, 33, 3, 64, true, true},   {3, 1, 1, 2, false, false}, {2, 2, 1, 512, false, true}, {2, 2, 1, 258, true, true},
     {64, 12, 2, 128, true, false}, {5, 2, 1, 24, true, true}};
 
-/// All that goes into the transform and comes out of it, in fp64.
+/// Holds all inputs and outputs of the transform in fp64.
 struct HeadsInF64 {
   std::vector<double> q, k, v, d_qkv, d_bias, d_q_gain, d_k_gain;
 };
@@ -264,7 +264,7 @@ HeadsInputs inputs_of(const HeadsShape& shape) {
   return in;
 }
 
-/// What the kernels make of it.
+/// Holds the kernels' outputs.
 struct HeadsOutputs {
   std::vector<float> q, k, v, d_qkv, d_bias, d_q_gain, d_k_gain;
 };
@@ -284,7 +284,7 @@ HeadsOutputs run_heads(const TrainingKernels& kernels, const HeadsShape& shape, 
       d_v(rows, keys, 0, layout.out_f32, in.d_v);
   const GapRows q(rows, queries, 0, layout.out_f32), k(rows, keys, layout.gap, layout.out_f32),
       v(rows, keys, 0, layout.out_f32), d_qkv(rows, shape.columns(), 0, layout.in_f32);
-  // Gradients are added to.
+  // Gradients accumulate.
   const auto ones = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count), 1.0F); };
   const OnDevice<float> d_bias(ones(shape.columns())), d_q_gain(ones(shape.head_dim)), d_k_gain(ones(shape.head_dim));
   const OnDevice<float> scratch(
@@ -302,7 +302,7 @@ HeadsOutputs run_heads(const TrainingKernels& kernels, const HeadsShape& shape, 
 struct Scores {
   std::vector<double> log_probs, entropies, d_logits;
 };
-/// Of rows as a sampler sees them: what is −inf cannot be sampled.
+/// Computes scores of rows as a sampler sees them: a logit of −inf cannot be sampled.
 Scores scores_in_f64(const std::vector<float>& logits, const std::vector<std::int64_t>& targets, double temperature,
                      const std::vector<float>& d_log_probs, const std::vector<float>& d_entropies) {
   const std::size_t vocab_size = logits.size() / targets.size();
@@ -328,7 +328,7 @@ Scores scores_in_f64(const std::vector<float>& logits, const std::vector<std::in
   return want;
 }
 
-/// Ordinary rows and one each that is flat, far apart, huge, cut down to a few tokens, or has one left.
+/// Returns ordinary rows, and one row each: flat, far apart, huge, cut down to a few tokens, with a single token left.
 std::vector<float> logit_rows(std::int64_t vocab_size, const std::vector<std::int64_t>& targets) {
   std::vector<float> logits = normal_values(static_cast<std::int64_t>(targets.size()) * vocab_size, 4, 9);
   const auto row = [&](std::size_t r) { return logits.begin() + static_cast<std::int64_t>(r) * vocab_size; };
@@ -342,7 +342,7 @@ std::vector<float> logit_rows(std::int64_t vocab_size, const std::vector<std::in
   return logits;
 }
 
-/// Which must not be read before it is written.
+/// Returns scratch memory, which must not be read before it is written.
 OnDevice<float> score_scratch(const TrainingKernels& kernels, std::int64_t num_rows, std::int64_t vocab_size) {
   return OnDevice<float>(
       std::vector<float>(static_cast<std::size_t>(kernels.score_scratch_floats(num_rows, vocab_size)), NAN));
@@ -372,7 +372,7 @@ TEST_CASE("training's SwiGLU and its gradient are those in fp64, whatever lies b
                                    {stream.handle()});
           stream.wait();
           CHECK(first_beyond(out.values(), to_floats(want.out), 1e-30, error_of(layout.out_f32)) == "");
-          // 1 + g (1 − sigmoid) passes 0, where its terms' last bits are left.
+          // 1 + g (1 − sigmoid) crosses 0, where only its terms' last bits remain.
           CHECK(first_beyond(d_gate_up.values(), to_floats(want.d_gate_up), 2e-6, error_of(layout.in_f32)) == "");
         });
       }
@@ -403,7 +403,8 @@ TEST_CASE("training's sums of stream and branch, their norms and all gradients a
         const AddedNormOutputs got = run_add_norm(*kernels, shape, in, kEps, layout);
         if (shape.has_branch) CHECK(first_beyond(got.sum, to_floats(want.sum), 1e-6, kF32Error) == "");
         CHECK(first_beyond(got.out, to_floats(want.out), 2e-6, 2 * error_of(layout.out_f32)) == "");
-        // Some times the largest errors seen, of up to 4104 numbers' sums and up to 70 rows', where eps counts as well.
+        // A few times the largest errors observed, for sums of up to 4104 numbers and up to 70 rows, where eps matters
+        // as well.
         CHECK(first_beyond(got.d_x, to_floats(want.d_x), 2e-6, 2 * kF32Error) == "");
         if (shape.has_branch)
           CHECK(first_beyond(got.d_branch, to_floats(want.d_x), 2e-6, layout.in_f32 ? 2 * kF32Error : kBf16Error) ==
@@ -484,7 +485,7 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
                                      is_f32 ? logits_there.data() : quantized.written().values, is_f32},
                                     {stream.handle()});
             stream.wait();
-            // A logit over the temperature is rounded: 2⁻²⁴ of what is up to 400 below the largest, or 3e28 of one row.
+            // A logit over the temperature is rounded: 2⁻²⁴ of a value up to 400 below the largest, or 3e28 in one row.
             CHECK(first_beyond(log_probs.read(), to_floats(want.log_probs), 5e-6, 1e-6) == "");
             CHECK(first_beyond(entropies.read(), to_floats(want.entropies), 2e-5, 2e-6) == "");
             const std::vector<float> got = is_f32 ? logits_there.read() : quantized.values();

@@ -1,4 +1,4 @@
-// The kernels that end a mini-batch, and those that gather rows and sum them by lists, against the same in fp64.
+// Tests the kernels that end a mini-batch, and those that gather rows and sum them by lists, against fp64.
 #include <cmath>
 #include <numeric>
 
@@ -15,14 +15,14 @@ struct ListCase {
   std::int64_t width, gap;
   bool from_f32, to_f32, has_pair;
 };
-/// Widths that can be read 16 bytes at a time and that cannot, more than one block's threads take at once.
+/// Widths that allow 16-byte reads and that do not, and more than one block's threads take at once.
 constexpr ListCase kListCases[] = {{1, 0, true, true, false},
                                    {24, 8, false, false, true},
                                    {27, 3, true, false, true},
                                    {1100, 0, false, true, false},
                                    {1104, 0, true, true, true}};
 
-/// Rows of bf16 or fp32 numbers on the device, a gap behind each.
+/// Holds rows of bf16 or fp32 numbers on the device, with a gap after each.
 class Rows {
  public:
   Rows(std::int64_t num_rows, const ListCase& how, bool is_f32, std::vector<float> values)
@@ -135,7 +135,7 @@ TEST_CASE("training's sums of squares are a tensor's own, in one launch, and NaN
   const auto kernels = target::make_device_training(0);
   const std::vector<std::int64_t> counts = {3, 2 * kSquaresPart + 5, 1, kSquaresPart, 700};
   std::vector<TensorSpan> spans;
-  std::int64_t begin = 2, num_parts = 0;  // behind numbers of nobody
+  std::int64_t begin = 2, num_parts = 0;  // after unused numbers
   for (const std::int64_t count : counts) {
     spans.push_back({begin, count, num_parts});
     begin += count;

@@ -1,16 +1,16 @@
-// Owns what a caller of the emulation says of its own memory, and is told of launches. Free of the kernels' words,
-// which emulation.h has.
+// Owns how a caller of the emulation declares its own memory, and how it observes launches. Does not include the
+// kernels' vocabulary of emulation.h.
 #pragma once
 
 #include <functional>
 
 namespace qrl::cuda::emulated {
 
-/// Lets memory that Memory did not allocate be the device's as well as the host's: LibTorch's, in the learner's tests.
-/// Else it is the host's, and copies and the engine's doors refuse it as the device's.
+/// Accepts memory that Memory did not allocate as both the device's and the host's: LibTorch's, in the learner's tests.
+/// If false, it is host memory, which copies and the engine refuse as device memory.
 void accept_callers_memory(bool accept);
 
-/// Calls this for every kernel, copy and fill that is launched from now on, by its name: "own kernel", ….
+/// Calls `call` with the name of every kernel, copy and fill that is launched from now on: "own kernel", ….
 void on_launch(std::function<void(const char* name)> call);
 
 }  // namespace qrl::cuda::emulated

@@ -18,7 +18,7 @@
 #include "cuda/quantize/dequantized_gemms.h"
 #include "tests/cuda/plain_gemm.h"
 
-// Saves the registers that a function must keep and its stack pointer at *save, goes on where `load` was saved.
+// Saves the callee-saved registers and the stack pointer at *save, then resumes where `load` was saved.
 extern "C" void qrl_switch_fiber(void** save, void* load);
 asm(R"(
 .text
@@ -48,7 +48,7 @@ namespace qrl::cuda::emulated {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
-/// Tops of stacks that are whole pages apart would all use the same few lines of the caches.
+/// Stack tops that are whole pages apart would all map to the same few cache lines.
 constexpr std::size_t kColors = 32, kColorBytes = 320;
 
 enum class Waits : std::uint8_t { no, for_warp, for_block, done };
@@ -63,20 +63,20 @@ struct Fiber {
   void* stack_pointer = nullptr;
   Waits waits = Waits::no;
   int num_exchanges = 0;
-  bool has_waited = false;   // for the kernel before
+  bool has_waited = false;   // for the previous kernel
   std::vector<Copy> copies;  // the oldest first
-  /// Where each group in `copies` ends; what lies behind the last one is of no group yet.
+  /// Holds the end of each group in `copies`; later copies belong to no group yet.
   std::vector<std::size_t> group_ends;
 };
 
-/// What a lane gives to a GEMM: a, then b.
+/// Holds a lane's operands of a GEMM: a, then b.
 using MmaWords = std::array<std::uint32_t, 6>;
 
-/// The block that runs now.
+/// Holds the block that runs now.
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> stacks;
-  std::vector<std::uint64_t> slots;  // two a thread, used in turn: one barrier an exchange is enough
+  std::vector<std::uint64_t> slots;  // two per thread, used alternately: one barrier per exchange suffices
   std::vector<MmaWords> operands;    // likewise
   std::vector<unsigned char> shared;
   void* scheduler = nullptr;
@@ -90,7 +90,7 @@ Block block;
 
 Fiber& current() { return block.fibers[static_cast<std::size_t>(block.current)]; }
 
-/// The thread of this warp from `thread` on, in the block's order, that can run; -1: none.
+/// Returns the first thread of this warp that can run, from `thread` in the block's order; -1: none.
 int next_in_warp(int thread) {
   const int step = block.order == Order::ascending ? 1 : -1, warp = thread / 32;
   for (; thread >= 0 && thread / 32 == warp; thread += step) {
@@ -99,7 +99,7 @@ int next_in_warp(int thread) {
   return -1;
 }
 
-/// Goes on with the warp's next thread, behind its last one with the scheduler.
+/// Resumes the warp's next thread; after its last one, the scheduler.
 void pause(Waits waits) {
   Fiber& fiber = current();
   fiber.waits = waits;
@@ -111,7 +111,7 @@ void pause(Waits waits) {
 void fiber_main() {
   (*block.kernel)();
   pause(Waits::done);
-  std::abort();  // nobody resumes a fiber that is done
+  std::abort();  // a finished fiber is never resumed
 }
 
 void prepare(int thread) {
@@ -121,7 +121,7 @@ void prepare(int thread) {
   const auto end = reinterpret_cast<std::uintptr_t>(block.stacks[idx].get() + kBytes - idx % kColors * kColorBytes);
   const std::uintptr_t top = end & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(top);
-  words[-1] = nullptr;                               // where a return address would be
+  words[-1] = nullptr;                               // in place of a return address
   words[-2] = reinterpret_cast<void*>(&fiber_main);  // six registers below it
   Fiber& fiber = block.fibers[idx];
   fiber.stack_pointer = words - 8;
@@ -132,7 +132,7 @@ void prepare(int thread) {
   fiber.group_ends.clear();
 }
 
-/// Lets the threads [begin, end) go on when all that are not done wait for `what`.
+/// Resumes the threads [begin, end) once all unfinished ones wait for `what`. Returns false if some do not.
 bool release(int begin, int end, Waits what) {
   int num_waiting = 0, num_done = 0;
   for (int i = begin; i < end; ++i) {
@@ -150,8 +150,8 @@ bool release(int begin, int end, Waits what) {
   return true;
 }
 
-/// Lets the threads of a warp run until each waits or is done, then those go on that waited for one another. False:
-/// none could run.
+/// Runs the threads of a warp until each waits or is done, then those that waited for each other. Returns false if none
+/// could run.
 bool run_warp(int first) {
   const int next = next_in_warp(block.order == Order::ascending ? first : first + 31);
   if (next >= 0) {
@@ -185,7 +185,7 @@ void run_block(std::size_t shared_bytes) {
   }
 }
 
-/// The words of all lanes of this thread's warp, the first lane's first.
+/// Returns the words of all lanes of this thread's warp, starting with the first lane's.
 const MmaWords* gather(const MmaWords& words) {
   const int turn = current().num_exchanges++ % 2, self = block.current;
   block.operands[static_cast<std::size_t>(turn * block.num_threads + self)] = words;
@@ -193,7 +193,7 @@ const MmaWords* gather(const MmaWords& words) {
   return block.operands.data() + turn * block.num_threads + self / 32 * 32;
 }
 
-/// One lane's four sums, each over k ascending. A word holds `per_word` numbers: a_at(word, i), b_at(word, i).
+/// Computes one lane's four sums, each over ascending k. A word holds `per_word` numbers: a_at(word, i), b_at(word, i).
 template <int per_word, class Sum, class AAt, class BAt>
 void add_products(Sum (&c)[4], const MmaWords* lanes, AAt a_at, BAt b_at) {
   const int q = block.current % 32 / 4, t = block.current % 4;
@@ -213,7 +213,7 @@ void add_products(Sum (&c)[4], const MmaWords* lanes, AAt a_at, BAt b_at) {
   }
 }
 
-// Objects, not functions: calls through pointers are not inlined.
+// Are objects, not functions: calls through pointers are not inlined.
 constexpr auto bf16_at = [](std::uint32_t word, int i) {
   return float_of_bf16(static_cast<std::uint16_t>(word >> (16 * i)));
 };
@@ -227,17 +227,17 @@ constexpr auto int8_at = [](std::uint32_t word, int i) -> std::int32_t {
   return static_cast<std::int8_t>(word >> (8 * i));
 };
 
-/// Bytes that are counted as the device's, so that a test can have too few of them.
+/// Limits the bytes that count as device memory, so that a test can exhaust it.
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
 constexpr std::size_t kKeptBackBytes = std::size_t{16} << 20;
 std::size_t used_bytes = 0;
-/// What an allocation takes of it: a large one whole pages of 2 MiB, as cudaMalloc's.
+/// Returns the device memory that an allocation uses: a large one takes whole pages of 2 MiB, as with cudaMalloc.
 std::size_t taken(std::size_t num_bytes) {
   constexpr std::size_t kPage = std::size_t{2} << 20;
   return num_bytes < kPage / 2 ? num_bytes : (num_bytes + kPage - 1) / kPage * kPage;
 }
 
-/// Few, so that GEMMs of the tests' sizes have splits that are summed by one block, too.
+/// Few, so that GEMMs of the tests' sizes also have splits that one block sums.
 constexpr DeviceLimits kLimits{std::int64_t{160} << 10, 4};
 
 using Works = std::deque<std::function<void()>>;
@@ -248,7 +248,7 @@ struct Queue {
 std::vector<Queue*> queues;  // of all streams
 Queue& queue_of(const Stream& stream) { return *static_cast<Queue*>(stream.handle()); }
 
-/// Does the queue's work, one after the other, until there is none or `enough` says so.
+/// Runs the queue's work in order until it is empty or `enough` returns true.
 template <class Enough>
 void finish(Queue& queue, Enough enough) {
   QRL_INVARIANT(!queue.is_recording, "emulated stream", "no wait while a graph is recorded", "one");
@@ -265,16 +265,16 @@ bool any_records() {
   return std::ranges::any_of(queues, [](const Queue* queue) { return queue->is_recording; });
 }
 
-/// Memory that Memory allocated: where it ends, and its place.
+/// Records memory that Memory allocated: its end and its place.
 struct Allocation {
   const std::byte* end;
   Memory::Place place;
 };
-std::map<const std::byte*, Allocation> allocations;  // by where they begin
+std::map<const std::byte*, Allocation> allocations;  // by start address
 bool may_be_the_devices = false;                     // memory that is in no allocation
 std::function<void(const char*)> told_of_launch;     // or empty
 
-/// The allocation that `at` points into; null: something else allocated it.
+/// Returns the allocation that contains `at`; null: memory allocated elsewhere.
 const Allocation* allocation_of(const void* at) {
   const auto* byte = static_cast<const std::byte*>(at);
   const auto behind = allocations.upper_bound(byte);
@@ -282,7 +282,7 @@ const Allocation* allocation_of(const void* at) {
   const Allocation& found = std::prev(behind)->second;
   return byte < found.end ? &found : nullptr;
 }
-/// Whether a graph may name it as host memory.
+/// Returns whether a graph may refer to it as host memory.
 bool is_pinned(const void* at) {
   const Allocation* found = allocation_of(at);
   return found != nullptr && found->place == Memory::Place::host;
@@ -310,7 +310,7 @@ void add_copy(void* to, Memory::Place to_place, const void* from, Memory::Place 
   add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
 }
 
-/// Kernels of a GEMM take turns, whatever their time: none may change a bit.
+/// Alternates between the kernels of a GEMM, whatever their time: none may change a bit.
 class EmulatedGemms final : public Gemms {
  public:
   explicit EmulatedGemms(bool row_only_sums)
@@ -321,7 +321,7 @@ class EmulatedGemms final : public Gemms {
         }) {}
   void multiply(const GemmTask& task, const Stream& stream) override {
     const auto make = [&](const GemmChoice& choice) {
-      const auto by_plain = [&](const GemmTask& bf16) {  // in cuBLASLt's place
+      const auto by_plain = [&](const GemmTask& bf16) {  // instead of cuBLASLt
         QRL_INVARIANT(!bf16.adds_to_y, "emulated cuBLASLt", "a GEMM that overwrites y", "one that adds");
         plain_gemm(bf16, stream);
       };
@@ -477,7 +477,7 @@ void Stream::wait() const {
   if (handle_ != nullptr) finish(queue_of(*this));
 }
 
-/// A piece of work that says when it is done.
+/// Marks a piece of work that reports its completion.
 struct Mark {
   Queue* queue = nullptr;
   std::shared_ptr<bool> is_reached;
@@ -520,13 +520,13 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   QRL_INVARIANT(!any_records(), "emulated memory", "none made while a graph is recorded", "some");
   if (place == Place::device && taken(num_bytes) > free_bytes())
     throw OutOfMemory(num_bytes, "host, device 0", free_bytes());
-  // Not one byte more than asked, so that AddressSanitizer sees what goes beyond.
+  // Allocates exactly the requested bytes, so that AddressSanitizer detects any access beyond them.
   if (posix_memalign(&data_, 256, num_bytes == 0 ? 1 : num_bytes) != 0) throw std::bad_alloc();
   std::memset(data_, byte, num_bytes);
   if (place == Place::device) used_bytes += taken(num_bytes);
   allocations.emplace(as<std::byte>(), Allocation{as<std::byte>() + std::max<std::size_t>(num_bytes, 1), place});
 }
-/// As cudaFree and cudaFreeHost: whatever is under way is done first.
+/// Like cudaFree and cudaFreeHost, waits for all work in flight first.
 Memory::~Memory() {
   if (data_ == nullptr) return;
   for (Queue* queue : queues) finish(*queue);
@@ -535,7 +535,7 @@ Memory::~Memory() {
   std::free(data_);
 }
 
-/// What the default stream is given is done at once: it is that of whoever computes on the host in between.
+/// Work on the default stream runs at once, because callers that compute on the host in between use that stream.
 void add_work(const Stream& stream, std::function<void()> work) {
   if (stream.handle() == nullptr) return work();
   queue_of(stream).works.push_back(std::move(work));

@@ -1,8 +1,8 @@
-// Owns the words of cuda/runtime/target.h on the host: the tests compile the very kernels with it, so that their
-// arithmetic, indices, bounds and barriers are checked without a GPU. A block's threads are fibers of one thread;
-// shared memory starts as NaN bytes; a barrier that not all threads reach ends the test. A stream keeps what it is
-// given until it is waited for, and then does it in order: so results that are read too early, and host memory that is
-// changed too early, show. Timing, memory order and everything that the hardware does by itself are not emulated.
+// Owns an implementation of cuda/runtime/target.h on the host. The tests compile the same kernels with it, which checks
+// arithmetic, indices, bounds and barriers without a GPU. A block's threads are fibers of one thread. Shared memory
+// starts as NaN bytes. A barrier that not all threads reach ends the test. A stream queues its work until it is waited
+// for, then runs it in order. Results read too early, and host memory changed too early, are thereby detected. Timing,
+// memory order and the hardware's own actions are not emulated.
 #pragma once
 
 #include <cmath>
@@ -41,15 +41,15 @@ T shuffle_xor(T value, int mask) {
   return value;
 }
 
-/// A kernel that ends without it ends the test.
+/// Waits for the previous kernel. A kernel that ends without this call ends the test.
 void wait_for_kernel_before();
 inline void prefetch(const void*) {}
 std::uint32_t count_up(std::uint32_t* counter, std::uint32_t count = 1);
 inline void fence_device() {}
 inline std::uint32_t load_shared_word(const std::uint32_t* from) { return *from; }
 
-/// NaN bytes at once, what is copied when it is waited for: so that a wait or a barrier that is missing before or after
-/// shows. A copy that a kernel ends without having waited for ends the test.
+/// Writes NaN bytes immediately and the copied bytes at the wait, so that a missing wait or barrier before or after it
+/// is detected. A copy without a wait before the kernel's end ends the test.
 void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid);
 inline void copy_async_16(void* to, const void* from, bool valid) { copy_async(to, from, 16, valid); }
 inline void copy_async_4(void* to, const void* from, bool valid) { copy_async(to, from, 4, valid); }
@@ -101,14 +101,14 @@ struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Which of a block's threads, and which block, runs first: a result that depends on it lacks a barrier.
+/// Selects the order of a block's threads, and of blocks: a result that depends on it lacks a barrier.
 enum class Order : std::uint8_t { ascending, descending };
 void set_thread_order(Order order);
 
 void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel);
-/// What on_launch is told (callers_memory.h).
+/// Reports a launch to the callback of on_launch (callers_memory.h).
 void report_launch(const char* name);
-/// To be done when the stream is waited for.
+/// Adds work that runs when the stream is waited for.
 void add_work(const Stream& stream, std::function<void()> work);
 
 template <class Task>
@@ -117,8 +117,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   add_work(stream, [=] { run_blocks(grid, threads, shared_bytes, [&] { kernel(task); }); });
 }
 
-/// Floats as bf16 and small integers, multiplied as matrix units do: products exact, fp32 or int32 sums. The first lane
-/// of a warp does all of it, so a result that is read without a barrier after it shows.
+/// Multiplies floats as bf16, and small integers, like matrix units: exact products, fp32 or int32 sums. The first lane
+/// of a warp computes everything, so that reading a result without a barrier is detected.
 struct MmaBf16 {
   std::uint16_t bits;
 };

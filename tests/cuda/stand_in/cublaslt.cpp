@@ -1,4 +1,4 @@
-// A library of cuBLASLt's kind, of a version that this program does not want.
+// Imitates cuBLASLt in a version that this program does not support.
 #include <cstddef>
 
 extern "C" std::size_t cublasLtGetVersion() { return 120402; }
