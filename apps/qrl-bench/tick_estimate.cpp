@@ -66,9 +66,9 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Share of the issue slots that the streamed kernel reaches: its warps wait for x, which lies in L2, the longer the
-/// more rows it has. Scales of 128 inputs are instructions that wait less. Several tiles of rows, whose blocks sum all
-/// their splits, fill the multiprocessors better.
+/// Returns the share of issue slots that the streamed kernel reaches. Its warps wait for x in L2, longer with more
+/// rows. Instructions for scales per 128 inputs wait less. Several row tiles, whose blocks sum all their splits, occupy
+/// the multiprocessors better.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
@@ -172,7 +172,8 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
          static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
 }
 
-/// lm_head, the sums of its logits and the tokens. A tile is as wide as 4 M logits of the rows (sample/lm_head.cpp).
+/// Estimates lm_head, the sums over its logits, and sampling. A tile has as many outputs as give 4 M logits for the
+/// rows (sample/lm_head.cpp).
 double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;

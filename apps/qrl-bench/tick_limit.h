@@ -23,9 +23,9 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// Counts what a tick on a GPU must read and compute. Bytes are weights, scales, keys and values, each read once.
-/// Operations are those of the layers' matmuls, and those of lm_head and attention, which run at the rate of bf16. Half
-/// of an int8 lm_head's count, since they run at twice that rate.
+/// Holds the least work of a tick on a GPU. Bytes are weights, scales, keys and values, each read once. Other
+/// operations are those of lm_head and attention at the bf16 rate. An int8 lm_head, which has twice that rate, counts
+/// half.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };

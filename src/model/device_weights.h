@@ -28,7 +28,7 @@ struct DequantizedTensor {
   base::View to;       ///< [out, in] in the device's memory: fp32, or bf16 rounded from it
 };
 
-/// The embedding or a bf16 lm_head where the decoder reads it: [V, D], a row every `stride` numbers.
+/// The embedding or a bf16 lm_head where the decoder reads it: [V, D], rows `stride` elements apart.
 struct DeviceTable {
   void* values = nullptr;
   std::int64_t stride = 0;
