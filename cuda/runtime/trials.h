@@ -17,12 +17,14 @@ struct Trials {
   bool clusters = false;          ///< pairs of CUTLASS's blocks read the weights that both need once
 };
 
-struct TrialName {
-  std::string_view name;
-  bool Trials::*is_on;
-};
-inline constexpr TrialName kTrialNames[] = {
-    {"join", &Trials::last_block_joins}, {"row_scales", &Trials::row_scales}, {"clusters", &Trials::clusters}};
+inline constexpr std::string_view kTrialNames[] = {"join", "row_scales", "clusters"};
+/// Returns the one of that name, or null. No table of pointers to members, which nvcc's host code has a warning for.
+inline bool* find_trial(Trials& trials, std::string_view name) {
+  return name == "join"         ? &trials.last_block_joins
+         : name == "row_scales" ? &trials.row_scales
+         : name == "clusters"   ? &trials.clusters
+                                : nullptr;
+}
 
 /// Reads names with commas between them; null and "" name none. Any other name is an input error.
 inline Trials trials_of(const char* names) {
@@ -31,21 +33,20 @@ inline Trials trials_of(const char* names) {
   while (!left.empty()) {
     const std::string_view name = left.substr(0, left.find(','));
     left.remove_prefix(std::min(left.size(), name.size() + 1));
-    const auto* found = std::ranges::find(kTrialNames, name, &TrialName::name);
+    bool* found = find_trial(trials, name);
     std::string all;
-    for (const TrialName& each : kTrialNames) all += (all.empty() ? "" : ", ") + std::string(each.name);
-    QRL_REQUIRE(found != std::end(kTrialNames), "QRL_CUDA_TRY", "names with commas between them, of: " + all,
-                std::string(name));
-    trials.*(found->is_on) = true;
+    for (const std::string_view each : kTrialNames) all += (all.empty() ? "" : ", ") + std::string(each);
+    QRL_REQUIRE(found != nullptr, "QRL_CUDA_TRY", "names with commas between them, of: " + all, std::string(name));
+    *found = true;
   }
   return trials;
 }
 
 /// Names those that are on, with commas between them.
-inline std::string names_of(const Trials& trials) {
+inline std::string names_of(Trials trials) {
   std::string names;
-  for (const TrialName& each : kTrialNames) {
-    if (trials.*(each.is_on)) names += (names.empty() ? "" : ",") + std::string(each.name);
+  for (const std::string_view each : kTrialNames) {
+    if (*find_trial(trials, each)) names += (names.empty() ? "" : ",") + std::string(each);
   }
   return names;
 }

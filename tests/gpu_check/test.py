@@ -159,7 +159,7 @@ class Rows(unittest.TestCase):
         self.assertIn("decode_1_us 8000 (ours 1.14 times its speed)", record.rows["torch, decoding 8B bf16 in a CUDA graph"]["what"])
 
     def test_what_is_tried_has_its_name_in_the_environment_and_the_speed_without_it_beside_it(self):
-        names = re.findall(r'\{"(\w+)", &Trials::', (ROOT / "cuda" / "runtime" / "trials.h").read_text())
+        names = re.findall(r'"(\w+)"', re.search(r"kTrialNames\[\] = \{(.*)\}", (ROOT / "cuda" / "runtime" / "trials.h").read_text())[1])
         self.assertEqual((tuple(names), len(names)), (programs.TRIALS, 3))
         for trial in names:
             figure = figures.figures()[f"ticks 8B, fp8 channel_token, QRL_CUDA_TRY={trial}, 512 positions"]
