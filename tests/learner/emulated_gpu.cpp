@@ -1,5 +1,6 @@
 #include "learner/emulated_gpu.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
@@ -146,6 +147,10 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {  // a seed for all devices sets its, too
+    static const at::Generator generator = at::detail::createCPUGenerator();
+    return generator;
+  }
   at::Device getDeviceFromPtr(void*) const override { return {kEmulated, 0}; }
   bool isPinnedPtr(const void* at) const override { return PinnedMemory::holds(at); }
   c10::Allocator* getPinnedMemoryAllocator() const override {

@@ -1,6 +1,8 @@
 // Checks the settings that a run on a GPU chooses for auto, and those that a resumed run takes over.
 #include "train/gpu_plan.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "config/keys.h"
@@ -119,10 +121,12 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   const auto ahead = [](const config::Recipe& recipe, double gib) {
     return train::activations_ahead_bytes(recipe, large_model(), 1, gib * kGiB);
   };
-  const std::vector<std::string> small = {"actor.max_tokens_per_micro_batch=2048", "rollout.free_cache_engine=true"};
+  // The KV cache is there beside the learner, and as large on any card.
+  const std::vector<std::string> small = {"actor.max_tokens_per_micro_batch=2048", "rollout.free_cache_engine=false",
+                                          "rollout.kv_pages=2000"};
   const config::Recipe recipe = chosen(on_gpu(small).recipe, 80);
   const double activations = 2048 * train::activation_bytes(recipe, large_model());
-  CHECK(ahead(recipe, 80) == activations);
+  CHECK(std::fabs(ahead(recipe, 80) - activations) < 1);
   const double with = train::gpu_peak_bytes(recipe, large_model(), 1, 80 * kGiB);
   CHECK(with <= 0.85 * 80 * kGiB);
   CHECK(train::describe_gpu_plan(recipe, large_model(), 1, 80 * kGiB)
@@ -130,7 +134,7 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   // Just below the memory that both take nothing is ahead, and the plan is that of one.
   const double least = with - activations, gib = (with - 0.5 * activations) / 0.85 / kGiB;
   CHECK(ahead(recipe, gib) == 0);
-  CHECK(train::gpu_peak_bytes(recipe, large_model(), 1, gib * kGiB) <= least);
+  CHECK(std::fabs(train::gpu_peak_bytes(recipe, large_model(), 1, gib * kGiB) - least) < 1);
   const std::vector<std::string> whole = {"data.train_batch_size=1", "actor.mini_batch_size=1", "rollout.n=1",
                                           "actor.max_tokens_per_micro_batch=2048"};
   CHECK(ahead(chosen(on_gpu(whole).recipe, 80), 80) == 0);
