@@ -1,4 +1,4 @@
-// Implements bench tokenizer: the speed at which one thread converts texts to ids.
+// Implements bench tokenizer: the speed at which one thread converts texts and conversations to ids.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "benchmarks.h"
+#include "data/conversation.h"
 #include "data/jsonl.h"
 
 namespace qrl::app {
@@ -17,39 +18,63 @@ namespace {
 struct BenchTokenizerArguments {
   std::string model;
   int rounds = 5;
+  config::DataRecipe keys;
 };
 
-/// Returns every string in the rows of standard input.
-std::vector<std::string> read_texts() {
+/// Holds every string of the rows of standard input, or of a row with `messages` its conversation.
+struct Inputs {
   std::vector<std::string> texts;
+  std::vector<data::Conversation> conversations;
+};
+
+Inputs read_inputs() {
+  Inputs inputs;
   data::JsonLines lines(standard_input(), "standard input");
   while (const auto row = lines.next()) {
+    if (row->contains("messages")) {
+      const auto ordered = nlohmann::ordered_json::parse(lines.text());
+      inputs.conversations.push_back(data::read_conversation(
+          ordered["messages"], ordered.value("tools", nlohmann::ordered_json()), "messages", lines.where()));
+      continue;
+    }
     for (const auto& [name, value] : row->items()) {
-      if (value.is_string()) texts.push_back(value.get<std::string>());
+      if (value.is_string()) inputs.texts.push_back(value.get<std::string>());
     }
   }
-  QRL_REQUIRE(!texts.empty(), "standard input", "rows of JSON with strings in them", "none");
-  return texts;
+  QRL_REQUIRE(!inputs.texts.empty() || !inputs.conversations.empty(), "standard input",
+              "rows of JSON with strings or `messages` in them", "none");
+  return inputs;
 }
 
 void bench_tokenizer(const BenchTokenizerArguments& arguments) {
-  const std::vector<std::string> texts = read_texts();
+  const Inputs inputs = read_inputs();
   const double load_start_s = base::now_s();
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.model);
+  const data::ChatTemplate chat = data::choose_template(arguments.keys, tokenizer);
   const double load_s = base::now_s() - load_start_s;
   std::size_t num_bytes = 0, num_tokens = 0;
-  for (const std::string& text : texts) num_bytes += text.size();
   double best_s = 0;
   for (int round = 0; round < arguments.rounds; ++round) {
-    num_tokens = 0;
+    num_bytes = num_tokens = 0;
     const double start_s = base::now_s();
-    for (const std::string& text : texts) num_tokens += tokenizer.encode_trusted(text).size();
+    for (const std::string& text : inputs.texts) {
+      num_bytes += text.size();
+      num_tokens += tokenizer.encode_trusted(text).size();
+    }
+    for (const data::Conversation& conversation : inputs.conversations) {
+      const bool opens_answer = conversation.messages.back().role != "assistant";
+      const auto parts = data::render_conversation(chat, conversation, {opens_answer}, "standard input").parts;
+      for (const data::RenderedPart& part : parts) num_bytes += part.text.size();
+      num_tokens += data::encode_parts(tokenizer, parts).size();
+    }
     const double taken_s = base::now_s() - start_s;
     best_s = round == 0 ? taken_s : std::min(best_s, taken_s);
   }
-  const nlohmann::json facts = {{"bench", "tokenizer"},   {"load_s", load_s},
-                                {"num_bytes", num_bytes}, {"num_tokens", num_tokens},
-                                {"best_s", best_s},       {"mb_per_s", static_cast<double>(num_bytes) / best_s * 1e-6}};
+  nlohmann::json facts = {{"bench", "tokenizer"},   {"load_s", load_s},
+                          {"num_bytes", num_bytes}, {"num_tokens", num_tokens},
+                          {"best_s", best_s},       {"mb_per_s", static_cast<double>(num_bytes) / best_s * 1e-6}};
+  if (!inputs.conversations.empty())
+    facts["conversations_per_s"] = static_cast<double>(inputs.conversations.size()) / best_s;
   std::printf("%s\n", facts.dump().c_str());
 }
 
@@ -59,11 +84,16 @@ void add_bench_tokenizer(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTokenizerArguments>();
   CLI::App* command = program.add_subcommand(
       "tokenizer",
-      "text to ids on one thread: every string of the JSON rows on standard input; prints one JSON object");
+      "text to ids on one thread: every string, or the conversation of `messages`, of the JSON rows on standard input; "
+      "prints one JSON object");
   command->add_option("--model", arguments->model, "Hugging Face folder with tokenizer.json")
       ->required()
       ->check(not_empty())
       ->type_name("DIR");
+  command
+      ->add_option("--chat-template", arguments->keys.chat_template,
+                   "of rows with `messages`: as data.chat_template of a recipe")
+      ->capture_default_str();
   command->add_option("--rounds", arguments->rounds, "rounds; the best counts")
       ->check(between(1, 1'000'000))
       ->type_name("INT");
