@@ -1,4 +1,4 @@
-// Low-rank adapters in the learner: what is trained, its gradients, and the sampler's bits.
+// Tests low-rank adapters in the learner: the trained weights, their gradients, and the sampler's bits.
 #include "learner/adapter.h"
 
 #include <cmath>
@@ -58,7 +58,7 @@ types::MicroBatch two_sequences(const model::ModelConfig& config) {
 
 Tensor double_of(const Tensor& values) { return values.to(torch::kFloat64); }
 
-/// The values that bf16 leaves, with the gradient of the values themselves.
+/// Rounds values to bf16; the gradient passes through unchanged.
 Tensor straight_through_bf16(const Tensor& values) {
   const Tensor rounded = values.detach().to(torch::kFloat32).to(torch::kBFloat16).to(torch::kFloat64);
   return values + (rounded - values.detach());
@@ -68,7 +68,7 @@ double relative(const Tensor& got, const Tensor& want) {
   return ((double_of(got) - want).norm() / want.norm()).item<double>();
 }
 
-/// A linear layer of three modules, the first and last with adapters, on a base of some format.
+/// Holds a linear layer of three modules, the first and last with adapters, on a base of some format.
 struct Layer {
   Layer(quant::Format format, std::int64_t rank) {
     torch::manual_seed(11);
@@ -118,7 +118,7 @@ TEST_CASE("gradients of A and B and of a layer's input are those of fp64 autogra
       const Tensor y = learner::adapted_linear(layer.linear, {x, {}}, numerics);
       y.backward(d_y);
 
-      // Plain steps: quantized base, bf16 operands of the adapter unless the base is fp32.
+      // Plain steps: quantized base; the adapter's operands are bf16 unless the base is fp32.
       const bool rounds = format != quant::Format::f32;
       const auto operand = [&](const Tensor& values) { return rounds ? straight_through_bf16(values) : values; };
       const Tensor x64 = double_of(x.detach()).set_requires_grad(true);
@@ -151,7 +151,7 @@ TEST_CASE("gradients of A and B and of a layer's input are those of fp64 autogra
 }
 
 TEST_CASE("a layer's gradients in bf16 are within its roundings of those in fp32") {
-  // dY, U and what the matmuls read are rounded to bf16, each by at most 2⁻⁹ of its size.
+  // dY, U and the matmuls' operands are rounded to bf16, each with a relative error of at most 2⁻⁹.
   constexpr double kBound = 4 * 0x1p-9;
   const auto gradients = [](torch::ScalarType compute) {
     Layer layer(quant::Format::int8, 4);
@@ -215,7 +215,7 @@ TEST_CASE("an MLP with adapters by blocks of rows has the bits of its parts, for
     CAPTURE(quant::name(format));
     Layer gate_up(format, 4);
     Layer down(format, 4);
-    down.packed = ops::make_packed_linear(format, 70, 35, false);  // the adapters of 33 inputs do not fit: none
+    down.packed = ops::make_packed_linear(format, 70, 35, false);  // adapters of 33 inputs do not fit
     base::Team alone = base::Team::solo();
     const Tensor w_down = torch::randn({70, 35}), x = torch::randn({257, 33});
     REQUIRE(ops::pack_rows(alone, w_down.data_ptr<float>(), 70, 0, down.packed));
@@ -267,7 +267,7 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
     const double below = loss();
     value = before;
     CAPTURE(at->first, element);
-    // fp32 sums of the loss move it by 1e-6, over twice the step.
+    // fp32 sums of the loss have an error of 1e-6, divided by twice the step.
     CHECK(std::abs((above - below) / (2 * kStep) - gradients.at(at->first)[element]) < 1e-3);
   }
 }
@@ -322,7 +322,7 @@ TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base"
 
     options.lora_initial = test::random_adapters();
     learner::Learner changed(config, weights, options, *world);
-    changed.publish(with, 1);  // the base is written anew: another learner's
+    changed.publish(with, 1);  // another learner rewrites the base
     CHECK(changed.score(batch, {1.0F}).logprobs != plain.score(batch, {1.0F}).logprobs);
     CHECK(decoder::forced_logits(with, tokens) != decoder::forced_logits(without, tokens));
   }

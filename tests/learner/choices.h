@@ -1,4 +1,4 @@
-// Owns the way from a recipe's words to a loss in the learner's tests.
+// Owns the conversion of a recipe's words to a loss for the learner's tests.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace qrl::test {
 
-/// The loss of a recipe's text, in the learner's own lists.
+/// Returns the loss of a recipe's text, from the learner's own lists.
 inline learner::LossOptions policy_options(const std::string& yaml = "trainer: {seed: 0}") {
   static const config::Keys keys({.losses = learner::policy_losses(),
                                   .corrections = learner::corrections(),

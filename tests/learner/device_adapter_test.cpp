@@ -1,5 +1,5 @@
-// Low-rank adapters where LibTorch's operations compute: a layer's gradients, whole learners against the CPU's, and
-// what a publish to a decoder on the same device moves. Both are emulated on the CPU.
+// Tests low-rank adapters with LibTorch's operations: a layer's gradients, whole learners against the CPU's, and the
+// copies of a publish to a decoder on the same device. Both are emulated on the CPU.
 #include "learner/device_adapter.h"
 
 #include <cmath>
@@ -69,7 +69,7 @@ AdapterOutcome adapter_outcome(learner::Learner& learner) {
   return outcome;
 }
 
-/// {log-probs, all gradients together}: how far one is from another.
+/// Returns the difference of two outcomes: {log-probs, all gradients together}.
 std::array<double, 2> adapters_apart(const AdapterOutcome& a, const AdapterOutcome& b) {
   const auto joined = [](const Named& named) {
     std::vector<float> all;
@@ -84,7 +84,7 @@ std::array<double, 2> adapters_apart(const AdapterOutcome& a, const AdapterOutco
 AdapterOutcome adapter_outcome_there(const model::ModelConfig& config, const LearnerOptions& options, Format format,
                                      Products products) {
   const auto world = dist::make_solo();
-  const model::Weights weights = test::tiny_weights(config);  // the base is read when it is published
+  const model::Weights weights = test::tiny_weights(config);  // the base is read at the publish
   Learner learner(config, weights, options, *world);
   DeviceSampler sampler(config, device_formats(format, options.lora), products);
   sampler.publish(learner, 0);
@@ -94,7 +94,7 @@ AdapterOutcome adapter_outcome_there(const model::ModelConfig& config, const Lea
 AdapterOutcome adapter_outcome_on_cpu(const model::ModelConfig& config, LearnerOptions options, Format format) {
   options.torch_ops = false;
   const auto world = dist::make_solo();
-  const model::Weights weights = test::tiny_weights(config);  // the base is read when it is published
+  const model::Weights weights = test::tiny_weights(config);  // the base is read at the publish
   Learner learner(config, weights, options, *world);
   model::Snapshot snapshot(config, device_formats(format, options.lora));
   learner.publish(snapshot, 0);
@@ -143,7 +143,7 @@ TEST_CASE("adapters on a device are saved through host memory, and no other way"
 TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the rounded operands") {
   constexpr std::int64_t kRank = 3, kIn = 33, kRows = 41;
   const std::int64_t firsts[] = {0, 53}, outs[] = {40, 17};
-  const auto rounded64 = [](const Tensor& values) {  // with the gradient of the values themselves
+  const auto rounded64 = [](const Tensor& values) {  // the gradient passes through unchanged
     const Tensor left = values.detach().to(torch::kFloat32).to(torch::kBFloat16).to(torch::kFloat64);
     return values + (left - values.detach());
   };
@@ -151,7 +151,7 @@ TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the 
     torch::manual_seed(5);
     const ops::PackedLinear form;
     learner::Linear linear;
-    linear.quantized = &form;  // so that operands are bf16 whatever the matmuls are
+    linear.quantized = &form;  // makes operands bf16, whatever the matmuls' dtype
     linear.adapter.scale = 0.6;
     linear.adapter.a = {torch::randn({2 * kRank, kIn}), torch::zeros({2 * kRank, kIn})};
     const Tensor x = torch::randn({kRows, kIn}).set_requires_grad(true),
@@ -169,11 +169,11 @@ TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the 
       sum64 = sum64 + torch::constant_pad_nd(added, {i == 0 ? 0 : 53, i == 0 ? 30 : 0});
     }
     sum64.backward(d_y.to(torch::kFloat64));
-    const Tensor base = y * 1;  // is written over
+    const Tensor base = y * 1;  // is overwritten
     const Tensor got = learner::with_device_adapter(base, x, linear, compute);
     got.backward(d_y);
     CAPTURE(compute == torch::kFloat32);
-    // In bf16 dY and U are rounded, too, each by at most 2⁻⁹ of its size.
+    // In bf16, dY and U are also rounded, each with a relative error of at most 2⁻⁹.
     const double bound = compute == torch::kFloat32 ? 2e-6 : 4 * 0x1p-9;
     CHECK(device_relative(got.detach(), sum64.detach()) < 2e-6);
     CHECK(torch::equal(y.grad(), d_y));
@@ -211,7 +211,7 @@ TEST_CASE("a learner with adapters on a device has the CPU's scores and gradient
     const auto rounded = there(narrow, Products::rounded);
     for (std::size_t part = 0; part < got.size(); ++part) {
       CAPTURE(part, got[part], rounded[part], format_error[part]);
-      // As device_low_bit_test.cpp: an activation near a tie takes the next quantized value in one of them.
+      // Same as in device_low_bit_test.cpp: an activation near a tie takes the next quantized value on one side.
       CHECK(got[part] <= std::max(part == 0 ? 1e-3 : 2e-5, 0.3 * format_error[part]));
       CHECK(rounded[part] > 0);
       CHECK(rounded[part] <= 6e-2);
@@ -265,7 +265,7 @@ TEST_CASE("steps on a device change adapters alone, and a publish brings them to
     const std::vector<float> after = learner.score(adapter_batch(), {1.0F}).logprobs;
     CHECK(after != start);
 
-    // Another decoder has the same through the host.
+    // Another decoder gets the same weights through the host.
     DeviceSampler other(config, device_formats(one.format, options.lora), Products::rounded);
     other.publish(learner, 1);
     const auto got = sampler.draw(), want = other.draw();

@@ -1,5 +1,6 @@
-// rollout.bitwise where learner and decoder share a device: the decoder's own forward pass, LibTorch's gradients. The
-// learner is LibTorch's operations on the CPU, the decoder's kernels are emulated there; or both are a GPU's.
+// Tests rollout.bitwise with learner and decoder on one device: the decoder's forward pass, LibTorch's gradients.
+// Either the learner runs LibTorch's operations on the CPU and the decoder's kernels are emulated there, or both use a
+// GPU.
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -48,7 +49,7 @@ LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::
   return options;
 }
 
-/// Pages so few that sequences are preempted; ticks so small that a micro-batch is many of them.
+/// Uses so few pages that sequences are preempted, and ticks so small that a micro-batch needs many.
 decoder::DecoderOptions sampler_options(KvFormat kv) {
   decoder::DecoderOptions options;
   options.kv_format = kv;
@@ -61,7 +62,7 @@ decoder::DecoderOptions sampler_options(KvFormat kv) {
   return options;
 }
 
-/// What one draw gives a learner: packed, a group's prompt once.
+/// Holds the learner's input from one draw: packed, with a group's prompt once.
 struct BitwiseWork {
   std::vector<types::MicroBatch> batches;
   types::GlobalCounts counts;
@@ -91,7 +92,7 @@ learner::LossOptions sampled_loss() {
   return loss;
 }
 
-/// Draws, scores, learns and publishes, round after round; how many log-probs were compared.
+/// Draws, scores, learns and publishes in each round. Returns the number of compared log-probs.
 std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uint32_t num_rounds = 2) {
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
@@ -100,7 +101,7 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
   LearnerOptions options = bitwise_options(one.kv, device);
   options.lora.rank = one.rank;
   if (one.rank > 0) options.lora_initial = test::random_adapters();
-  const model::Weights weights = test::tiny_weights(config);  // the base is read when it is published
+  const model::Weights weights = test::tiny_weights(config);  // the base is read at the publish
   Learner learner(config, weights, options, *world);
   model::SnapshotFormats formats(one.weights);
   formats.lora = options.lora;
@@ -167,7 +168,7 @@ TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a b
   batch.sampler_logprobs[counted] = std::nextafter(batch.sampler_logprobs[counted], 0.0F);
   CHECK_THROWS_WITH(learner.accumulate(batch, work.counts, sampled_loss(), {1.0F}),
                     Catch::Matchers::Contains("the sampler's log-probs, bit for bit"));
-  // At another temperature they are others.
+  // At another temperature the log-probs differ.
   CHECK_THROWS_WITH(learner.accumulate(work.batches.back(), work.counts, sampled_loss(), {0.9F}),
                     Catch::Matchers::Contains("tokens differ"));
   CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}), Catch::Matchers::Contains("without top-k and top-p"));
@@ -195,8 +196,8 @@ TEST_CASE("bitwise on a device: gradients are those of low_bit there, which comp
     return test::relative_difference(a, b, worst);
   };
   const Named exact = gradients(ComputeDType::f32, KvFormat::bf16, false);
-  // The decoder rounds queries, keys, values and softmax weights to bf16, or to int8's 15 bits and codes; and where
-  // that moves an activation over a tie, it enters the next product as another bf16 number.
+  // The decoder rounds queries, keys, values and softmax weights to bf16, or to int8's 15 bits and codes. An activation
+  // moved over a tie enters the next product as another bf16 number.
   const double with_bf16_pages = apart(gradients(ComputeDType::f32, KvFormat::bf16, true), exact);
   const double with_int8_pages = apart(gradients(ComputeDType::f32, KvFormat::int8, true), exact);
   const double rounded = apart(gradients(ComputeDType::bf16, KvFormat::bf16, true), exact);
@@ -209,7 +210,7 @@ TEST_CASE("bitwise on a device: gradients are those of low_bit there, which comp
   CHECK(rounded < 6e-2);
   CHECK(rounded <= 2 * plain_rounded);
   CHECK((gradients(ComputeDType::bf16, KvFormat::bf16, true, true) ==
-         gradients(ComputeDType::bf16, KvFormat::bf16, true)));  // layers are computed again in any case
+         gradients(ComputeDType::bf16, KvFormat::bf16, true)));  // layers are recomputed in any case
 }
 
 }  // namespace qrl

@@ -1,5 +1,5 @@
-// A learner whose SwiGLU, rotations and log-probs are the device's kernels (emulated on the host), beside LibTorch's
-// operations, which define them: the same scores, gradients and updates.
+// Tests a learner that uses the device's kernels for SwiGLU, rotations and log-probs (emulated on the host). LibTorch's
+// operations define the expected scores, gradients and updates.
 #include "learner/device_kernels.h"
 
 #include <array>

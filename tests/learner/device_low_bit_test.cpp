@@ -1,5 +1,5 @@
-// low_bit where learner and decoder share a device: the decoder's products on its own codes, against the CPU's and
-// against fake_quant's. The learner is LibTorch's operations on the CPU, the decoder's kernels are emulated there.
+// Tests low_bit with learner and decoder on one device: the decoder's matmuls on its own codes, against the CPU's and
+// against fake_quant's. The learner runs LibTorch's operations on the CPU; the decoder's kernels are emulated there.
 #include <array>
 #include <mutex>
 #include <optional>
@@ -47,7 +47,7 @@ const types::MicroBatch& some_batch() {
   return batch;
 }
 
-/// Log-probs of a batch and gradients of its supervised loss.
+/// Holds log-probs of a batch and gradients of its supervised loss.
 struct Outcome {
   std::vector<float> logprobs;
   Named gradients;
@@ -79,7 +79,7 @@ Outcome outcome_on_cpu(const model::ModelConfig& config, const LearnerOptions& o
   return outcome_of(learner);
 }
 
-/// How far one is from another, all values together: log-probs, gradients.
+/// Returns the difference of two outcomes, over all values: log-probs, gradients.
 std::array<double, 2> apart(const Outcome& a, const Outcome& b) {
   const auto joined = [](const Named& named) {
     std::vector<float> all;
@@ -97,7 +97,7 @@ LearnerOptions low_bit(ComputeDType compute = ComputeDType::bf16, base::Device d
   return options;
 }
 
-/// A decoder's weights as ranks that are threads can have them: the emulation is one thread's at a time.
+/// Serializes access to a decoder's weights for ranks that are threads, because the emulation is single-threaded.
 class OneAtATime final : public model::DeviceWeights {
  public:
   explicit OneAtATime(model::DeviceWeights* inner) : inner_(inner) {}
@@ -145,7 +145,7 @@ class OneAtATime final : public model::DeviceWeights {
   model::DeviceWeights* inner_;
 };
 
-/// The learner's linear layer against the CPU's, on one snapshot.
+/// Compares the learner's linear layer with the CPU's, on one snapshot.
 void compare_layers(base::Device device) {
   const torch::Device where(device == base::Device::cuda ? torch::kCUDA : torch::kCPU);
   model::ModelConfig config = test::tiny_config();
@@ -184,12 +184,12 @@ void compare_layers(base::Device device) {
         });
       };
       const Gradients want = on_cpu(d_y, LearnerBackward::model_dtype);
-      // The same codes: what is left are fp32 sums of at most 280 products, in another order; int8's are exact.
+      // The codes are equal. What remains are fp32 sums of at most 280 products in another order; int8's are exact.
       const Gradients got = there(exact, torch::kFloat32);
       CHECK(low_bit_relative(got.y, want.y) < (format == Format::int8 ? 1e-7 : 2e-6));
       CHECK(low_bit_relative(got.d_x, want.d_x) < 2e-6);
       CHECK(low_bit_relative(got.d_w, want.d_w) < 2e-6);
-      // As the decoder rounds them, and nothing else. (A library of a GPU's may add up in another order.)
+      // Rounded like the decoder, and nothing else. A GPU library may add in another order.
       const Gradients in_use = there(rounded, torch::kBFloat16);
       CHECK(in_use.y.scalar_type() == torch::kBFloat16);
       CHECK(low_bit_relative(in_use.y, want.y) < 4e-3);
@@ -199,8 +199,8 @@ void compare_layers(base::Device device) {
       CHECK(low_bit_relative(in_use.d_w, want.d_w) < 6e-3);
       CHECK(low_bit_relative(in_use.d_x, want.d_x) > 1e-4);
       if (format == Format::fp8_block128) {
-        // fp32 out of the same codes, except for gradients at a tie whose scale LibTorch has rounded otherwise; then,
-        // from gradients that arrive as bf16, operands rounded to it.
+        // fp32 results from the same codes, except for gradients at a tie whose scale LibTorch rounded differently.
+        // Gradients that arrive as bf16 then have operands rounded to bf16.
         const auto fp8 = LearnerBackward::fp8_e4m3;
         const Gradients want_fp8 = on_cpu(d_y, fp8), got_fp8 = there(exact, torch::kFloat32, fp8),
                         in_use_fp8 = there(rounded, torch::kBFloat16, fp8);
@@ -212,7 +212,7 @@ void compare_layers(base::Device device) {
         CHECK(low_bit_relative(want_fp8.d_x, want.d_x) > 1.5e-2);
         CHECK(low_bit_relative(want_fp8.d_w, want.d_w) > 1.5e-2);
       }
-      // No gradient wanted, the same product.
+      // Without gradients the product is the same.
       const torch::NoGradGuard no_grad;
       const Tensor again =
           learner::device_quantized_linear(x.to(where), {}, {rounded.weights(), matrix, packed, torch::kBFloat16});
@@ -221,7 +221,7 @@ void compare_layers(base::Device device) {
   }
 }
 
-/// A learner's scores and gradients against the CPU's low_bit, and against fake_quant's there.
+/// Compares a learner's scores and gradients with the CPU's low_bit, and with fake_quant on the device.
 void compare_learners(const LearnerOptions& how) {
   for (int i = 1; i < quant::kNumFormats; ++i) {
     const auto format = static_cast<Format>(i);
@@ -244,13 +244,13 @@ void compare_learners(const LearnerOptions& how) {
                format_error = apart(outcome_on_cpu(config, plain, format), on_cpu);
     for (std::size_t part = 0; part < from_cpu.size(); ++part) {
       CAPTURE(part, from_cpu[part], from_fake[part], format_error[part]);
-      // An activation near a tie takes the next code in one of them; without the rounding it would be 1 or more. And
-      // the CPU's lm_head has hidden states rounded to bf16 where it is bf16 itself.
+      // An activation near a tie takes the next code on one side; without the rounding the difference would be 1 or
+      // more. A bf16 lm_head on the CPU also reads hidden states rounded to bf16.
       CHECK(from_cpu[part] <= std::max(part == 0 ? 1e-3 : 2e-5, 0.3 * format_error[part]));
       CHECK(from_fake[part] <= std::max(2e-5, 0.3 * format_error[part]));
       CHECK(format_error[part] > 1e-4);
     }
-    // As they are used, bf16: both as far from that.
+    // The bf16 results in normal use: both are about equally far from the exact ones.
     there.numerics.compute = fake.numerics.compute = ComputeDType::bf16;
     const auto rounded = apart(outcome_there(config, there, format), got),
                fake_rounded = apart(outcome_there(config, fake, format), got);
@@ -348,8 +348,9 @@ TEST_CASE("an fp8 backward pass moves the gradients of a learner on a device as 
     CAPTURE(static_cast<int>(compute), change, change_on_cpu);
     CHECK(change > 2e-2);
     CHECK(change < 0.15);
-    // Gradients arrive at the last layer some 2⁻⁹ apart (lm_head's and the final norm's roundings), and a code that
-    // differs moves those of all layers below: how far is the same, which way is held by the layers' test above.
+    // Gradients arrive at the last layer about 2⁻⁹ apart (roundings of lm_head and the final norm). A code that differs
+    // changes those of all layers below. The size of the change is the same; the layers' test above checks its
+    // direction.
     CHECK(test::close(change, change_on_cpu, 0, 0.3));
   }
 }
@@ -381,7 +382,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     DeviceSampler sampler(config, format), other(config, format);
     sampler.publish(learner, 0);
     other.publish(fake, 0);
-    CHECK_FALSE(sampler.weights()->holds(sampler.snapshot));  // nothing is there before it is wanted
+    CHECK_FALSE(sampler.weights()->holds(sampler.snapshot));  // nothing is uploaded before it is needed
     const Outcome before = outcome_of(learner), fake_before = outcome_of(fake);
     CHECK(sampler.weights()->holds(sampler.snapshot));
     REQUIRE(learner.update().finite);
@@ -413,14 +414,14 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     const auto drawn = sampler.draw();
     CHECK(after == learner.score(some_batch(), {1.0F}).logprobs);  // ticks in between change nothing
 
-    // As another learner reads them that has these masters from the start.
+    // Another learner that starts with these masters reads the same weights.
     Learner fresh(config, test::tiny_weights(config, 2), low_bit(compute), *world);
     test::restore(fresh, test::masters_of(learner), test::moments_of(learner), 1);
     DeviceSampler anew(config, format);
     anew.publish(fresh, 1);
     CHECK(after == fresh.score(some_batch(), {1.0F}).logprobs);
 
-    // The same weights through the host, into another decoder.
+    // Sends the same weights through the host into another decoder.
     DeviceSampler through_host(config, format);
     through_host.publish(learner, 2);
     CHECK(through_host.snapshot.layer(0).qkv.out > 0);
@@ -486,7 +487,7 @@ TEST_CASE("low_bit on a device: checkpointing changes no bit, nor does it which 
   const auto [one, one_scores] = on_two_ranks(false);
   const auto [shared, shared_scores] = on_two_ranks(true);
   std::string worst;
-  // LibTorch's AdamW on the CPU rounds the last elements of a run otherwise than the rest.
+  // LibTorch's AdamW on the CPU rounds the last elements of a tensor differently from the rest.
   CHECK(test::relative_difference(shared, one, worst) <= 1e-5);
   CHECK(test::relative_difference({{"all", shared_scores}}, {{"all", one_scores}}, worst) <= 1e-2);
 }
@@ -512,7 +513,7 @@ TEST_CASE("low_bit on a device refuses what it cannot do, and weights of another
   sampler.decoder.load(another);
   CHECK_THROWS_WITH(learner.score(some_batch(), {1.0F}), Catch::Matchers::Contains("that the decoder reads"));
   sampler.decoder.load(sampler.snapshot);
-  CHECK(learner.score(some_batch(), {1.0F}).logprobs == scores);  // brought again
+  CHECK(learner.score(some_batch(), {1.0F}).logprobs == scores);  // uploaded again
 }
 
 }  // namespace qrl

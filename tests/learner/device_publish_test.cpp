@@ -1,5 +1,5 @@
-// A learner and a decoder on one device: what is published there is what the host would have published. The learner is
-// LibTorch's operations on the CPU, the decoder's engine the one whose kernels are emulated there.
+// Tests publishes with a learner and a decoder on one device: they equal publishes through the host. The learner runs
+// LibTorch's operations on the CPU; the decoder's kernels are emulated there.
 #include "learner/device_sampler.h"
 #include "learner/ranks.h"
 
@@ -18,7 +18,7 @@ bool same(const std::vector<types::Completion>& a, const std::vector<types::Comp
   return all;
 }
 
-/// What a device would have been given.
+/// Records what a device would receive.
 struct Recorder final : model::DeviceWeights {
   bool holds(const model::Snapshot&) const override { return true; }
   std::string rewrite(std::span<const model::DeviceMaster> masters) override {
@@ -147,7 +147,7 @@ TEST_CASE("ranks that share the masters out publish all of them, each on its dev
     CHECK(device.written.size() == model::weight_specs(config).size());
     CHECK(device.version == 4);
   }
-  // Two ranks with the same micro-batch sum twice the gradient of one, which AdamW's step hardly sees.
+  // Two ranks with the same micro-batch sum twice the gradient of one, which barely changes AdamW's step.
   std::string worst;
   CHECK(test::relative_difference(devices[0].written, devices[2].written, worst) <= 1e-2);
 }

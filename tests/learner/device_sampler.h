@@ -1,5 +1,5 @@
-// What the tests of a learner and a decoder on one device share: the decoder, whose kernels are emulated on the CPU,
-// where LibTorch's operations run, or a GPU's.
+// Shares helpers of the tests with learner and decoder on one device: the CPU, with LibTorch's operations and emulated
+// kernels, or a GPU.
 #pragma once
 
 #include <memory>
@@ -26,10 +26,10 @@ inline decoder::DecoderOptions decoder_options(quant::KvFormat kv_format = quant
   return options;
 }
 
-/// Results of the engine's products: bf16, as it is used, or as exact as the CPU's.
+/// Selects the results of the engine's matmuls: bf16 as in normal use, or as exact as the CPU's.
 enum class Products : std::uint8_t { rounded, f32 };
 
-/// A snapshot and a decoder of it on a device: cpu, the emulated one; cuda, a GPU.
+/// Holds a snapshot and its decoder on a device: cpu, the emulated one; cuda, a GPU.
 struct DeviceSampler {
   DeviceSampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
                 Products products = Products::rounded, base::Device device = base::Device::cpu,
@@ -49,7 +49,7 @@ struct DeviceSampler {
     return cuda::emulated::make_device_engine(options);
   }
   model::DeviceWeights* weights() { return decoder.device_weights(); }
-  /// As the trainer publishes.
+  /// Publishes like the trainer.
   void publish(learner::Learner& learner, std::int64_t version) {
     learner.publish(snapshot, version, weights());
     if (!decoder.reads(snapshot)) decoder.load(snapshot);
@@ -68,7 +68,7 @@ struct DeviceSampler {
   decoder::Decoder decoder;
 };
 
-/// Options of a learner out of LibTorch's operations on a device: cpu, the emulated one; cuda, a GPU.
+/// Returns the options of a learner with LibTorch's operations on a device: cpu, the emulated one; cuda, a GPU.
 inline LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16,
                                      base::Device device = base::Device::cpu) {
   LearnerOptions made = options(compute);

@@ -80,7 +80,8 @@ std::vector<MicroBatch> shared_prefixes() {
   return batches;
 }
 
-/// What one learner makes of these batches: gradients of them all, then the masters and moments after `num_updates`.
+/// Holds a learner's results for these batches: the sum of their gradients, then masters and moments after
+/// `num_updates`.
 struct DeviceOutcome {
   std::vector<float> logprobs, entropy;
   Named gradients, masters, moments;
@@ -249,7 +250,7 @@ void compare_fake_quant(const LearnerOptions& how) {
   }
 }
 
-/// What may change no bit, or only the last ones.
+/// Checks changes that may alter no bit, or only the last ones.
 void check_invariants(const LearnerOptions& how) {
   const model::ModelConfig config = families()[0].config;
   const std::vector<MicroBatch> batches = shared_prefixes();
@@ -300,8 +301,8 @@ void compare_optimizers(const LearnerOptions& how) {
   }
 }
 
-/// A checkpoint's files are the same bytes through a staging buffer that holds some numbers at a time, and a learner
-/// that reads a tensor after another from there has the same bits. From a GPU there is no other way.
+/// Checks that a checkpoint's files have the same bytes through a small staging buffer, the only way from a GPU. A
+/// learner that reads the tensors one by one from there has the same bits.
 void check_checkpoint(const Learner& learner, const LearnerOptions& options, const model::ModelConfig& config) {
   const test::TempDir dir;
   const auto write = [&](const char* file, const model::WeightViews& masters, const model::WeightViews& moments,
@@ -339,7 +340,7 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
   for (const auto& [name, values] : masters) CHECK((test::copy(learner.state().master(name).view()) == values));
 }
 
-/// Cut and resumed, another learner goes on with the same bits; and what it publishes are its masters.
+/// Checks that another learner resumes a checkpoint with the same bits, and that it publishes its masters.
 void check_state(const LearnerOptions& how) {
   for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
     LearnerOptions options = how;
@@ -553,7 +554,7 @@ TEST_CASE("keys of a sequence on its prefix are all of the prefix, then its own"
   CHECK(placed.key_lengths == std::vector<std::int64_t>{3, 5, 5, 2});
   const torch::Tensor want = torch::tensor({0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8}, torch::kInt32);
   CHECK(torch::equal(placed.keys.rows, want));
-  // Where each row is among the keys, for its gradient.
+  // Holds each row's position among the keys, for its gradient.
   CHECK(torch::equal(placed.keys.starts, torch::tensor({0, 3, 6, 9, 10, 11, 12, 13, 14, 15}, torch::kInt32)));
   CHECK(torch::equal(placed.keys.places,
                      torch::tensor({0, 3, 8, 1, 4, 9, 2, 5, 10, 6, 7, 11, 12, 13, 14}, torch::kInt32)));

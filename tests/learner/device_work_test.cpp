@@ -1,5 +1,5 @@
-// What a learner has a GPU do and waits for, on a device that is emulated in host memory and counts it: micro-batches
-// whose losses the host computes while the device works, updates in few launches.
+// Tests a learner's launches and waits on a GPU, emulated in host memory with counters. Covers micro-batches whose
+// losses the host computes while the device works, and updates in few launches.
 #include <limits>
 
 #include "cuda/train/training_kernels.h"
@@ -36,7 +36,7 @@ model::ModelConfig work_config(std::int64_t num_layers = 2, bool qkv_bias = fals
   return config;
 }
 
-/// Two samples on each of `count` prompts, a micro-batch a prompt.
+/// Returns micro-batches of two samples on each of `count` prompts, one prompt each.
 std::vector<MicroBatch> work_batches(std::uint64_t count) {
   std::vector<MicroBatch> batches;
   for (std::uint64_t group = 0; group < count; ++group) {
@@ -100,7 +100,7 @@ WorkOutcome work(const model::ModelConfig& config, const LearnerOptions& options
   return outcome;
 }
 
-/// Counts of one update's micro-batches alone, without what a test reads.
+/// Returns the counts of one update's micro-batches, without what a test reads.
 GpuCounts counts_of(const model::ModelConfig& config, const LearnerOptions& options,
                     const std::vector<MicroBatch>& batches, GpuCounts* of_update = nullptr) {
   const auto world = dist::make_solo();
@@ -156,7 +156,7 @@ TEST_CASE("launches of a micro-batch and of an update are those that docs/gpu.md
 }
 
 TEST_CASE("a low_bit layer that is recomputed quantizes its last product's input and does not multiply it") {
-  (void)test::emulated_gpu();  // counts the engine's kernels, too
+  (void)test::emulated_gpu();  // also counts the engine's kernels
   const auto own_launches = [](bool checkpointing) {
     LearnerOptions options = work_options(Where::cpu);
     options.numerics.forward = config::LearnerForward::low_bit;
@@ -170,7 +170,7 @@ TEST_CASE("a low_bit layer that is recomputed quantizes its last product's input
     learn_from(learner, work_batches(1));
     return test::take_counts().by_name["own kernel"];
   };
-  // Recomputed: two norms, the rotation, its gathered keys, SwiGLU, four inputs quantized, three of four multiplied.
+  // Recomputed: two norms, the rotation, its gathered keys, SwiGLU, four quantized inputs, three of four matmuls.
   constexpr int kOfLayer = 12;
   CHECK(own_launches(true) - own_launches(false) == kOfLayer * work_config().num_hidden_layers);
 }
@@ -197,7 +197,7 @@ TEST_CASE("a learner that is killed goes on with the same bits on a device with 
 }
 
 TEST_CASE("a learner on an emulated GPU has the gradients and metrics of one on the CPU") {
-  // Not a clipped loss: a ratio near its bound changes sides by a rounding, and FlashAttention's are elsewhere.
+  // Uses no clipped loss: a rounding can move a ratio across its bound, and FlashAttention rounds elsewhere.
   LossOptions sft;
   sft.kind = LossKind::sft;
   for (const bool checkpointing : {false, true}) {

@@ -28,7 +28,7 @@ namespace {
 using torch::Tensor;
 constexpr c10::DeviceType kEmulated = c10::DeviceType::PrivateUse1;
 
-/// Counts, and copies to the host that have not arrived.
+/// Holds counts, and copies to the host that have not arrived.
 struct State {
   std::recursive_mutex mutex;
   GpuCounts counts;
@@ -51,7 +51,7 @@ void count_launches(const std::string& name, std::int64_t launches = 1) {
   state().counts.by_name[name] += launches;
 }
 
-/// Lets copies up to this number arrive.
+/// Completes copies up to this number.
 void arrive(std::int64_t number) {
   std::erase_if(state().under_way, [&](const State::Copy& copy) {
     if (copy.number > number) return false;
@@ -111,7 +111,7 @@ class PinnedMemory final : public c10::Allocator {
   }
 };
 
-/// One stream, whose work is done when it is given.
+/// Implements one stream whose work completes when it is launched.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kEmulated; }
@@ -159,7 +159,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
-/// The same memory as a tensor of the CPU.
+/// Returns the same memory as a tensor of the CPU.
 Tensor on_cpu(const Tensor& x) {
   if (!x.defined() || x.is_cpu()) return x;
   return torch::from_blob(x.data_ptr(), x.sizes(), x.strides(), torch::TensorOptions().dtype(x.scalar_type()));
@@ -209,7 +209,7 @@ at::Scalar local_scalar(const Tensor& x) {
   return at::_local_scalar_dense(on_cpu(x));
 }
 
-/// Product with fp32 result, sums fp32: the CPU lacks it for bf16.
+/// Multiplies with fp32 sums and an fp32 result, which the CPU lacks for bf16.
 Tensor mm_f32(const Tensor& x, const Tensor& y, at::ScalarType) {
   count_launches("mm");
   return moved_to_device(torch::mm(on_cpu(x).to(torch::kFloat32), on_cpu(y).to(torch::kFloat32)));
@@ -222,17 +222,17 @@ Tensor& addmm_f32_out(const Tensor& sum, const Tensor& x, const Tensor& y, at::S
   return out;
 }
 
-/// Launches of CUDA's form of an operation; others take one.
+/// Returns the launches of CUDA's form of an operation; an unlisted operation takes one.
 std::int64_t launches_of(const std::string& name) {
   static const std::map<std::string, std::int64_t> many = {
-      // Deterministic: keys are sorted by several kernels, then indices made and rows added.
+      // Deterministic: several kernels sort the keys, then indices are made and rows added.
       {"aten::index_add.out", 9}, {"aten::index_add_", 9},       {"aten::index_copy.out", 9}, {"aten::index_copy_", 9},
       {"aten::index_put_", 9},    {"aten::_index_put_impl_", 9}, {"aten::_fused_adamw_", 1},  {"aten::cat.out", 1}};
   const auto found = many.find(name);
   return found != many.end() ? found->second : 1;
 }
 
-/// Any other operation: the CPU's on the same memory.
+/// Runs any other operation on the CPU, in the same memory.
 void compute_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string name = schema.operator_name().overload_name.empty()
@@ -274,7 +274,7 @@ void compute_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-/// One sequence's heads as fp32 [heads, rows, E], kv heads repeated.
+/// Returns one sequence's heads as fp32 [heads, rows, E], with kv heads repeated.
 Tensor heads_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t group) {
   return x.narrow(0, begin, end - begin).to(torch::kFloat32).transpose(0, 1).repeat_interleave(group, 0);
 }
@@ -314,7 +314,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& d_out, const Ten
                                                   std::optional<double> scale, std::optional<std::int64_t>,
                                                   std::optional<std::int64_t>) {
   const std::int64_t group = q.size(1) / k.size(1), head_dim = q.size(2);
-  // Σ dO · O, the main loop, dQ to bf16, its fp32 sums cleared; where heads share keys dK and dV are summed over them.
+  // Σ dO · O, the main loop, dQ to bf16, its fp32 sums cleared. If heads share keys, dK and dV are summed over them.
   count_launches("FlashAttention, backward", 4 + (group > 1 ? 2 : 0));
   const auto zeros = [](const Tensor& like) { return torch::zeros(like.sizes(), torch::kFloat32); };
   const Tensor d_q = zeros(q), d_k = zeros(k), d_v = zeros(v);
@@ -359,7 +359,7 @@ void register_device() {
   cuda::emulated::on_launch([](const char* what) { count_launches(what); });
 }
 
-// Before LibTorch's engine makes a thread a device: it does once, with the first backward pass.
+// Registered before LibTorch's engine assigns devices to threads, which it does once, in the first backward pass.
 const c10::impl::DeviceGuardImplRegistrar registrar(kEmulated, new Guard);
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Owns a device of LibTorch's that is host memory, for what a learner tells a GPU: how much it launches, what it waits
-// for. Knows no learner.
+// Owns a LibTorch device in host memory that counts a learner's launches and waits.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +9,17 @@
 
 namespace qrl::test {
 
-/// What the device was told since the counts were last taken.
+/// Counts the device's work since the counts were last taken.
 struct GpuCounts {
-  std::int64_t launches = 0;                    ///< kernels, ours and LibTorch's, copies and fills
-  std::int64_t waits = 0;                       ///< of the host for the device
-  std::map<std::string, std::int64_t> by_name;  ///< launches; and waits, behind "wait: "
+  std::int64_t launches = 0;                    ///< own and LibTorch's kernels, copies and fills
+  std::int64_t waits = 0;                       ///< times the host waited for the device
+  std::map<std::string, std::int64_t> by_name;  ///< launches; and waits, with the prefix "wait: "
 };
 
-/// The device. LibTorch's operations on its tensors are the CPU's, each counted as the launches that CUDA's form of it
-/// takes; memory that nobody has written is NaN. A copy between host and device waits for the device, and counts so,
-/// unless it is asynchronous and the host's memory pinned. Then what goes to the host comes there no earlier than it is
-/// waited for, and is NaN before. Kernels of cuda/ are counted where they are emulated. FlashAttention, which LibTorch
-/// has for GPUs alone, is computed in fp32.
+/// Returns the device. The CPU runs LibTorch's operations on its tensors, each counted as the launches of CUDA's form;
+/// unwritten memory is NaN. A copy between host and device counts as a wait, unless it is asynchronous and the host's
+/// memory is pinned. An asynchronous copy to the host arrives only when it is waited for, and is NaN before. Kernels of
+/// cuda/ are counted where they are emulated. FlashAttention, which LibTorch has only for GPUs, is computed in fp32.
 torch::Device emulated_gpu();
 GpuCounts take_counts();
 

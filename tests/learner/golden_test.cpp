@@ -1,4 +1,4 @@
-// Logits and gradients against transformers (scripts/golden/hf_models.py).
+// Tests logits and gradients against transformers (scripts/golden/hf_models.py).
 #include "learner/forward_engine.h"
 #include "learner/fused_ops.h"
 #include "learner/support.h"

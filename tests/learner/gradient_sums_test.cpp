@@ -1,4 +1,4 @@
-// Sums over ranks that begin while the backward pass goes on: the bits of those that wait for it.
+// Tests sums over ranks that begin during the backward pass: they have the same bits as sums after it.
 #include <mutex>
 
 #include "learner/choices.h"
@@ -37,7 +37,7 @@ std::vector<SumsWay> sums_ways() {
   return all;
 }
 
-/// Rank r has r + 1 micro-batches; of the last rank's the last has nothing to learn from.
+/// Gives rank r r + 1 micro-batches; the last one of the last rank has no tokens in the loss.
 std::vector<std::vector<types::MicroBatch>> shares(int num_ranks) {
   std::vector<std::vector<types::MicroBatch>> all(static_cast<std::size_t>(num_ranks));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -48,13 +48,13 @@ std::vector<std::vector<types::MicroBatch>> shares(int num_ranks) {
   return all;
 }
 
-/// What every rank has after two updates.
+/// Holds every rank's results after two updates.
 struct SumsOutcome {
   std::vector<Named> masters;
   std::vector<double> norms;
 };
 
-/// early(rank): whether that rank says which micro-batch is its last.
+/// Trains; early(rank) says whether that rank announces its last micro-batch.
 template <class Early>
 SumsOutcome train_way(const SumsWay& way, bool sharded, int num_ranks, const Early& early) {
   const model::ModelConfig config = test::tiny_config();
@@ -146,7 +146,7 @@ TEST_CASE("a layer's gradients are summed when the last backward pass is done, a
 TEST_CASE("nothing is accumulated between the last micro-batch and its update") {
   const model::ModelConfig config = test::tiny_config();
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 5, 37)});
-  static std::mutex assertions;  // Catch2's are not for several threads at once
+  static std::mutex assertions;  // Catch2's assertions are not thread-safe
   test::Ranks(2).run([&](dist::Collectives& world) {
     Learner learner(config, test::tiny_weights(config), test::options(), world);
     const auto accumulate = [&](bool is_last) {

@@ -1,4 +1,4 @@
-// Every fused operation against its plain composition in LibTorch, in fp64, values and gradients.
+// Tests every fused operation against its plain composition in LibTorch, in fp64, values and gradients.
 #include "learner/layers.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Properties of the whole learner: what may not change its gradients, what its updates do, when it refuses.
+// Tests properties of the whole learner: what must not change its gradients, the effect of its updates, its refusals.
 #include "learner/learner.h"
 
 #include <ATen/Parallel.h>
@@ -39,7 +39,7 @@ std::vector<test::Sequence> some_sequences(std::int64_t vocab = 37) {
   return sequences;
 }
 
-/// Gradients of these micro-batches under one set of weights.
+/// Computes gradients of these micro-batches under one set of weights.
 struct Run {
   explicit Run(const learner::LearnerOptions& options = test::options(), const LossOptions& loss_in = grpo())
       : config(test::tiny_config()), learner(config, test::tiny_weights(config), options, *world), loss(loss_in) {}
@@ -84,7 +84,7 @@ TEST_CASE("packed gradients are the sum of separate ones, in any split and order
                          .gradients({test::pack({sequences[0], sequences[3]}),
                                      test::pack({sequences[1], sequences[2], sequences[4], sequences[5]})}),
                      together) <= 1e-5);
-    // The bound would notice a lost sequence.
+    // The bound would detect a lost sequence.
     CHECK(difference(Run(test::options(), loss).gradients({test::pack({sequences[0], sequences[1]})}), together) >
           1e-2);
   }
@@ -132,7 +132,7 @@ TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") 
 }
 
 TEST_CASE("gradients and updates have the same bits for any number of threads") {
-  std::vector<test::Sequence> sequences;  // rows enough for every loop to be shared out
+  std::vector<test::Sequence> sequences;  // enough rows for every loop to be split over threads
   for (std::uint64_t i = 0; i < 60; ++i)
     sequences.push_back(test::random_sequence(i, 3 + static_cast<std::int64_t>(i % 5), 20, 37));
   struct Case {
@@ -292,7 +292,8 @@ TEST_CASE("two ranks update as one process does") {
     CAPTURE(name);
     CHECK(test::close(reports[0].metrics.at(name), value, 1e-7, 1e-6));
   }
-  // Not the masters: Adam's first step is ±lr whatever the gradient's size, so rounding near zero shows in full there.
+  // Does not compare masters: Adam's first step is ±lr whatever the gradient's size, so rounding near zero shows in
+  // full.
   CHECK(reports[0].metrics.at("actor/grad_norm") > 0.01);
 }
 
@@ -316,7 +317,7 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
       learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
       return learner.update().finite && learner.num_updates() == 2;
     }();
-    static std::mutex assertions;  // Catch2's are not for several threads at once
+    static std::mutex assertions;  // Catch2's assertions are not thread-safe
     const std::lock_guard lock(assertions);
     CHECK_FALSE(report.finite);
     CHECK(report.non_finite == "model.layers.1.mlp.up_proj.weight");
@@ -326,7 +327,7 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
 }
 
 TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weights nor sampler") {
-  // A site: where a NaN gets in, given a batch, a learner, and a random number.
+  // Injects a NaN, given a batch, a learner, and a random number.
   using Site = std::function<void(MicroBatch&, learner::Learner&, std::uint64_t)>;
   const auto of_targets = [](std::vector<float> MicroBatch::*values) -> Site {
     return [values](MicroBatch& batch, learner::Learner&, std::uint64_t at) {
@@ -441,7 +442,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
     with_decay.step();
     without_decay.step();
     const learner::UpdateReport report = run.learner.update();
-    CHECK(norm > 0.5);  // clipping acts
+    CHECK(norm > 0.5);  // clipping is active
     CHECK(test::close(report.metrics.at("actor/grad_norm"), norm, 0, 1e-5));
   }
   Named want;
@@ -464,7 +465,7 @@ TEST_CASE("a restored learner goes on with the same bits") {
     };
     step(whole);
     step(whole);
-    resumed.gradients({test::pack(some_sequences())});  // left over: restore must clear it
+    resumed.gradients({test::pack(some_sequences())});  // leftover gradients: restore must clear them
     test::restore(resumed.learner, test::masters_of(whole.learner), test::moments_of(whole.learner),
                   whole.learner.num_updates());
     CHECK(resumed.learner.lr() == whole.learner.lr());

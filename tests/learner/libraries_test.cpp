@@ -1,4 +1,4 @@
-// LibTorch, its CUDA part and NCCL: which version is wanted, which is found.
+// Tests which versions of LibTorch, its CUDA part and NCCL are required and found.
 #include "learner/libraries.h"
 
 #include <filesystem>
@@ -28,7 +28,7 @@ TEST_CASE("LibTorch's CUDA part is known by what lies beside it") {
   const fs::path library = dir / "torch/lib/libtorch_cuda.so";
   fs::create_directories(library.parent_path());
   const auto found = [&] { return learner::libtorch_cuda_report(library.string()); };
-  CHECK(found().fits);  // nothing tells: loading shows
+  CHECK(found().fits);  // no version is found: loading decides
   fs::create_directories(dir / "torch-2.10.0.dist-info");
   CHECK_FALSE(found().fits);
   CHECK(found().found == "2.10.0");

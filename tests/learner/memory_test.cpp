@@ -1,4 +1,4 @@
-// Tensor memory is kept and reused, within the most that was ever in use.
+// Tests that tensor memory is cached and reused, within the peak of memory in use.
 #include "learner/memory.h"
 
 #include "learner/support.h"
@@ -25,7 +25,7 @@ TEST_CASE("tensor memory is reused, bounded by the peak, and given back on reque
     CHECK(learner::kept_tensor_memory_bytes() == 0);
   }
   {
-    // Another size takes the place of the kept block: both together would exceed the peak.
+    // Another size replaces the cached block: both together would exceed the peak.
     const torch::Tensor other = torch::zeros({kFloats / 2});
     CHECK(learner::kept_tensor_memory_bytes() == 0);
   }

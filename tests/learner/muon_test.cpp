@@ -1,4 +1,4 @@
-// Muon against numpy's singular values (scripts/golden/muon.py), and what may not change its bits.
+// Tests Muon against numpy's singular values (scripts/golden/muon.py), and what must not change its bits.
 #include "learner/muon.h"
 
 #include <ATen/Parallel.h>
@@ -40,7 +40,7 @@ std::vector<test::Sequence> muon_sequences() {
   return sequences;
 }
 
-/// Masters after three updates, on this many ranks with the sequences dealt out to them.
+/// Returns masters after three updates on this many ranks, with the sequences distributed over them.
 std::vector<Named> train_muon(int num_ranks, const learner::LearnerOptions& options) {
   std::vector<Named> masters(static_cast<std::size_t>(num_ranks));
   const std::vector<test::Sequence> s = muon_sequences();
@@ -69,7 +69,7 @@ TEST_CASE("Newton-Schulz in bf16 leaves the singular values where numpy's polyno
     CAPTURE(item["rows"].get<int>(), item["cols"].get<int>());
     const torch::Tensor got = learner::newton_schulz(matrix(item, "matrix"), file["steps"]).to(torch::kFloat64);
     const torch::Tensor want = matrix(item, "orthogonal").to(torch::kFloat64);
-    // bf16 keeps 8 bits: three roundings a step, whose errors the steps carry on.
+    // bf16 keeps 8 bits: three roundings a step, whose errors the later steps propagate.
     CHECK(((got - want).norm() / want.norm()).item<double>() <= 0.03);
     const torch::Tensor values = torch::linalg_svdvals(got);
     CHECK(values.min().item<double>() >= lowest - 0.05);
@@ -139,7 +139,7 @@ TEST_CASE("Muon ends with the same bits on every rank") {
     const std::vector<Named> ranks = train_muon(num_ranks, muon());
     for (const Named& masters : ranks) CHECK((masters == ranks[0]));
     std::string worst;
-    // Gradients are summed in another order, and bf16 carries a last bit on.
+    // Gradients are summed in another order, and bf16 propagates a last bit.
     CHECK(test::relative_difference(ranks[0], alone[0], worst) <= 1e-3);
   }
 }

@@ -1,4 +1,5 @@
-// How tensors travel between ranks: NCCL's calls, answered by a stand-in (stand_in/nccl.cpp), beside host memory's.
+// Tests how tensors travel between ranks: NCCL's calls, answered by a stand-in (stand_in/nccl.cpp), against host
+// memory's.
 #include "learner/nccl.h"
 
 #include <sys/wait.h>
@@ -18,7 +19,7 @@ using learner::RankTensors;
 
 namespace {
 
-/// Odd sizes, out of order, and not every element is anybody's.
+/// Odd sizes, out of order; some elements belong to no part.
 const std::vector<Part> kParts = {{11, 5, 2}, {0, 7, 0}, {20, 1, 1}, {21, 12, 0}, {17, 2, 1}};
 constexpr std::int64_t kCount = 40;
 
@@ -26,7 +27,7 @@ struct Seen {
   torch::Tensor sum, shares, gathered, later, sent;
 };
 
-/// What each rank holds after every kind of exchange.
+/// Returns what each rank holds after every kind of exchange.
 template <class Make>
 std::vector<Seen> exchange(int num_ranks, const Make& make) {
   std::vector<Seen> seen(static_cast<std::size_t>(num_ranks));
@@ -71,7 +72,7 @@ TEST_CASE("tensors go by NCCL where host memory would take them") {
       CHECK(torch::equal(by_nccl[rank].gathered, through_host[rank].gathered));
       CHECK(torch::equal(by_nccl[rank].later, through_host[rank].later));
       CHECK(torch::equal(by_nccl[rank].sent, through_host[rank].sent));
-      // And these are what was asked for: sums at their owner alone, everybody's bytes everywhere.
+      // The results are correct: sums only at their owner, gathered bytes everywhere.
       const double sum = num_ranks * 0.3 * 7 + 0.1 * num_ranks * (num_ranks + 1) / 2;
       CHECK(test::close(by_nccl[rank].sum[7].item<float>(), sum, 0, 1e-6));
       const double own = 0.7 * 11 + 0.1 * (static_cast<double>(rank) + 1);
@@ -113,7 +114,7 @@ TEST_CASE("what NCCL copies is there when copies end, and nobody writes it until
   }
 }
 
-// Hidden: what the case below runs in a process of its own, which it ends.
+// Hidden: the case below runs it in its own process, which it ends.
 TEST_CASE("probe: a rank waits for one that has gone elsewhere", "[.]") {
   test::Ranks(2).run([&](dist::Collectives& world) {
     world.set_time_limit(1);
@@ -155,7 +156,7 @@ TEST_CASE("what NCCL fails in is reported, not passed over") {
   test::Ranks(2).run([](dist::Collectives& world) {
     const auto ranks = by_stand_in(world);
     const torch::Tensor values = torch::zeros({4});
-    // The ranks ask for different things, which the stand-in notices.
+    // The ranks call different operations, which the stand-in detects.
     const Part mine{0, static_cast<std::size_t>(1 + world.rank()), 0};
     ranks->begin_sum(values, std::span(&mine, 1));
     CHECK_THROWS_WITH(ranks->end_sums(), Catch::Matchers::Contains("the stand-in's error"));

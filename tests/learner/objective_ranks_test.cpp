@@ -1,4 +1,4 @@
-// Every loss and correction through the learner: what may not change its gradients.
+// Tests every loss and correction through the learner: what must not change its gradients.
 #include <cmath>
 #include <mutex>
 
@@ -15,7 +15,7 @@ using types::MicroBatch;
 
 namespace {
 
-/// A loss, a correction, and what else makes them act on random log-probs.
+/// Holds a loss, a correction, and the settings with which they act on random log-probs.
 struct RanksWay {
   std::string name;
   LossOptions loss;
@@ -27,7 +27,7 @@ std::vector<RanksWay> ranks_ways() {
     all.push_back({name, test::policy_options(loss, correction)});
     all.back().loss.max_response_length = 20;
   };
-  // Random weights are far from the log-probs of random sequences: wide bands, so that tokens lie on both sides.
+  // Random weights are far from the log-probs of random sequences, so the bands are wide: tokens lie on both sides.
   const std::string grpo = "name: grpo", gspo = "name: gspo, clip_ratio_low: 0.2, clip_ratio_high: 0.2";
   add("grpo none", grpo, "method: none");
   add("grpo tis acr", grpo, "method: tis, threshold: 1.2, acr: true");
@@ -70,7 +70,7 @@ struct Result {
   learner::Metrics metrics;
 };
 
-/// One update of the micro-batches that each rank has.
+/// Runs one update with each rank's micro-batches.
 std::vector<Result> update(std::vector<std::vector<MicroBatch>> by_rank, LossOptions loss) {
   for (auto& batches : by_rank) {
     for (MicroBatch& batch : batches) {  // as far from the log-probs as from each other
@@ -95,7 +95,7 @@ std::vector<Result> update(std::vector<std::vector<MicroBatch>> by_rank, LossOpt
   return results;
 }
 
-/// The ranks' gradients before they were reduced, added up.
+/// Adds up the ranks' gradients from before the reduction.
 Named sum(const std::vector<Result>& results) {
   Named total = results[0].gradients;
   for (std::size_t r = 1; r < results.size(); ++r) {

@@ -1,5 +1,5 @@
-// The objectives against an independent fp64 implementation in numpy (scripts/golden/objective.py), and what the papers
-// say of them.
+// Tests the objectives against an independent fp64 implementation in numpy (scripts/golden/objective.py), and against
+// statements of the papers.
 #include "learner/objective/objective.h"
 
 #include <cstdio>
@@ -51,7 +51,7 @@ ObjectiveTokens tokens_of(const nlohmann::json& batch) {
           learner::Sequences(torch::tensor(batch["sequence"].get<std::vector<std::int64_t>>()))};
 }
 
-/// The clip, gate or bound of the loss, as a recipe's keys of the section algorithm.
+/// Returns the clip, gate or bound of the loss, as keys of the section algorithm.
 std::string bounds_of(const nlohmann::json& item) {
   const std::string name = item["loss"];
   const auto value = [&](const char* key) { return item[key].dump(); };
@@ -63,7 +63,7 @@ std::string bounds_of(const nlohmann::json& item) {
   return ", clip_ratio_low: " + value("clip_low") + ", clip_ratio_high: " + value("clip_high");
 }
 
-/// Rejection, as keys of the section rollout_correction.
+/// Returns the rejection, as keys of the section rollout_correction.
 std::string rejection_of(const nlohmann::json& item) {
   std::string keys;
   if (item.contains("rs"))
@@ -74,7 +74,7 @@ std::string rejection_of(const nlohmann::json& item) {
   return keys;
 }
 
-/// By the recipe's own words, so that the way from recipe to formula is tested too.
+/// Builds the settings from a recipe's words, so that the path from recipe to formula is tested as well.
 ObjectiveSettings settings_of(const nlohmann::json& item) {
   const auto value = [&](const char* name) { return item[name].dump(); };
   const std::string name = item["loss"], method = item["correction"];
@@ -106,7 +106,8 @@ ObjectiveSettings settings_of(const nlohmann::json& item) {
   return learner::objective_settings(options);
 }
 
-/// A worst relative difference that NaN cannot hide in; below `floor`, where terms cancel, relative to that.
+/// Tracks the worst relative difference, including NaN. Values below `floor`, where terms cancel, are relative to
+/// `floor`.
 struct Worst {
   double value = 0;
   void see(double got, double want, double floor) {
@@ -115,8 +116,8 @@ struct Worst {
   }
 };
 
-/// Random tokens in sequences of the given lengths; log-ratios to the old policy and to the sampler of deviation
-/// `drift` and `gap`.
+/// Returns random tokens in sequences of the given lengths. The log-ratios to the old policy and to the sampler have
+/// deviations `drift` and `gap`.
 ObjectiveTokens random_tokens(std::uint64_t seed, const std::vector<int>& lengths, double drift, double gap) {
   base::RandomStream random(seed, base::RandomPurpose::test, 1);
   std::vector<double> log_probs, entropy, old, sampler, reference, advantages;
@@ -278,10 +279,11 @@ TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a
 TEST_CASE("gradients by autograd are those by differences of the value") {
   for (const std::string& name : kLosses) {
     for (const std::string& method : kMethods) {
-      // GSPO's token form is defined by its gradient: its value does not depend on a token as the form's gradient says.
+      // GSPO's token form is defined by its gradient: its value does not depend on a token in the way that the gradient
+      // says.
       if (!is_defined(name, method)) continue;
       if (name == "gspo" && settings(name, method).surrogate.token_form) continue;
-      if (name == "cispo" || name.starts_with("dppo")) continue;  // their weights are held fixed: see the next case
+      if (name == "cispo" || name.starts_with("dppo")) continue;  // their weights are constants: see the next case
       CAPTURE(name, method);
       const bool narrow = name == "gspo" || name == "tbpo";
       ObjectiveTokens tokens = random_tokens(7, {3, 5, 2, 4}, narrow ? 3e-4 : 0.3, 0.3);
@@ -330,7 +332,7 @@ TEST_CASE("over a vocabulary k2, k3+ and unbiased have the gradient of KL(pi || 
     const torch::Tensor x = logits.clone().set_requires_grad(true);
     return torch::autograd::grad({of_log_probs(torch::log_softmax(x, 0))}, {x})[0];
   };
-  // Every token of the vocabulary once, weighted by the probability that it is drawn with.
+  // Uses every token of the vocabulary once, weighted by its sampling probability.
   const auto expected = [&](const char* word) {
     return gradient_by_logits([&](const torch::Tensor& log_p) {
       const torch::Tensor drawn = log_p.detach();
@@ -339,7 +341,7 @@ TEST_CASE("over a vocabulary k2, k3+ and unbiased have the gradient of KL(pi || 
       return (drawn.exp() * learner::kl_penalty(tokens, estimator(word))).sum();
     });
   };
-  // `unbiased` is that also where another policy draws, such as a quantized sampler.
+  // `unbiased` holds also if another policy samples, such as a quantized sampler.
   const torch::Tensor sampler = torch::log_softmax(logits + tensor({0.2, -0.1, 0.05, 0.3, -0.25}), 0);
   const torch::Tensor drawn_by_sampler = gradient_by_logits([&](const torch::Tensor& log_p) {
     const ObjectiveTokens tokens{
@@ -414,7 +416,7 @@ TEST_CASE("ACR differs from TIS where A > 0, rho > C and R > 1 + eps_h, and nowh
   CHECK(torch::equal((with.surrogate.objective - without.surrogate.objective).detach() != 0, where));
   const torch::Tensor moved = gradient_of(tokens, acr) != gradient_of(tokens, tis);
   CHECK(torch::equal(moved, where & (ratio < (1 + kHigh) * (rho / kC))));
-  CHECK(moved.sum().item<int>() < where.sum().item<int>());  // some lie above the raised bound as well
+  CHECK(moved.sum().item<int>() < where.sum().item<int>());  // some are above the raised bound as well
 }
 
 TEST_CASE("TBPO's gradient is exactly zero outside its bands, A >= 0 being bounded above alone") {

@@ -1,4 +1,4 @@
-// The learner on the sampler's quantized tensors: fake_quant and low_bit.
+// Tests the learner on the sampler's quantized tensors: fake_quant and low_bit.
 #include "learner/quantized.h"
 
 #include <bit>
@@ -37,7 +37,7 @@ std::span<float> values_of(const Tensor& contiguous) {
   return {contiguous.data_ptr<float>(), static_cast<std::size_t>(contiguous.numel())};
 }
 
-/// Weights, and rows of activations, as the format's reference codec rounds them: numpy's bits (tests/quant).
+/// Rounds weights, and rows of activations, by the format's reference codec: numpy's bits (tests/quant).
 Tensor rounded_weights(const Tensor& weights, quant::Format format) {
   const Tensor rounded = torch::empty_like(weights);
   quant::round_weights(format, values_of(weights), weights.size(1), values_of(rounded));
@@ -54,7 +54,7 @@ double quantized_relative(const Tensor& got, const Tensor& want) {
   return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
 }
 
-/// Gradients of one micro-batch with the snapshot's format and the learner's forward.
+/// Returns gradients of one micro-batch with the snapshot's format and the learner's forward.
 test::Named gradients(quant::Format format, config::LearnerForward forward, bool checkpointing = false,
                       LearnerBackward backward = LearnerBackward::model_dtype) {
   auto config = test::tiny_config(false, true);  // with biases on q, k, v and o
@@ -97,7 +97,7 @@ TEST_CASE("a quantized linear layer and its straight-through gradients are those
       const Tensor d_y = problem.d_y.to(torch::kFloat64);
       Tensor want = torch::mm(x_hat, w_hat.t());
       if (real_product) want = want + torch::arange(kOut, torch::kFloat64) * 0.01;
-      // One bound for all: the operands are the same numbers, what is left are fp32 sums of at most 257 products.
+      // One bound for all: the operands are the same numbers; what remains are fp32 sums of at most 257 products.
       CHECK(quantized_relative(y.detach(), want) < 2e-6);
       CHECK(quantized_relative(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
       CHECK(quantized_relative(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
@@ -119,7 +119,7 @@ TEST_CASE("an int8 backward pass is that of gradients encoded a token and an out
   // A ratio at a tie may round either way in fp32: one code in thousands.
   CHECK(quantized_relative(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
   CHECK(quantized_relative(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
-  // What the encoding costs: a half of 1/127 of the largest value of a row, spread evenly.
+  // The error of the encoding: half of 1/127 of a row's largest value, uniformly distributed.
   const Tensor d_y = problem.d_y.to(torch::kFloat64);
   const double for_x_error = quantized_relative(x.grad(), torch::mm(d_y, w_hat));
   CHECK(for_x_error > 1e-3);
@@ -129,7 +129,7 @@ TEST_CASE("an int8 backward pass is that of gradients encoded a token and an out
 
 namespace {
 
-/// dX and dW of a linear layer with backward fp8_e4m3, whose gradients are 0 before.
+/// Holds dX and dW of a linear layer with backward fp8_e4m3, whose gradients are 0 before.
 struct Fp8Gradients {
   Tensor d_x, d_w;
 };
@@ -141,7 +141,7 @@ Fp8Gradients fp8_gradients(const ops::PackedLinear& packed, const Tensor& x, con
   return {leaf.grad(), d_w};
 }
 
-/// Packs weights [out, in] as tensors of these outputs.
+/// Packs weights [out, in] as tensors with these numbers of outputs.
 ops::PackedLinear fp8_layer(const Tensor& weight, const std::vector<std::int64_t>& tensors) {
   ops::PackedLinear packed =
       ops::make_packed_linear(quant::Format::fp8_block128, weight.size(0), weight.size(1), false);
@@ -182,11 +182,11 @@ TEST_CASE("an fp8 backward pass is that of the reference codec's numbers, summed
     const Tensor x_hat = rounded_rows(x, format);
     const Tensor x_columns = rounded_rows(x_hat.to(torch::kFloat32).t().contiguous(), format);
     const Tensor d_y_columns = rounded_rows(d_y.t().contiguous(), format);
-    // The same codes: what is left are scales' products and fp32 sums of at most 331 numbers.
+    // The codes are equal: what remains are scales' products and fp32 sums of at most 331 numbers.
     CHECK(quantized_relative(got.d_x, torch::mm(joined(d_y_rows, 1), joined(w_hat, 0))) < 2e-6);
     CHECK(quantized_relative(got.d_w, torch::mm(d_y_columns, x_columns.t())) < 2e-6);
-    // What the encoding costs, beside exact gradients of the same forward pass: half of 2⁻³ at most, spread evenly. One
-    // token's columns are scales alone.
+    // The error of the encoding, relative to exact gradients of the same forward pass: half of 2⁻³ at most, uniformly
+    // distributed. One token's columns are only scales.
     const Tensor exact = d_y.to(torch::kFloat64);
     const double d_x_error = quantized_relative(got.d_x, torch::mm(exact, joined(w_hat, 0)));
     const double d_w_error = quantized_relative(got.d_w, torch::mm(exact.t(), x_hat));
@@ -206,7 +206,7 @@ TEST_CASE("an fp8 backward pass has numpy's gradients, tensors and sizes ragged"
   REQUIRE(golden.metadata().at("tensors") == "129 3");
   const ops::PackedLinear packed = fp8_layer(read("w"), {129, 3});
   const auto got = fp8_gradients(packed, read("x"), read("dy"));
-  // Row by row, since rows differ by 2²⁰: fp32 sums of at most 133 products.
+  // Compares row by row, since rows differ by 2²⁰: fp32 sums of at most 133 products.
   const auto check_rows = [](const Tensor& values, const Tensor& want) {
     REQUIRE(values.sizes() == want.sizes());
     for (std::int64_t row = 0; row < want.size(0); ++row) {
@@ -239,9 +239,9 @@ TEST_CASE("NaN and infinity in a gradient stay in sight of an fp8 backward pass,
     CHECK(got.d_x[9].abs().max().item<float>() == 0);
     CHECK(got.d_w[20].abs().max().item<float>() == 0);
   }
-  // What the forward pass could not encode either.
+  // Inputs that the forward pass could not encode give NaN as well.
   Tensor d_y = torch::randn({260, 150}), broken_x = x.clone();
-  broken_x[130][7] = std::nanf("");  // all 128 inputs beside it: one scale of the token
+  broken_x[130][7] = std::nanf("");  // all 128 inputs around it: they share a scale
   const auto got = fp8_gradients(packed, broken_x, d_y);
   CHECK(got.d_w.narrow(1, 0, 128).isnan().all().item<bool>());
   CHECK(got.d_w.narrow(1, 128, 12).isfinite().all().item<bool>());
@@ -282,7 +282,7 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(gradient_difference(int8, real) < 5e-2);
   CHECK(gradient_difference(gradients(quant::Format::int8, LearnerForward::low_bit, true, LearnerBackward::int8),
                             int8) <= 1e-6);
-  // Rows in e4m3 miss some 2.6 % of their length, and an input's gradient has been through four layers of them.
+  // Rows in e4m3 have a relative error of about 2.6 %, and an input's gradient has passed four layers of them.
   const auto blocks = quant::Format::fp8_block128;
   const test::Named in_blocks = gradients(blocks, LearnerForward::low_bit);
   const test::Named fp8 = gradients(blocks, LearnerForward::low_bit, false, LearnerBackward::fp8_e4m3);
@@ -292,7 +292,7 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(gradient_difference(
             gradients(quant::Format::fp8_channel, LearnerForward::low_bit, false, LearnerBackward::fp8_e4m3),
             gradients(quant::Format::fp8_channel, LearnerForward::low_bit)) == 0);  // no layer in blocks
-  // With an fp32 snapshot nothing is rounded: the gradients are the masters' own.
+  // With an fp32 snapshot nothing is rounded: the gradients equal the masters' own.
   CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
   CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, LearnerBackward::int8),
                             plain) < 1e-5);  // no int8 layer
@@ -314,19 +314,19 @@ TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from
   loss.at_sampling_weights = true;
   const auto accumulate = [&] { learner.accumulate(batch, test::count({batch}), loss, {0.8F}); };
   CHECK_NOTHROW(accumulate());
-  for (const std::size_t at : {std::size_t{2}, batch.tokens.size() - 2}) {  // the first and the last that count
+  for (const std::size_t at : {std::size_t{2}, batch.tokens.size() - 2}) {  // the first and last tokens in the loss
     REQUIRE(batch.loss_mask[at] != 0);
     float& drawn = batch.sampler_logprobs[at];
     const float same = drawn;
     drawn = std::bit_cast<float>(std::bit_cast<std::uint32_t>(same) ^ 1U);
     loss.at_sampling_weights = true;
     CHECK_THROWS_WITH(accumulate(), Catch::Contains("rollout.bitwise") && Catch::Contains("1 of 13 tokens differ"));
-    loss.at_sampling_weights = false;  // a later update's weights are not those that drew
+    loss.at_sampling_weights = false;  // a later update's weights differ from the sampler's
     CHECK_NOTHROW(accumulate());
     drawn = same;
   }
   loss.at_sampling_weights = true;
-  batch.sampler_logprobs[0] = -1;  // a prompt's token: nobody drew it
+  batch.sampler_logprobs[0] = -1;  // a prompt's token, which was not sampled
   CHECK_NOTHROW(accumulate());
 }
 
@@ -346,7 +346,7 @@ TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or 
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
   learner.publish(snapshot, 1);
   CHECK(learner.score(batch, {1.0F}).logprobs != before);
-  snapshot.publish(learner.state().masters(), 2);  // somebody else's
+  snapshot.publish(learner.state().masters(), 2);  // from another learner
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
 }
 
@@ -371,8 +371,8 @@ TEST_CASE(
   const auto got = scores(1.5F, scaled);
   double most = 0;
   for (std::size_t i = 0; i < want.size(); ++i) most = std::max(most, std::abs(static_cast<double>(got[i]) - want[i]));
-  CHECK(most < 0.05);  // a code by one, here and there
-  // The codes themselves: the same except for ratios at a tie.
+  CHECK(most < 0.05);  // rarely differs by one code
+  // The codes are equal except for ratios at a tie.
   std::int64_t differ = 0, count = 0;
   const auto compare = [&](const ops::PackedLinear& a, const ops::PackedLinear& b) {
     const auto* x = static_cast<const std::int8_t*>(a.panels.view().data);

@@ -1,4 +1,4 @@
-// Ranks as threads of one process, so that a test sees what each of them ends with.
+// Runs ranks as threads of one process, so that a test sees each rank's results.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace qrl::test {
 
-/// Sums go by rank, so every rank sees the same bits.
+/// Adds in rank order, so every rank sees the same bits.
 class Ranks {
  public:
   explicit Ranks(int count) : count_(count), parts_(static_cast<std::size_t>(count)), texts_(parts_.size()) {}
 
-  /// Runs body(rank's collectives) on all.
+  /// Runs body(rank's collectives) on all ranks.
   template <class Body>
   void run(const Body& body) {
     std::vector<std::thread> others;
@@ -41,7 +41,7 @@ class Ranks {
     int size() const override { return all_.count_; }
     int local_size() const override { return all_.count_; }
     int local_rank() const override { return rank_; }
-    void set_time_limit(double seconds) override { limit_s_ = seconds; }  // for others to ask: nothing here counts
+    void set_time_limit(double seconds) override { limit_s_ = seconds; }  // not enforced here; other code may read it
     double time_limit_s() const override { return limit_s_; }
     void barrier() override { all_.meet(); }
     void all_reduce_sum(std::span<float> values) override { reduce(values, std::plus<>()); }

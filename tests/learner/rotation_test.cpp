@@ -1,5 +1,5 @@
-// The learner on a sampler's rotated matrices (quant/rotation.h): the rotated basis within a layer, the weights' own
-// outside of it.
+// Tests the learner on a sampler's rotated matrices (quant/rotation.h): the rotated basis within a layer, the weights'
+// own basis outside.
 #include "learner/choices.h"
 #include "learner/quantized.h"
 #include "learner/ranks.h"
@@ -28,7 +28,7 @@ std::span<float> floats_of(const Tensor& contiguous) {
   return {contiguous.data_ptr<float>(), static_cast<std::size_t>(contiguous.numel())};
 }
 
-/// Sylvester's blocks on a diagonal, fp64 [width, width].
+/// Returns Sylvester's blocks on the diagonal, fp64 [width, width].
 Tensor rotation_matrix(std::int64_t width) {
   Tensor block = torch::ones({1, 1}, torch::kFloat64);
   while (block.size(0) < kRotated.block)
@@ -37,7 +37,7 @@ Tensor rotation_matrix(std::int64_t width) {
                      block / std::sqrt(static_cast<double>(kRotated.block)));
 }
 
-/// Rows rotated as the kernels rotate them, in fp32.
+/// Returns rows rotated in fp32 like the kernels do.
 Tensor rotated(const Tensor& rows) {
   const Tensor copy = rows.clone();
   quant::rotate(kRotated, floats_of(copy));
@@ -60,7 +60,7 @@ double off_by(const Tensor& got, const Tensor& want) {
   return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
 }
 
-/// A layer [140, 160], which is rotated, and what its passes are given.
+/// Holds a rotated layer [140, 160] and the inputs of its passes.
 struct RotatedLayer {
   explicit RotatedLayer(Format format) {
     torch::manual_seed(7);
@@ -79,7 +79,7 @@ struct RotatedLayer {
   Tensor x_hat, w_hat;  ///< rotated, fp64
 };
 
-/// A model that blocks of 32 fit: hidden states, heads' outputs and the MLP's are of different widths.
+/// Returns a model whose widths blocks of 32 divide: hidden states, heads' outputs and the MLP's have different widths.
 model::ModelConfig config_that_fits() {
   model::ModelConfig config = test::tiny_config(false, true);
   config.hidden_size = 64;
@@ -94,7 +94,7 @@ model::SnapshotFormats rotated_formats(Format format, const quant::Rotation& rot
   return formats;
 }
 
-/// A learner whose forward pass reads a published snapshot of some rotation.
+/// Holds a learner whose forward pass reads a published snapshot with some rotation.
 struct RotatedLearner {
   RotatedLearner(Format format, const quant::Rotation& rotation, LearnerForward forward,
                  LearnerBackward backward = LearnerBackward::model_dtype, std::int64_t lora_rank = 0)
@@ -154,7 +154,7 @@ TEST_CASE("a rotated layer multiplies rotated operands, dX leaves it rotated bac
           learner::quantized_linear(x, {layer.weight, gradient}, {&layer.packed, low_bit, torch::kFloat32});
       y.backward(layer.d_y);
       const Tensor d_y = layer.d_y.to(torch::kFloat64);
-      // The operands are the same numbers: what is left are fp32 sums of at most 257 products, and the butterflies.
+      // The operands are the same numbers: what remains are fp32 sums of at most 257 products, and the butterflies.
       CHECK(off_by(y.detach(), torch::mm(layer.x_hat, layer.w_hat.t())) < 2e-6);
       CHECK(off_by(x.grad(), torch::mm(torch::mm(d_y, layer.w_hat), h)) < 2e-6);
       CHECK(off_by(gradient, torch::mm(d_y.t(), layer.x_hat)) < 2e-6);
@@ -164,7 +164,7 @@ TEST_CASE("a rotated layer multiplies rotated operands, dX leaves it rotated bac
       CHECK(learner::gathers_rotated(rotated_back));
       learner::rotate_gradient(rotated_back);
       CHECK(off_by(gradient, torch::mm(torch::mm(d_y.t(), layer.x_hat), h)) < 2e-6);
-      // The weights' own gradient, up to what the format rounds.
+      // The gradient is that of the unrotated weights, up to the format's rounding.
       CHECK(off_by(gradient, torch::mm(d_y.t(), layer.x.to(torch::kFloat64))) < 0.06);
       CHECK(off_by(x.grad(), torch::mm(d_y, layer.weight.to(torch::kFloat64))) < 0.2);
     }
@@ -222,8 +222,8 @@ TEST_CASE("a learner's gradients on rotated matrices are the weights' own") {
   for (const LearnerForward forward : {LearnerForward::fake_quant, LearnerForward::low_bit}) {
     const test::Named on_rotated = rotated_gradients(Format::int8, kRotated, forward);
     CHECK(on_rotated != straight);
-    // The error stays that of the format without a rotation; a gradient that is not rotated back has an error as large
-    // as itself.
+    // The error equals that of the format without a rotation; a gradient that is not rotated back has a relative error
+    // of 1.
     CHECK(furthest(on_rotated, plain) < 1.5 * by_format);
   }
   CHECK(by_format < 0.4);
@@ -231,10 +231,10 @@ TEST_CASE("a learner's gradients on rotated matrices are the weights' own") {
                  rotated_gradients(Format::int8, kRotated, LearnerForward::fake_quant)) < 2e-5);
   CHECK(furthest(rotated_gradients(Format::int8, kRotated, LearnerForward::low_bit, LearnerBackward::int8), plain) <
         1.5 * by_format);
-  // Rows in e4m3 miss some 2.6 % of their length, a layer's input gradient through all layers behind it.
+  // Rows in e4m3 have a relative error of about 2.6 %; a layer's input gradient passes all layers after it.
   CHECK(furthest(rotated_gradients(Format::fp8_block128, kRotated, LearnerForward::low_bit, LearnerBackward::fp8_e4m3),
                  rotated_gradients(Format::fp8_block128, kRotated, LearnerForward::low_bit)) < 0.3);
-  // A learner that does not read the sampler's matrices knows nothing of their rotation.
+  // A learner that does not read the sampler's matrices is independent of their rotation.
   CHECK(rotated_gradients(Format::int8, kRotated, LearnerForward::bf16) == plain);
 }
 
@@ -243,8 +243,8 @@ TEST_CASE("adapters beside a rotated base have the gradients of those beside one
     CAPTURE(quant::name(format));
     const test::Named plain = rotated_gradients(format, {}, LearnerForward::bf16, {}, 4);
     const test::Named with = rotated_gradients(format, kRotated, LearnerForward::low_bit, {}, 4);
-    // The error stays that of the format without a rotation; a gradient that is not rotated back has an error as large
-    // as itself.
+    // The error equals that of the format without a rotation; a gradient that is not rotated back has a relative error
+    // of 1.
     const double by_format = furthest(rotated_gradients(format, {}, LearnerForward::low_bit, {}, 4), plain);
     CHECK(furthest(with, plain) < 1.5 * by_format);
     CHECK(furthest(rotated_gradients(format, kRotated, LearnerForward::fake_quant, {}, 4), with) < 2e-2);
@@ -272,12 +272,12 @@ TEST_CASE("two micro-batches gather what one does, read between them or not, and
   CHECK(furthest(run(false, {test::pack({kFirst, kSecond})}).first, split) < 1e-5);
   CHECK(furthest(run(true, two).first, split) < 1e-5);
 
-  // Nobody reads the gradients before the update here: the update itself rotates them back.
+  // Without a read of the gradients before the update, the update itself rotates them back.
   RotatedLearner unread(Format::int8, kRotated, LearnerForward::low_bit);
   unread.accumulate(two, counts);
   unread.learner->update();
   CHECK(test::masters_of(*unread.learner) == split_masters);
-  // And the next one begins without any.
+  // The next update begins with zero gradients.
   for (const auto& [name, values] : test::gradients_of(*unread.learner))
     CHECK(std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }));
 }

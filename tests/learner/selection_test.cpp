@@ -1,4 +1,4 @@
-// What a mini-batch as a whole decides, against numpy (scripts/golden/selection.py).
+// Tests decisions over a whole mini-batch, against numpy (scripts/golden/selection.py).
 #include "learner/objective/selection.h"
 
 #include <fstream>
@@ -90,7 +90,7 @@ TEST_CASE("tokens of the highest entropy, Clip-Cov's tokens and the mean weight 
     const types::MicroBatch* others[] = {&batches[1], &batches[0]};
     (void)learner::prepare_mini_batch(others, packed, *world);
     CHECK(torch::equal(learner::select_tokens(tokens, clipped, {{}, packed.selection}).tokens, selected.tokens));
-    // What the clip leaves out already is none of Clip-Cov's.
+    // Clip-Cov ignores the tokens that the clip already excludes.
     const learner::Selected all_clipped =
         learner::select_tokens(tokens, clipped.logical_not(), {{}, options.selection});
     if (all_clipped.covariant.defined()) CHECK_FALSE(all_clipped.covariant.any().item<bool>());

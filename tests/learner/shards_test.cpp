@@ -1,4 +1,4 @@
-// Masters and moments divided over ranks: the bits of ranks that each hold all of them.
+// Tests masters and moments divided over ranks: the same bits as on ranks that each hold all of them.
 #include "learner/shards.h"
 
 #include <algorithm>
@@ -49,13 +49,13 @@ std::vector<ShardWay> shard_ways() {
   return all;
 }
 
-/// What one rank has seen.
+/// Holds one rank's results.
 struct ShardSeen {
-  Named masters, moments;                   ///< what it keeps itself at the end
+  Named masters, moments;                   ///< its own ones at the end
   Named all_masters;                        ///< through the source
   std::vector<learner::Metrics> metrics;    ///< of every update
-  std::vector<float> scores;                ///< log-probs after all
-  std::vector<std::vector<float>> decoded;  ///< what a snapshot holds of two matrices
+  std::vector<float> scores;                ///< log-probs after all updates
+  std::vector<std::vector<float>> decoded;  ///< dequantized values of two matrices of a snapshot
 };
 
 std::vector<test::Sequence> shard_sequences() {
@@ -85,7 +85,7 @@ Named read_all(const learner::Learner& learner, const model::ModelConfig& config
   return all;
 }
 
-/// After `body(learner, snapshot, world, seen)` on each rank.
+/// Returns each rank's results of `body(learner, snapshot, world, seen)`.
 template <class Body>
 std::vector<ShardSeen> on_ranks(int num_ranks, const ShardWay& way, bool sharded, const Body& body) {
   model::ModelConfig config = test::tiny_config(!way.qkv_bias, way.qkv_bias, way.tied);
@@ -124,7 +124,7 @@ std::vector<ShardSeen> trained(int num_ranks, const ShardWay& way, bool sharded)
                   });
 }
 
-/// What the ranks keep between them; each name is of one rank alone.
+/// Returns the tensors of all ranks; each name belongs to one rank only.
 Named together(const std::vector<ShardSeen>& seen, Named ShardSeen::*part) {
   Named all;
   for (const ShardSeen& rank : seen) {
@@ -137,7 +137,7 @@ Named together(const std::vector<ShardSeen>& seen, Named ShardSeen::*part) {
 }
 
 void check_same(const std::vector<ShardSeen>& sharded, const std::vector<ShardSeen>& plain) {
-  // In brackets: nobody reads a thousand numbers.
+  // In brackets, so that a failure does not print a thousand numbers.
   CHECK((together(sharded, &ShardSeen::masters) == plain[0].masters));
   CHECK((together(sharded, &ShardSeen::moments) == plain[0].moments));
   for (std::size_t rank = 0; rank < sharded.size(); ++rank) {
@@ -192,7 +192,7 @@ TEST_CASE("what one number of ranks kept, another goes on from, with the same bi
       return on_ranks(
           3, way, sharded,
           [&](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
-            accumulate(learner, world);  // left over: restore must clear it
+            accumulate(learner, world);  // leftover gradients: restore must clear them
             test::restore(learner, masters, moments, 3);
             train(learner, snapshot, world, seen, 3, 5);
           });

@@ -1,4 +1,4 @@
-// What the learner's tests share: tiny models, random packed batches, comparisons of named tensors.
+// Shares helpers of the learner's tests: tiny models, random packed batches, comparisons of named tensors.
 #pragma once
 
 #include <algorithm>

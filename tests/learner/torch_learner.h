@@ -1,5 +1,5 @@
-// A learner out of LibTorch's operations wherever a test wants it: on the CPU, where there is no GPU, with or without
-// emulated kernels.
+// Builds a learner with LibTorch's operations for any test: on the CPU if no GPU exists, with or without emulated
+// kernels.
 #pragma once
 
 #include <memory>

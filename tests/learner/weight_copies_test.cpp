@@ -1,4 +1,4 @@
-// Copies of updated weights that travel between ranks while the optimizer works on the next tensors.
+// Tests copies of updated weights that travel between ranks while the optimizer works on the next tensors.
 #include <functional>
 #include <set>
 
@@ -54,7 +54,7 @@ std::vector<Way> ways() {
   return all;
 }
 
-/// What the forward pass reads, or undefined where the layers' matrices are not its own.
+/// Returns the tensors that the forward pass reads; undefined for layers' matrices that it does not own.
 std::vector<Tensor> read_by_forward(const Parameters& parameters) {
   const learner::PolicyWeights& policy = parameters.policy();
   std::vector<Tensor> all = {policy.embedding.value, policy.lm_head.value, policy.final_norm.value};
@@ -71,7 +71,8 @@ std::vector<Tensor> read_by_forward(const Parameters& parameters) {
   return all;
 }
 
-/// What is read, and the gradients, after two updates by gradients that are sums on their owners alone.
+/// Returns the forward pass's tensors and the gradients after two updates. Only a tensor's owner has its summed
+/// gradient; other ranks hold NaN.
 std::vector<Tensor> updated(const Way& way, dist::Collectives& world, bool sharded,
                             const std::function<std::unique_ptr<RankTensors>(const Parameters&)>& make) {
   learner::ParameterOptions options = way.options;
@@ -126,7 +127,7 @@ class Watched final : public RankTensors {
 
 using Names = std::set<std::string>;
 
-/// Of each copy that begins in the first update, on each rank: which of the rank's own tensors were updated before.
+/// Holds, for each rank and each copy of the first update, which of the rank's own tensors were updated before.
 struct Begins {
   std::vector<std::vector<Names>> updated_before;
   std::vector<Names> owned;
@@ -150,7 +151,7 @@ Begins begins_of(const Way& way, int num_ranks, const Make& make) {
       };
       begins.owned[rank] = names([](const Tensor&, const Tensor&) { return true; });
       return std::make_unique<Watched>(make(world), [&begins, rank, names] {
-        // Moments are 0 until then.
+        // Moments are 0 before the update.
         begins.updated_before[rank].push_back(
             names([](const Tensor&, const Tensor& moment) { return moment.count_nonzero().item<int>() > 0; }));
       });
@@ -165,7 +166,7 @@ TEST_CASE("every rank reads what owners have made of their tensors, and nothing 
   for (const Way& way : ways()) {
     const auto solo = dist::make_solo();
     const std::vector<Tensor> want = updated(way, *solo, false, through_host);
-    // With 50 ranks some own nothing.
+    // With 50 ranks some own no tensor.
     for (const int num_ranks : {2, 3, 50}) {
       for (const bool by_host : {true, false}) {
         CAPTURE(way.name, num_ranks, by_host);
@@ -197,7 +198,8 @@ TEST_CASE("copies of a layer begin to travel before the optimizer works on the n
       const Begins begins = begins_of(way, num_ranks, by_nccl);
       for (std::size_t rank = 0; rank < begins.owned.size(); ++rank) {
         CAPTURE(rank);
-        // The first three are the refresh before any update, then embedding and lm_head, gains, and three layers.
+        // The first three copies are the refresh before any update; embedding and lm_head, gains, and three layers
+        // follow.
         const std::vector<Names>& before = begins.updated_before[rank];
         REQUIRE(before.size() >= 8);
         for (std::size_t i = 0; i < 8; ++i) {

@@ -1,7 +1,7 @@
-// NCCL's functions that learner/nccl.cpp calls, for ranks that are threads of one process with tensors in host memory.
-// Stricter than the real one: what a group was asked begins only at its end and is done only when a rank asks whether
-// all went well, what is to be received is NaN until then, nobody may write what travels, and every rank must ask the
-// same.
+// Implements the NCCL functions that learner/nccl.cpp calls, for ranks that are threads of one process with tensors in
+// host memory. It is stricter than NCCL: a group's operations begin only at its end, and complete only when a rank
+// queries for errors. Until then, memory that receives is NaN, and memory in transit must not be written. Every rank
+// must call the same operations.
 #include <array>
 #include <condition_variable>
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Job {
   std::condition_variable met;
   int num_ranks = 0, waiting = 0, round = 0;
   std::vector<void*> buffers;
-  std::vector<std::array<std::size_t, 4>> asked;  // kind, count, root, whether it was written before it was done
+  std::vector<std::array<std::size_t, 4>> asked;  // kind, count, root, and whether it was written before completion
 
   void meet() {
     std::unique_lock lock(mutex);
@@ -37,7 +37,7 @@ struct Job {
 
 struct Rank;
 
-/// What one rank was asked, in the order in which it was.
+/// Holds one operation of a rank, queued in call order.
 struct Exchange {
   Rank* mine;
   void* buffer;
@@ -45,7 +45,7 @@ struct Exchange {
   std::array<std::size_t, 3> what;
   bool receives;
   std::function<void(Job&)> act;
-  std::vector<std::byte> left;  // of the buffer when it began
+  std::vector<std::byte> left;  // the buffer's bytes at the start
 };
 
 struct Rank {
@@ -71,7 +71,7 @@ int ask(Exchange exchange) {
   return kSuccess;
 }
 
-/// Every rank's buffer is there; one rank acts, then all go on.
+/// Waits until every rank has registered its buffer; rank 0 acts, then all continue.
 int together(const Exchange& exchange) {
   const std::size_t rank = exchange.mine->rank;
   Job& job = *exchange.mine->job;
