@@ -1,4 +1,4 @@
-// Runs that train adapters: the base that never changes, checkpoints, resuming, exports.
+// Tests runs that train adapters: the constant base, checkpoints, resuming, exports.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 const std::string kAdapters = "--set lora.rank=4 --set quant.learner.forward=low_bit ";
 
-/// A bitwise run of the tiny recipe on adapters, made once a process.
+/// Returns a bitwise run of the tiny recipe on adapters, made once per process.
 const fs::path& adapter_run() {
   static const test::TempDir dir;
   static const fs::path run = [] {
@@ -34,7 +34,7 @@ test::Outcome export_to(const fs::path& out, const fs::path& checkpoint, const s
   return test::run_command(test::kProgram + "export" + quoted(checkpoint) + "--out" + quoted(out) + arguments);
 }
 
-/// Adapters of the finished run, as a PEFT folder.
+/// Returns adapters of the finished run as a PEFT folder.
 fs::path given_adapters(const fs::path& out) {
   const test::Outcome outcome = export_to(out, adapter_run() / "checkpoints/step_4");
   INFO(outcome.output);
@@ -42,7 +42,7 @@ fs::path given_adapters(const fs::path& out) {
   return out;
 }
 
-/// Settings of a run on adapters without a cold start, on the base of given_adapters.
+/// Returns settings of a run on adapters without a cold start, on the base of given_adapters.
 std::string on_base() {
   return "--set model.init.config=null --set sft.steps=0 --set model.path=" +
          (adapter_run() / "checkpoints/sft_12").string() + " " + kAdapters;
@@ -66,7 +66,7 @@ TEST_CASE("a bitwise run on adapters has no gap at all, and its checkpoints hold
   CHECK_FALSE(fs::exists(checkpoint / "model.safetensors"));
   CHECK(model::is_peft(checkpoint));
   CHECK(fs::path(model::peft_base(checkpoint)).filename() == "sft_12");
-  // A and B have moved from their start, and the moments are theirs alone.
+  // A and B differ from their initial values, and the moments belong only to them.
   const auto names = state::SafetensorsFile(checkpoint / "optimizer.safetensors").tensors();
   CHECK(names.size() == 2 * 2 * 7 * 3);
   const std::vector<float> b = read_tensor(checkpoint / "adapter_model.safetensors",
@@ -156,7 +156,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
       test::says(refused, (dir / "run/checkpoints/sft_12").string() + ": expected the weights that the adapters of "));
   CHECK(test::says(refused, "got others, hash "));
   const fs::path checkpoint = dir / "run/checkpoints/step_4";
-  // The folder that the checkpoint names is still the right one; moved away, the other is all there is.
+  // The folder that the checkpoint names is still valid; after it is moved, only the other one exists.
   CHECK(export_to(dir / "merged", checkpoint, "--merge").exit_code == 0);
   fs::rename(adapter_run(), dir / "away");
   const test::Outcome merged = export_to(dir / "wrong", checkpoint, "--merge");
@@ -164,7 +164,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   CHECK(merged.exit_code == 2);
   CHECK(test::says(merged, "got others, hash "));
 
-  // model.path with other weights than those that a run began on.
+  // model.path with weights other than those that the run began with.
   fs::copy(adapter_run() / "checkpoints/sft_12", dir / "base");
   const std::string on_model =
       "--set model.init.config=null --set sft.steps=0 --set model.path=" + (dir / "base").string() +
@@ -231,13 +231,13 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   CHECK(worst_from(w, "original") < 1e-6);
   CHECK(worst_from(quantized, "wide") < 1e-6);
   CHECK(worst_from(quantized, "original") > 1e-4);
-  // INT8 of the merged model is coarser than its update, which the words say and the command shows that undoes it.
+  // INT8 of the merged model is coarser than its update. The message says so, and its command avoids the loss.
   const std::string on_folder = " --checkpoint " + (dir / "wide").string();
   const test::Outcome again = test::run_command(test::kProgram + "eval " + test::kTiny + on_folder);
   CHECK(test::says(again, "quantized now from the folder's own"));
   CHECK(as_trained.find("the model may lose what its adapters learned") != std::string::npos);
 
-  // Updates of a small learning rate are below what bf16 keeps beside the weights.
+  // Updates of a small learning rate are below the precision of bf16 next to the weights.
   REQUIRE(test::run_command(test::tiny_command(dir / "slow", kAdapters +
                                                                  "--set optim.lr=1e-6 --set sft.from=" + base.string() +
                                                                  " --set trainer.total_training_steps=1"))
@@ -246,7 +246,7 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   CHECK(lossy.exit_code == 0);
   CHECK(lossy.output.find("by more than 0.1 of their update") != std::string::npos);
 
-  // A PEFT folder whose base has moved beside it, and one that names none.
+  // Tests a PEFT folder whose base was moved next to it, and one that names no base.
   fs::copy(base, dir / "sft_12");
   const std::string settings = test::read_file(dir / "peft/adapter_config.json");
   const auto with_base = [&](const std::string& out, const nlohmann::json& named) {
@@ -390,8 +390,8 @@ TEST_CASE("two ranks train the adapters that one trains") {
   const std::vector<float> a = weights("one"), b = weights("two");
   CHECK(std::any_of(a.begin(), a.end(), [](float value) { return value != 0; }));
   CHECK(a.size() == b.size());
-  // The gradients differ by the order of sums alone. Adam's first steps enlarge that in the weights of a run that
-  // learns next to nothing.
+  // The gradients differ only by the order of sums. Adam's first steps amplify that in weights that barely receive
+  // gradients.
   const auto rows = test::stable_rows(dir / "one/metrics.jsonl"), others = test::stable_rows(dir / "two/metrics.jsonl");
   REQUIRE(rows.size() == others.size());
   for (std::size_t step = 1; step <= 2; ++step) {

@@ -1,4 +1,4 @@
-// The learner on the sampler's tensors against the sampler's own forward pass.
+// Tests the learner on the sampler's tensors against the sampler's own forward pass.
 #include <bit>
 #include <cstdlib>
 
@@ -43,7 +43,7 @@ double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat
   return total / static_cast<double>(count);
 }
 
-/// What a bitwise run is of, and how its sampler lays things out.
+/// Holds the formats and options of a bitwise run.
 struct BitwiseCase {
   quant::Format weights;
   quant::KvFormat kv;
@@ -237,8 +237,8 @@ TEST_CASE(
 }
 
 TEST_CASE("bitwise: nor where attention joins spans, and rows that share pages take them together") {
-  // Spans are of 128 positions: prompts of one to two of them, on pages of the size that runs have, and samples that go
-  // on into the next ones. Which rows meet, and over how many spans, is another thing in the learner's packed batches.
+  // Spans have 128 positions. Prompts are one to two spans long, on pages of the usual size, and samples continue into
+  // the next spans. The learner's packed batches group rows differently, over other numbers of spans.
   const std::int64_t min_tokens = std::getenv("QRL_LONG_TESTS") != nullptr ? 30'000 : 4'000;
   const BitwiseCase cases[] = {
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, min_tokens},

@@ -1,4 +1,5 @@
-// Every algorithm with every optimizer: stopped at a random moment, a run goes on to the bits of one never stopped.
+// Tests every algorithm with every optimizer: a run stopped at a random moment resumes to the bits of an uninterrupted
+// run.
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,10 +17,10 @@ namespace {
 
 struct Way {
   std::string name, settings;
-  std::string cold_start;  ///< the checkpoint's name, made once for all runs; "": none
+  std::string cold_start;  ///< the checkpoint's name, made once for all runs; "": no cold start
 };
 
-/// Without a cold start the tiny model is never right: what its samples differ in is their length.
+/// Without a cold start the tiny model is never right: its samples differ only in length.
 const std::string kByLength =
     "--set sft.steps=0 --set eval.freq=0 --set reward.overlong_buffer={enable: true, len: 24} "
     "--set algorithm.entropy_coef=0 --set data.train_batch_size=16 --set actor.mini_batch_size=8 "
@@ -46,7 +47,7 @@ std::vector<Way> ways() {
                      kByLength + "--set algorithm.name=" + loss + " --set optim.name=" + optimizer, ""});
     }
   }
-  // Written in the right form some answers score more than others: groups differ, and some do not.
+  // With the right form some answers score more than others: some groups differ, and some do not.
   all.push_back(
       {"dynamic sampling",
        "--set sft.steps=120 --set sft.batch_size=16 --set sft.save_freq=120 --set eval.freq=0 --set reward.format=0.25 "
@@ -59,14 +60,14 @@ std::vector<Way> ways() {
 
 bool is_long() { return std::getenv("QRL_LONG_TESTS") != nullptr; }
 
-/// When and how a run is to be cut: at most so long after its log says `text`.
+/// Says when and how to cut a run: at most `longest_delay_us` after its log contains `text`.
 struct Cut {
   std::string text;
   int signal;
   unsigned longest_delay_us;
 };
 
-/// Whether the log said so before the run ended.
+/// Returns whether the log contained the text before the run ended.
 bool wait_for_text(const std::string& text, const fs::path& log, pid_t pid) {
   for (std::uintmax_t size = 0; test::wait_for_file(log, pid, size);) {
     const std::string said = test::read_file(log);
@@ -76,7 +77,7 @@ bool wait_for_text(const std::string& text, const fs::path& log, pid_t pid) {
   return false;
 }
 
-/// Starts a run and cuts it. False when it had ended by then.
+/// Starts a run and cuts it. Returns false if the run finished first.
 bool is_cut(const Cut& cut, const fs::path& run, const std::string& settings, std::mt19937& random) {
   const fs::path log = run.string() + ".log";
   const pid_t pid = test::start_command(test::tiny_command(run, settings), log);
@@ -90,7 +91,7 @@ bool is_cut(const Cut& cut, const fs::path& run, const std::string& settings, st
   return exit_code != 0;
 }
 
-/// Cuts runs, each sooner than the one before, until one had not ended; goes on with that one, and compares it.
+/// Cuts runs, each sooner than the previous one, until one is cut before its end. Resumes that run and compares it.
 void check_cut(Cut cut, const fs::path& whole, const fs::path& run, const std::string& settings, std::mt19937& random) {
   CAPTURE(cut.text, cut.signal);
   constexpr int kTries = 10;
@@ -135,13 +136,13 @@ TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a r
     std::vector<Cut> cuts;
     const int num_cuts = is_long() ? 25 : way_number == 1 ? 2 : 1;
     for (int i = 0; i < num_cuts; ++i) {
-      // Every fourth, the second one too, before there is a step: from the log's first byte on.
+      // Every fourth cut, including the second, comes before the first step: from the log's first byte.
       const std::string step = "step " + std::to_string(1 + random() % 3) + "/4 ";
       cuts.push_back({i % 4 == 1 ? "" : step, (i + way_number) % 2 == 0 ? SIGTERM : SIGKILL, 60'000});
     }
     if (way.name == "dynamic sampling") {
       CHECK(rows.back().at("data/flat_group_fraction").get<double>() > 0);
-      // Where a step has some of its groups and is about to sample again, for the first time or for the last.
+      // Cuts where a step has some of its groups and is about to sample again, for the first time or for the last.
       const std::string log = test::read_file(dir / "whole/log.txt");
       for (const std::string step : {"step 2: ", "step 3: "}) {
         const std::size_t at = step == "step 2: " ? log.find(step) : log.rfind(step);

@@ -1,4 +1,4 @@
-// What the command line answers to arguments that are not as it wants them.
+// Tests the messages of the command line for invalid arguments.
 #include <fstream>
 #include <sstream>
 

@@ -1,4 +1,4 @@
-// What may change when a run is resumed, what it then says, and cold starts that runs share.
+// Tests which settings may change when a run is resumed, its messages, and cold starts that runs share.
 #include <fstream>
 
 #include "config/keys.h"
@@ -29,7 +29,7 @@ TEST_CASE("evaluation, threads and memory may change on resume, and no weight ch
   REQUIRE(outcome.exit_code == 0);
   CHECK(test::says(outcome, "scores after step 2 cannot be compared with those of before"));
   CHECK(test::says(outcome, "eval.n 4 (it was made with 2)"));
-  const std::size_t last = outcome.output.find("held-out countdown mean@4: ");  // the first score was made otherwise
+  const std::size_t last = outcome.output.find("held-out countdown mean@4: ");  // the first score used other settings
   CHECK((last != std::string::npos && outcome.output.find(" -> ", last) == std::string::npos));
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const fs::path file = fs::path("checkpoints/step_4") / name;
@@ -55,7 +55,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   CHECK(test::says(seed, "--allow-change goes on with the new values of the others"));
   CHECK(test::run_command(test::tiny_command(run, kTwoMore + "--allow-change --set model.dtype=bfloat16")).exit_code ==
         2);
-  // The advice, word for word.
+  // Checks the exact words of the advice.
   const test::Outcome anew = test::run_command(test::tiny_command(
       dir / "anew", "--set model.dtype=bfloat16 --set optim.lr=1e-4 --set model.path=" +
                         (run / "checkpoints/step_4").string() + " --set model.init.config=null --set sft.steps=0"));
@@ -71,7 +71,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   const nlohmann::json changes = {{"rollout.n", {"4", "2"}}, {"optim.lr", {"0.001", "1.0e-4"}}};
   CHECK(rows.at(5) == nlohmann::json{{"step", 4}, {"changed_on_resume", changes}});
   CHECK(rows.back().at("actor/lr") == 1e-4);
-  // From here on the new values are the run's.
+  // From here on the run has the new values.
   CHECK(test::run_command(test::tiny_command(run,
                                              "--set trainer.total_training_steps=7 --set optim.lr=1e-4 "
                                              "--set rollout.n=2"))
@@ -104,13 +104,13 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   CHECK_FALSE(test::says(taken, "cold start 12/12"));
   CHECK(test::difference(test::finished_run(), dir / "taken") == "sft_metrics.jsonl");
 
-  // With a KL term, which reads the cold start, in another format, started again after its last step.
+  // Uses a KL term, which reads the cold start, and another format; restarts after the last step.
   const std::string other = from + "--set algorithm.kl_loss_coef=0.01 --set quant.rollout.weights=bf16 ";
   CHECK(
       test::run_command(test::tiny_command(dir / "other", other + "--set trainer.total_training_steps=1")).exit_code ==
       0);
   CHECK(test::run_command(test::tiny_command(dir / "other", other)).exit_code == 0);
-  // Killed before its first own checkpoint: the copy alone is there.
+  // Killed before its own first checkpoint: only the copy exists.
   fs::create_directories(dir / "again/checkpoints");
   fs::copy(shared, dir / "again/checkpoints/sft_12");
   CHECK(test::run_command(test::tiny_command(dir / "again", other)).exit_code == 0);
@@ -138,7 +138,7 @@ TEST_CASE("tokens a second are those of all ranks") {
   for (std::string line; std::getline(in, line);) {
     const auto row = nlohmann::json::parse(line);
     if (!row.contains("perf/tokens_per_s")) continue;
-    // Every response of the step is counted, not a rank's half.
+    // Every response of the step is counted, not only one rank's half.
     const double tokens = row.at("response_length/mean").get<double>() * 16;
     CHECK(row.at("perf/tokens_per_s").get<double>() * row.at("timing_s/gen").get<double>() > 0.9 * tokens);
   }

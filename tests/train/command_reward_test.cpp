@@ -1,5 +1,5 @@
-// Runs whose rewards come from a program: the same bits as the built-in verifier's, stops and kills while it judges,
-// errors.
+// Tests runs whose rewards come from a program: the same bits as with the built-in verifier, stops and kills during
+// judging, errors.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Settings with which some responses of the tiny model are right, some wrong and most in form.
+/// Settings with which some responses of the tiny model are right, some are wrong and most have the form.
 const std::string kTelling =
     "--set sft.steps=120 --set sft.save_freq=120 --set sft.batch_size=16 --set data.max_response_length=96 --set "
     "trainer.total_training_steps=3 ";
@@ -25,7 +25,7 @@ const std::string kCopy =
     "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," QRL_SOURCE_DIR
     "/recipes/rewards/countdown.py] --set 'reward.weights={correct: 1, format: 0.25}' ";
 
-/// Countdown's copy, which writes its number to a file, and judges no row while a file "slow" is beside it.
+/// A copy of countdown that writes its process id to a file, and judges no row while a file "slow" exists next to it.
 constexpr const char* kSlow = R"(
 import os, sys, time
 sys.path.insert(0, QRL_REWARDS)
@@ -44,8 +44,8 @@ qrl_reward.serve = slowed
 import countdown
 )";
 
-/// Countdown's copy in a session of its own, below a parent that waits for it, or with a daemon for each row. Writes
-/// the numbers of all its processes to the file that PIDS names.
+/// A copy of countdown in its own session, below a parent that waits for it, or with a daemon for each row. It writes
+/// the ids of all its processes to the file in PIDS.
 constexpr const char* kSpreading = R"(
 import os, sys, time
 sys.path.insert(0, QRL_REWARDS)
@@ -85,7 +85,7 @@ struct SlowReward {
   test::TempDir dir;
 };
 
-/// Metric rows without the names that only one of the two verifiers has.
+/// Returns metric rows without the names that only one of the two verifiers has.
 std::vector<nlohmann::json> common_rows(const fs::path& run) {
   std::vector<nlohmann::json> rows = test::stable_rows(run / "metrics.jsonl");
   for (nlohmann::json& row : rows) {
@@ -273,7 +273,7 @@ TEST_CASE("a program that does not start ends a run with exit code 2 and its las
   INFO(outcome.output);
   CHECK(outcome.exit_code == 2);
   CHECK_THAT(outcome.output, Contains("reward.command") && Contains("expected a Python file, got 'none.py'"));
-  CHECK_THAT(outcome.output, !Contains("for data of another task"));  // what a rule's error says
+  CHECK_THAT(outcome.output, !Contains("for data of another task"));  // the text of a rule's error
 }
 
 TEST_CASE("killed at random moments, a run leaves none of the sessions and daemons of its program, and the same bits") {
@@ -297,7 +297,7 @@ TEST_CASE("killed at random moments, a run leaves none of the sessions and daemo
         const pid_t pid = test::start_command(test::tiny_command(dir / "run", arguments, launcher(pids)), dir / "log");
         usleep(300'000 + random() % 1'500'000);
         kill(-pid, SIGKILL);
-        if (test::wait_for(pid) == 0) break;  // it had finished
+        if (test::wait_for(pid) == 0) break;  // it had already finished
         ++killed;
         CHECK(test::are_gone(dir / pids));
       }

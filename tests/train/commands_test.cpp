@@ -1,4 +1,4 @@
-// What the command line refuses: by name, with exit code 2, and without harm.
+// Tests what the command line refuses: with the name, exit code 2, and no side effects.
 #include <sys/stat.h>
 
 #include <fstream>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Runs the program, which must exit with 2 and one line that holds `part`.
+/// Runs the program, which must exit with 2 and one line that contains `part`.
 void command_refuses(const std::string& arguments, const std::string& part) {
   const test::Outcome outcome = test::run_command(test::kProgram + arguments);
   INFO(arguments << "\n" << outcome.output);
@@ -82,7 +82,7 @@ TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of 
   const test::Outcome outcome =
       test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3 = 6' --n 8");
   REQUIRE(outcome.exit_code == 0);
-  CHECK(outcome.output.find("\xef\xbf\xbd") != std::string::npos);  // there were bytes that are none
+  CHECK(outcome.output.find("\xef\xbf\xbd") != std::string::npos);  // some bytes were not UTF-8
   CHECK(base::is_utf8(outcome.output));
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("memory that runs out is reported, with what the recipe asks for") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return test::skip("a sanitizer needs all addresses");
 #endif
-  // A limit on addresses stands for a small machine: enough to read the recipe, not for its KV cache.
+  // A limit on address space simulates a small machine: enough to read the recipe, not for its KV cache.
   const test::Outcome outcome =
       test::run_command("ulimit -v 1200000; " + test::kProgram + "eval " + test::kTiny +
                         " --set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096");
@@ -172,7 +172,7 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
                    "; 1 row, prompts of 5"));
   CHECK(test::says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
   CHECK(check("jsonl a.jsonl --prompt-key ''").exit_code == 2);
-  CHECK(test::says(check("jsonl b.csv"), "2 rows, prompts of 3"));  // as a recipe would
+  CHECK(test::says(check("jsonl b.csv"), "2 rows, prompts of 3"));  // like a recipe
   if (!data::can_read_parquet()) return;
   CHECK(
       test::says(check("jsonl " QRL_SOURCE_DIR "/tests/data/golden/parquet/left_out.parquet"), "1 row, prompts of 6"));

@@ -1,4 +1,4 @@
-// scripts/compare_modes: that it runs, and that reports keep the results of other machines.
+// Tests scripts/compare_modes: it runs, and reports keep the results of other machines.
 #include <fstream>
 #include <sstream>
 
@@ -13,13 +13,13 @@ namespace {
 const std::string kScript = QRL_SOURCE_DIR "/scripts/compare_modes ";
 const fs::path kPublished = QRL_SOURCE_DIR "/docs/science";
 
-/// The tables of a report without its first line, whose command names folders.
+/// Returns the tables of a report without its first line, whose command names folders.
 std::string tables(const fs::path& folder) {
   const std::string text = test::read_file(folder / "results.md");
   return text.substr(text.find('\n'));
 }
 
-/// A CSV file, decompressed where it ends in .gz.
+/// Returns a CSV file's text, decompressed if its name ends in .gz.
 std::string text_of(const fs::path& csv) {
   return csv.extension() == ".gz" ? test::run_command("gzip -dc " + csv.string()).output : test::read_file(csv);
 }
@@ -32,7 +32,7 @@ std::vector<std::string> rows_of(const fs::path& csv, const std::string& run) {
   return rows;
 }
 
-/// The charts of a report that are not those of `expected`, or are missing there.
+/// Returns the charts of a report that differ from those of `expected`, or that `expected` lacks.
 std::vector<std::string> charts_that_differ(const fs::path& folder, const fs::path& expected) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -43,7 +43,7 @@ std::vector<std::string> charts_that_differ(const fs::path& folder, const fs::pa
   return names;
 }
 
-/// " --variants LIST" of the command that made a report; empty where the command took all of them.
+/// Returns " --variants LIST" of a report's command; empty if the command used all variants.
 std::string variants_of(const fs::path& report) {
   const std::string text = test::read_file(report), command = text.substr(0, text.find('\n'));
   const std::size_t at = command.find(" --variants ");
@@ -73,7 +73,7 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
   CHECK(second.output.find(" s  ") == std::string::npos);  // the seconds of a run
   CHECK(rows_of(dir / "out/metrics.csv.gz", "coarse,qurl,0,") == steps);
 
-  // Without the run on this machine its row is kept while its recipe is the arm's.
+  // Without the run on this machine its row is kept while its recipe equals the arm's.
   const std::string row = rows_of(dir / "out/runs.csv", "coarse,qurl,0,").front();
   const std::string keep = kScript + "--small --seeds 0 --arms qurl --variants coarse --keep --report-only --out " +
                            (dir / "out").string() + " --runs " + (dir / "none").string() + " --steps ";
@@ -86,7 +86,7 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
   CHECK(other.exit_code == 2);
   CHECK(test::says(other, "coarse qurl seed 0: trainer.total_training_steps was 2 and is 3"));
 
-  // Keys that the recipe was stored without: one whose default is what was done before, and one whose is not.
+  // Removes keys from the stored recipe: one whose default is the earlier behavior, and one whose default is not.
   const fs::path recipes = dir / "out/recipes.json.gz";
   auto stored = nlohmann::json::parse(text_of(recipes));
   REQUIRE(stored.size() == 1);

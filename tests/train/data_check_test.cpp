@@ -1,4 +1,4 @@
-// What is reported of data that can be read and make no sense: tasks without a solution, golds of another task.
+// Tests the report on readable data that makes no sense: tasks without a solution, golds of another task.
 #include <fstream>
 
 #include "support/catch.h"
@@ -20,7 +20,7 @@ TEST_CASE("check names countdown rows without a solution, and those that it does
   const auto check = [&](const std::string& arguments) {
     const test::Outcome outcome =
         test::run_command("cd " + dir.path().string() + " && " + test::kProgram + "check " + arguments);
-    CHECK(outcome.exit_code == 0);  // a file that a run can read
+    CHECK(outcome.exit_code == 0);  // a run can read the file
     return outcome;
   };
   std::ofstream(dir / "a.jsonl") << row("3, 8, 12", 36) << row("3, 8, 12", 24) << row("3, 7", 22)

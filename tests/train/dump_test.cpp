@@ -1,4 +1,4 @@
-// dump: a file with every layer's output.
+// Tests dump: a file with every layer's output.
 #include "state/safetensors.h"
 #include "support/catch.h"
 #include "train/support.h"

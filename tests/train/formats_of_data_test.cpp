@@ -1,4 +1,4 @@
-// The same rows as JSON lines, as a folder from the Hub and as parquet give a run the same first step.
+// Tests that the same rows as JSON lines, as a folder from the Hub and as parquet give the same first step.
 #include <filesystem>
 
 #include "data/parquet.h"
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run of one step on `files`; its folder.
+/// Runs one step on `files`; returns the run folder.
 fs::path train_on(const test::TempDir& dir, const std::string& name, const std::string& files) {
   test::write_recipe(dir / (name + ".yaml"),
                      {{"train_generator: {task: countdown, size: 64, max_number: 9, max_target: 30}",

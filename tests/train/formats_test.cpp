@@ -1,4 +1,4 @@
-// What a recipe's words for number formats become in model, decoder and learner.
+// Tests the conversion of a recipe's words for number formats to those of model, decoder and learner.
 #include "train/formats.h"
 
 #include <map>
@@ -16,7 +16,7 @@ using quant::KvFormat;
 
 namespace {
 
-/// A recipe of these overrides; null when its rules refuse it.
+/// Returns a recipe with these overrides; null if its rules refuse it.
 std::optional<config::Recipe> recipe_of(const test::Overrides& overrides) {
   try {
     return test::read("trainer: {}", overrides);
@@ -31,7 +31,7 @@ struct Words {
   friend auto operator<=>(const Words&, const Words&) = default;
 };
 
-/// Every combination that a recipe may have, as docs and `--help` say, and the format it stands for.
+/// Maps every combination that a recipe may have, as in docs and `--help`, to its format.
 const std::map<Words, Format> kFormats = {
     {{"fp32", "auto", "auto"}, Format::f32},
     {{"bf16", "auto", "auto"}, Format::bf16},
@@ -57,7 +57,7 @@ test::Overrides overrides_of(const Words& words) {
           "quant.rollout.granularity=" + words.granularity};
 }
 
-/// What kv_cache auto is in each format.
+/// Returns the format that kv_cache auto selects.
 KvFormat automatic_kv(Format format) {
   return format == Format::f32                                   ? KvFormat::f32
          : format == Format::int8 || format == Format::int4_int8 ? KvFormat::int8

@@ -1,4 +1,4 @@
-// What the gap probe measures, recomputed from the decoder's samples and the learner's scores.
+// Tests the gap probe's figures, recomputed from the decoder's samples and the learner's scores.
 #include "train/gap_probe.h"
 
 #include <limits>
@@ -11,7 +11,7 @@ using namespace qrl;
 
 namespace {
 
-/// Some prompts, and a recipe whose sampler differs from its learner by int8's rounding.
+/// Holds some prompts, and a recipe whose sampler differs from its learner by int8's rounding.
 struct Parts {
   Parts() {
     recipe.rollout.temperature = 0.8;
@@ -38,7 +38,7 @@ TEST_CASE("the probe's k1, k3 and mean |difference| are those of the decoder's s
   const types::SamplingParams sampling{.temperature = 0.8F, .max_new_tokens = 30};
   const train::Metrics measured = train::probe_gap(sampler, learner, requests, parts.recipe, sampling);
 
-  // The probe's tokens: at most 16 a sample, of a step of its own.
+  // The probe's tokens: at most 16 per sample, with the keys of a separate step.
   types::SamplingParams short_ones = sampling;
   short_ones.max_new_tokens = 16;
   const auto drawn = sampler.decoder.complete(requests, short_ones, {parts.recipe.trainer.seed, 0xfffffffeU});
@@ -67,13 +67,13 @@ TEST_CASE("the probe's k1, k3 and mean |difference| are those of the decoder's s
   }
   CHECK(count == 4 * 16);
   CAPTURE(k1 / count, k3 / count, size / count, most);
-  // A log-prob differs by fp32 sums of other rows beside it: 1e-6 of differences of 1e-2.
+  // fp32 sums with other rows change a log-prob by 1e-6, compared with differences of 1e-2.
   constexpr double kRounding = 1e-5;
   CHECK(test::close(measured.at("mismatch/probe_k1_kl"), k1 / count, kRounding, 0));
-  CHECK(test::close(measured.at("mismatch/probe_k3_kl"), k3 / count, 0, 1e-2));  // twice 1e-6 of 1e-2, and some room
+  CHECK(test::close(measured.at("mismatch/probe_k3_kl"), k3 / count, 0, 1e-2));  // twice 1e-6 of 1e-2, plus a margin
   CHECK(test::close(measured.at("mismatch/probe_logp_abs_diff_mean"), size / count, kRounding, 0));
   CHECK(test::close(measured.at("mismatch/probe_logp_abs_diff_max"), most, kRounding, 0));
-  // The figures tell these estimators from each other, and from their negatives.
+  // The figures distinguish these estimators from each other, and from their negatives.
   CHECK(std::fabs(k1 / count) > 20 * kRounding);
   CHECK(size / count > std::fabs(k1 / count) + 20 * kRounding);
 }

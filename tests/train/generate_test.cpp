@@ -1,4 +1,4 @@
-// generate: what takes prompts from a user and prints what a model says to them.
+// Tests generate: how it takes prompts from a user and prints a model's responses.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -16,7 +16,7 @@ const std::string kAsked = " --prompt '1 2 3 = 6\n' ";
 
 std::string checkpoint() { return (test::finished_run() / "checkpoints/step_4").string(); }
 
-/// What `generate` prints on standard output; it must succeed.
+/// Returns the standard output of `generate`, which must succeed.
 std::string said(const std::string& arguments, const std::string& before = "") {
   const test::Outcome outcome = test::run_command("( " + before + kGenerate + arguments + " 2>/dev/null )");
   INFO(arguments << "\n" << outcome.output);
@@ -31,7 +31,7 @@ std::vector<nlohmann::json> rows(const std::string& arguments, const std::string
   return all;
 }
 
-/// Exit code 2 and one line that holds `part`.
+/// Checks for exit code 2 and one line that contains `part`.
 void generate_refuses(const std::string& arguments, const std::string& part, const std::string& before = "") {
   const test::Outcome outcome = test::run_command("( " + before + kGenerate + arguments + " )");
   INFO(arguments << "\n" << outcome.output);
@@ -40,7 +40,7 @@ void generate_refuses(const std::string& arguments, const std::string& part, con
   CHECK(std::count(outcome.output.begin(), outcome.output.end(), '\n') == 1);
 }
 
-/// An exported model, in fp32 unless said, and its parent's options.
+/// Exports the checkpoint with the given options of `export`, by default in fp32, and returns the folder.
 std::string exported(const fs::path& to, const std::string& options = "") {
   REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint() + " --out " + to.string() + options)
               .exit_code == 0);
@@ -70,7 +70,7 @@ TEST_CASE("generate: what a run's learner needs does not bound what is sampled")
               .exit_code == 0);
   const std::string from = (dir / "run/checkpoints/step_4").string();
   CHECK(rows(from + kAsked + "--n 3 --max-tokens 450").size() == 3);  // a micro-batch has 256 tokens, the pages 384
-  CHECK(rows(from + kAsked + "--set quant.rollout.weights=bf16").size() == 1);  // which has no update-aware scale
+  CHECK(rows(from + kAsked + "--set quant.rollout.weights=bf16").size() == 1);  // this format has no update-aware scale
 }
 
 TEST_CASE("generate: a Hugging Face folder needs no recipe, and is computed in its own dtype") {
@@ -122,7 +122,7 @@ TEST_CASE("generate takes prompts from arguments, from a data file or from stand
   };
   using Texts = std::vector<std::string>;
   CHECK(texts("--prompt '[1, 2]' --prompt ' b\n'") == Texts{"[1, 2]", " b\n"});
-  CHECK(texts("-", "printf 'a\\nb\\n' | ") == Texts{"a\nb\n"});  // its last line break, too
+  CHECK(texts("-", "printf 'a\\nb\\n' | ") == Texts{"a\nb\n"});  // including its last line break
   std::ofstream(dir / "rows.jsonl") << R"({"prompt": "a"})"
                                     << "\n\n"
                                     << R"({"question": "b\n", "answer": null})"
@@ -186,7 +186,7 @@ TEST_CASE("generate: the KV cache is as large as what is asked for") {
   return test::skip("a sanitizer needs all addresses");
 #endif
   const std::string wide = " --set quant.rollout.weights=fp32 --set rollout.max_num_seqs=65536 --max-tokens 400 ";
-  const std::string little = "ulimit -v 1200000; ";  // stands for a small machine
+  const std::string little = "ulimit -v 1200000; ";  // simulates a small machine
   CHECK(rows(test::kTiny + wide + kAsked + "--set trainer.threads=2 --n 2", little).size() == 2);
   generate_refuses(
       test::kTiny + kAsked + "--set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096",
@@ -208,7 +208,7 @@ TEST_CASE("generate: a prompt that lacks the task's last line break is pointed o
         "$'…\\n')");
   CHECK(hints(checkpoint() + " --prompt 'a\n'") == "");
   const test::TempDir dir;
-  CHECK(hints(exported(dir / "hf") + " --prompt a") == "");  // nothing says what it learned from
+  CHECK(hints(exported(dir / "hf") + " --prompt a") == "");  // the folder does not record its training
 }
 
 TEST_CASE("generate: fp8 keys and values want the run's prompts, or another format is named") {
@@ -225,7 +225,7 @@ TEST_CASE("generate: fp8 keys and values want the run's prompts, or another form
                    "quant.rollout.profile: expected training prompts to make it on, got no data in the recipe");
   CHECK(rows(checkpoint() + few + fp8).size() == 1);
   CHECK(rows(checkpoint() + few + " --set quant.rollout.kv_cache=bf16 " + gone).size() == 1);
-  // Scales made once are in the checkpoint.
+  // Scales computed once are in the checkpoint.
   const std::string once = fp8 + "--set quant.kv_calibration.when=once ";
   REQUIRE(test::run_command(test::tiny_command(dir / "run", once + "--set sft.steps=0")).exit_code == 0);
   CHECK(rows((dir / "run/checkpoints/step_4").string() + few + " " + gone).size() == 1);

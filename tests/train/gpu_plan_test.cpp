@@ -53,13 +53,13 @@ AutoSettings choose(const config::Recipe& recipe, double gib, int num_ranks = 1)
   return train::choose_settings(recipe, large_model(), num_ranks, gib * kGiB);
 }
 
-/// The recipe with what is chosen for a GPU of that size.
+/// Returns the recipe with the settings chosen for a GPU of that size.
 config::Recipe chosen(config::Recipe recipe, double gib) {
   train::set_auto(choose(recipe, gib), recipe);
   return recipe;
 }
 
-/// The text of the input error that `call` throws; "" without one.
+/// Returns the text of the input error that `call` throws; "" if it throws none.
 template <class Call>
 std::string error_of(const Call& call) try {
   call();
@@ -105,7 +105,7 @@ TEST_CASE("a large GPU gets large micro-batches, a small one recomputes, and bot
     INFO(gib);
     const config::Recipe fits = chosen(recipe, gib);
     CHECK(train::gpu_peak_bytes(fits, large_model(), 1, gib * kGiB) <= 0.85 * gib * kGiB);
-    config::Recipe larger = fits;  // the next size does not fit, or is more than the limit
+    config::Recipe larger = fits;  // the next size does not fit, or exceeds the limit
     larger.actor.max_tokens_per_micro_batch.value += 256;
     CHECK((train::gpu_peak_bytes(larger, large_model(), 1, gib * kGiB) > 0.85 * gib * kGiB ||
            larger.actor.max_tokens_per_micro_batch > 32'768));
@@ -131,7 +131,7 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   CHECK(with <= 0.85 * 80 * kGiB);
   CHECK(train::describe_gpu_plan(recipe, large_model(), 1, 80 * kGiB)
             .ends_with("with the next micro-batch's activations"));
-  // Just below the memory that both take nothing is ahead, and the plan is that of one.
+  // Slightly below the memory for both, nothing is planned ahead, and the plan equals that for one.
   const double least = with - activations, gib = (with - 0.5 * activations) / 0.85 / kGiB;
   CHECK(ahead(recipe, gib) == 0);
   CHECK(std::fabs(train::gpu_peak_bytes(recipe, large_model(), 1, gib * kGiB) - least) < 1);
@@ -206,7 +206,7 @@ TEST_CASE("a resumed run takes over what its checkpoint has where the recipe say
   const train::ResumePoint point = train::find_resume_point(loaded, inputs, &folder, false, *world);
   CHECK(point.changes.empty());
   CHECK(point.settings == AutoSettings{256, 256, 1024, false});
-  loaded.recipe.actor.max_tokens_per_micro_batch = 512;  // a number that differs is refused as ever
+  loaded.recipe.actor.max_tokens_per_micro_batch = 512;  // a different number is refused as usual
   CHECK(error_of([&] {
           (void)train::find_resume_point(loaded, inputs, &folder, false, *world);
         }).find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
@@ -218,7 +218,7 @@ TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is name
   const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });
   CHECK(error.find("expected a plan within the GPU's 16.00 GiB, got ") != std::string::npos);
   CHECK(error.find("lora.rank") != std::string::npos);
-  // A run of the large card that goes on on a smaller one keeps its numbers, and one sentence names what does not fit.
+  // A run from the large card that resumes on a smaller one keeps its numbers; one sentence names what does not fit.
   const test::TempDir dir;
   base::set_log_file(dir / "log.txt");
   train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB);
@@ -229,6 +229,6 @@ TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is name
   CHECK(of_large.find("warning: the plan needs about ") == std::string::npos);
   CHECK(said.find("warning: the plan needs about ") != std::string::npos);
   CHECK(said.find(" of the GPU's 40.00 GiB: lower actor.max_tokens_per_micro_batch") != std::string::npos);
-  // What a second micro-batch would take is no part of it: the learner then has one at a time.
+  // The plan excludes the activations of a second micro-batch: the learner then has one at a time.
   CHECK(train::activations_ahead_bytes(recipe, large_model(), 1, 40 * kGiB) == 0);
 }

@@ -1,4 +1,4 @@
-// The trainer in this process, with verifiers of the test's own: its guards, and what happens between its phases.
+// Tests the trainer in this process, with the test's own verifiers: its guards, and events between its phases.
 #include "train/guards.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ void train_one_step(const tasks::Verifier& verifier, std::vector<std::string> se
   Training(verifier, std::move(settings)).trainer.train();
 }
 
-/// The exit code of the error that `body` throws; 0 when it throws none.
+/// Returns the exit code of the error that `body` throws; 0 if it throws none.
 template <class Body>
 int exit_code_of(const Body& body) {
   try {
@@ -36,7 +36,7 @@ int exit_code_of(const Body& body) {
   return 0;
 }
 
-/// Virtual memory of this process, bytes.
+/// Returns the virtual memory of this process in bytes.
 std::int64_t virtual_bytes() {
   std::int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -79,7 +79,7 @@ TEST_CASE("a learning rate that blows the weights up stops cold start and traini
 
 TEST_CASE("dynamic sampling that finds no groups ends the run with exit code 3, with some of them it trains on those") {
   const test::TempDir dir;
-  // Without a cold start the tiny model is never right: all groups score alike, unless the form alone scores.
+  // Without a cold start the tiny model is never right: all groups have equal scores, unless the form also scores.
   const auto run = [&](const std::string& name, const std::string& settings, const std::string& filter) {
     return test::run_command(test::tiny_command(
         dir / name, settings +
@@ -136,7 +136,7 @@ TEST_CASE("rollout.free_cache_engine gives the KV memory back before anything is
                    {"rollout.kv_pages=40000", "quant.rollout.kv_cache=fp32", "rollout.free_cache_engine=" + freed});
     return lowest.load();
   };
-  memory_while_judging("true");  // threads take their address space
+  memory_while_judging("true");  // threads use address space
   const std::int64_t kept = memory_while_judging("false"), freed = memory_while_judging("true");
   CHECK(kept - freed > (std::int64_t{400} << 20));
 }
@@ -176,7 +176,7 @@ TEST_CASE("fp8 scales made once are in use at every later version as they were a
   CHECK(used.version == 4);
   CHECK(used.keys_LK == first.keys_LK);
   CHECK(used.values_LK == first.values_LK);
-  CHECK(used.keys_LK != training.kv_scales_after(0).keys_LK);  // which the weights have left since
+  CHECK(used.keys_LK != training.kv_scales_after(0).keys_LK);  // the weights have changed since
 }
 
 TEST_CASE("a bitwise run ends when the first update's log-probs are not the sampler's") {
@@ -210,5 +210,5 @@ TEST_CASE("an evaluation says how far it is before it is done, and what it is of
   INFO(before);
   CHECK(before.find("evaluation before step 1: 0 of 16 responses\n") != std::string::npos);
   CHECK(log_of(0, 2).find("evaluation after step 2: ") != std::string::npos);
-  CHECK(log_of(1e6, 4).find("evaluation") == std::string::npos);  // one that is soon done says nothing
+  CHECK(log_of(1e6, 4).find("evaluation") == std::string::npos);  // a short evaluation logs nothing
 }

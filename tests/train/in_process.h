@@ -1,4 +1,4 @@
-// Training in the test's own process, with a verifier of the test's own.
+// Trains in the test's own process, with the test's own verifier.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace qrl::test {
 
-/// Judges nothing; every verdict is `verdict`, after a call of `on_judge`.
+/// Does not judge; every verdict is `verdict`, after a call of `on_judge`.
 struct FakeVerifier final : tasks::RuleVerifier {
   void check_ground_truth(const tasks::Question&, const std::string&) const override {}
   std::shared_ptr<const types::Gold> prepare(const tasks::Question&) const override {
@@ -27,7 +27,8 @@ struct FakeVerifier final : tasks::RuleVerifier {
   std::function<void()> on_judge;
 };
 
-/// Training by the tiny recipe, without its cold start and evaluation. Settings may change under it (`recipe`).
+/// Trains with the tiny recipe, without its cold start and evaluation. Its settings may change during training
+/// (`recipe`).
 struct Training {
   Training(const tasks::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
       : loaded(load(std::move(settings), steps)),
@@ -48,8 +49,8 @@ struct Training {
     return config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
-  /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts and the
-  /// responses seen.
+  /// Returns fp8 scales for the weights now published, from the calibration prompts after `num_taken` training prompts
+  /// and from the responses seen.
   decoder::KvScales kv_scales_after(std::uint64_t num_taken) const {
     auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
     calibration.insert(calibration.end(), quantizer.responses.begin(), quantizer.responses.end());

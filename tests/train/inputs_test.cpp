@@ -1,5 +1,5 @@
-// What a run reads beside its recipe: no resume on other contents, no ranks that read different ones, and a word about
-// prompts that are trained on and held out.
+// Tests the files that a run reads besides its recipe: no resume with other contents, no ranks with different ones.
+// Also tests the message about prompts that are both trained on and held out.
 #include <fstream>
 
 #include "support/catch.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kTrainGenerator = "train_generator: {task: countdown, size: 64, max_number: 9, max_target: 30}";
 constexpr const char* kValGenerator = "val_generator: {task: countdown, size: 8, max_number: 9, max_target: 30}";
 
-/// Countdown prompts of two numbers that add up to target, …, target + 5.
+/// Writes Countdown prompts of two numbers that add up to target, …, target + 5.
 std::string write_prompts(const fs::path& file, int target, const std::string& source) {
   std::ofstream out(file);
   for (int i = 0; i < 6; ++i) {
@@ -140,7 +140,7 @@ TEST_CASE("ranks with other weights or another recipe end the job") {
   CHECK(recipe.exit_code == 2);
   CHECK(test::says(recipe, "rank 1: expected the recipe of rank 0, got other values of optim.lr;"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
-  // Hosts may have more or fewer cores.
+  // Hosts may have different numbers of cores.
   CHECK(start("--set trainer.total_training_steps=1 --set trainer.threads=$(($OMPI_COMM_WORLD_RANK+1))").exit_code ==
         0);
 }
@@ -209,7 +209,7 @@ TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
   CHECK(fs::exists(run / "earlier_1/config.yaml"));
   CHECK(test::difference(test::finished_run(), run) == "");
 
-  // A second one, of a shorter run: nothing of the longer one stays.
+  // A second, shorter run: nothing of the longer one remains.
   fs::remove_all(run / "checkpoints");
   const test::Outcome never =
       test::run_command(test::tiny_command(run, "--resume never --set trainer.total_training_steps=1"));

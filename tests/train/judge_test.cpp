@@ -92,7 +92,7 @@ TEST_CASE("judge reads rows as strictly as training data, except for gold answer
   std::string deep = R"({"ground_truth":"5","response":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
   CHECK(judge("--verifier math", deep).exit_code == 2);
   CHECK(judge("--verifier math", R"({"response":"1","response":"2","ground_truth":"2"})").exit_code == 2);
-  // More digits than a double keeps: no gold, rather than another number.
+  // More digits than a double holds: no gold, instead of another number.
   CHECK(judge("--verifier math", R"({"response":"\\boxed{1}","ground_truth":123456789012345678901234567890})").output ==
         "{\"score\":0,\"reason\":\"gold\",\"extracted\":\"\"}\n");
   CHECK(judge("--verifier math",
@@ -153,7 +153,7 @@ TEST_CASE("judge takes a list of accepted answers as alternatives") {
 
 namespace {
 
-/// A recipe that judges by a file of the user's, in a folder of its own.
+/// A recipe that judges by the user's file, in its own folder.
 struct OwnReward {
   OwnReward(const std::string& form, const std::string& function) {
     std::ofstream(dir / "reward.py") << function;

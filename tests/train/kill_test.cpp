@@ -1,4 +1,4 @@
-// Runs cut short at random moments and bytes: each goes on by itself to the bits of one never stopped.
+// Tests runs killed at random moments and bytes: each resumes by itself to the bits of an uninterrupted run.
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,7 +14,8 @@ namespace {
 
 bool long_tests() { return std::getenv("QRL_LONG_TESTS") != nullptr; }
 
-/// Kills the tiny recipe with `settings` `num_kills` times in all, in as many runs as that takes, and compares each.
+/// Kills the tiny recipe with `settings` `num_kills` times in total, over several runs if necessary. Compares each run
+/// with an uninterrupted one.
 void kill_and_compare(const std::string& settings, int num_kills, std::mt19937& random) {
   const test::TempDir whole_dir;
   if (!settings.empty()) REQUIRE(test::run_command(test::tiny_command(whole_dir / "run", settings)).exit_code == 0);
@@ -26,7 +27,7 @@ void kill_and_compare(const std::string& settings, int num_kills, std::mt19937& 
       usleep(20'000 + random() % 600'000);
       kill(-pid, SIGKILL);
       const int exit_code = test::wait_for(pid);
-      if (exit_code == 0) break;  // it had finished
+      if (exit_code == 0) break;  // it had already finished
       INFO(test::read_file(dir / "log"));
       REQUIRE(exit_code == 128 + SIGKILL);
       ++killed;
@@ -45,7 +46,7 @@ TEST_CASE("killed at random moments and resumed, a run leaves the bits of one ne
   kill_and_compare("", long_tests() ? 750 : 4, random);
   kill_and_compare("--set lora.rank=4 --set quant.learner.forward=low_bit", long_tests() ? 50 : 2, random);
   if (!long_tests()) return;
-  // 50 cuts for each way of computing, 1,000 with those above.
+  // 50 kills for each way of computing; 1,000 with those above.
   for (const char* settings :
        {"--set quant.rollout.weights=bf16 --set model.dtype=bfloat16", "--set quant.rollout.weights=fp8_e4m3",
         "--set quant.rollout.weights=int4 --set quant.learner.forward=fake_quant --set model.dtype=bfloat16",
@@ -83,7 +84,7 @@ TEST_CASE("a disk that takes no more at a random byte of a save: an error, nothi
     const test::TempDir dir;
     const fs::path run = test::copy_of_finished_run(dir / "run");
     fs::remove_all(run / "checkpoints/step_4");
-    // The limit is in blocks of 512 bytes; what is over it fails as on a full disk (EFBIG for ENOSPC).
+    // The limit is in blocks of 512 bytes; writes beyond it fail like on a full disk (EFBIG instead of ENOSPC).
     const std::uintmax_t blocks = 1 + random() % (largest / 512);
     const test::Outcome full =
         test::run_command("ulimit -f " + std::to_string(blocks) + "; exec " + test::tiny_command(run));

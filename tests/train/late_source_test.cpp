@@ -1,4 +1,4 @@
-// Rollouts that are one step late: the trainer's loop, unchanged, with another source.
+// Tests rollouts that are one step late: the trainer's loop, unchanged, with another source.
 #include <cmath>
 #include <future>
 #include <memory>
@@ -15,8 +15,8 @@ using namespace qrl;
 
 namespace {
 
-/// Gives each step the rollouts that were sampled a step before, with the weights of that time; the first step its own.
-/// With `overlap` a thread with a pool of its own samples them while the learner updates, until the trainer drains it.
+/// Gives each step the rollouts sampled one step earlier, with the weights of that time; the first step gets its own.
+/// With `overlap`, a thread with its own pool samples them while the learner updates, until the trainer drains it.
 class OneStepLate final : public train::RolloutSource {
  public:
   OneStepLate(train::RolloutSource& source, std::int64_t last_step, bool overlap)
@@ -44,7 +44,7 @@ class OneStepLate final : public train::RolloutSource {
   std::future<std::optional<train::RolloutBatch>> ready_;
 };
 
-/// Right or wrong by a response's length, so that most groups have both.
+/// Judges by a response's length, so that most groups have right and wrong ones.
 struct LengthVerifier final : tasks::RuleVerifier {
   void check_ground_truth(const tasks::Question&, const std::string&) const override {}
   std::shared_ptr<const types::Gold> prepare(const tasks::Question&) const override {
@@ -58,14 +58,14 @@ struct LengthVerifier final : tasks::RuleVerifier {
 };
 
 constexpr int kSteps = 3;
-// fp64 sums of |w| over the trained fp32 weights. Instruction paths differ by 1e-7 of them, the two sources by 1e-5.
+// fp64 sums of |w| over the trained fp32 weights. Instruction sets differ by 1e-7 of them, the two sources by 1e-5.
 constexpr double kOnTimeDigest = 17447.0490, kLateDigest = 17447.2552, kDigestTolerance = 1e-6;
 
 std::unique_ptr<test::Training> make_training(const tasks::Verifier& verifier) {
   return std::make_unique<test::Training>(verifier, std::vector<std::string>{"rollout_correction.method=tis"}, kSteps);
 }
 
-/// Sum of |w| over the master weights.
+/// Returns the sum of |w| over the master weights.
 double sum_of_weights(const learner::Learner& learner) {
   double sum = 0;
   for (const auto& [name, view] : learner.state().masters()) {
@@ -88,7 +88,7 @@ TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that a
   double digests[2] = {};
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
-    // Decoder and learner are given one thread each: at the same time the two pools have what one had.
+    // Decoder and learner get one thread each: the two concurrent pools have as many threads as one had.
     const base::ThreadsInScope threads(overlap ? 1 : base::num_threads());
     const auto late = make_training(verifier);
     OneStepLate source(late->trainer.rollouts, kSteps, overlap);

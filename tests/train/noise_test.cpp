@@ -1,4 +1,4 @@
-// When a sampler's gains have how much noise.
+// Tests the schedule of the noise on a sampler's gains.
 #include <fstream>
 
 #include "support/catch.h"

@@ -17,7 +17,7 @@ config::Recipe tiny_recipe(const std::vector<std::string>& settings = {}) {
   return config::load_recipe(train::keys(), test::kTiny, settings, true).recipe;
 }
 
-/// Bytes of a checkpoint's tensors.
+/// Returns the bytes of a checkpoint's tensors.
 double bytes_of(const fs::path& checkpoint) {
   double bytes = 0;
   for (const auto& entry : fs::directory_iterator(checkpoint))
@@ -75,7 +75,7 @@ TEST_CASE("a dry run says from where a start would go on, refuses what it would 
   CHECK(test::says(dry_run(run), "nothing left to do: step 4 of " + last + " is done"));
   const std::string more = "--set trainer.total_training_steps=6";
   CHECK(test::says(dry_run(run, more), "start       goes on after step 4 of " + last));
-  // The words are those of the run's own refusal.
+  // The words equal those of the run's own refusal.
   for (const std::string arguments :
        {"--set optim.lr=1e-4", "--set model.init.seed=5", "--resume never", "--set data.train_generator.size=32"}) {
     const test::Outcome plan = dry_run(run, arguments), start = test::run_command(test::tiny_command(run, arguments));

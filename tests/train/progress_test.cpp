@@ -1,4 +1,4 @@
-// The line a person watches, on a pseudo-terminal.
+// Tests the progress line on a pseudo-terminal.
 #include "train/progress.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ using namespace qrl;
 
 namespace {
 
-/// What a terminal shows of `write`, run in a child whose output and errors both go to it.
+/// Returns what a terminal shows of `write`, run in a child whose output and errors both go to it.
 template <class Write>
 std::string on_terminal(const Write& write) {
   const int master = posix_openpt(O_RDWR | O_NOCTTY);
@@ -26,7 +26,7 @@ std::string on_terminal(const Write& write) {
   const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
   REQUIRE(slave >= 0);
   std::cout.flush();
-  std::fflush(stdout);  // the child must not write what was waiting here
+  std::fflush(stdout);  // else the child also writes text buffered here
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {

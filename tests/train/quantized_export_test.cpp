@@ -1,4 +1,4 @@
-// export --quantized of checkpoints: the folder holds what the run's sampler multiplied by, or is not written.
+// Tests export --quantized of checkpoints: the folder holds the sampler's weights, or is not written.
 #include <nlohmann/json.hpp>
 
 #include "base/bf16.h"
@@ -19,7 +19,7 @@ test::Outcome export_quantized(const fs::path& out, const fs::path& checkpoint,
   return test::run_command(test::kProgram + "export " + checkpoint.string() + " --out " + out.string() + " " + options);
 }
 
-/// One step of the tiny recipe from the cold start of finished_run; its checkpoint.
+/// Runs one step of the tiny recipe from the cold start of finished_run; returns its checkpoint.
 fs::path one_step(const fs::path& run, const std::string& settings) {
   const test::Outcome outcome = test::run_command(
       test::tiny_command(run, "--set trainer.total_training_steps=1 --set eval.freq=0 --set sft.from=" +
@@ -29,7 +29,7 @@ fs::path one_step(const fs::path& run, const std::string& settings) {
   return run / "checkpoints/step_1";
 }
 
-/// The weight of a module as a reader of compressed-tensors sees it: quantized values times their scales.
+/// Returns a module's weight as a reader of compressed-tensors computes it: quantized values times their scales.
 std::vector<float> dequantized(const SafetensorsFile& file, const std::string& module, Format format) {
   const bool is_packed = quant::spec(format).weights == quant::Element::int4;
   const base::Buffer scales = file.read_f32(module + ".weight_scale");

@@ -1,4 +1,4 @@
-// Runs whose learner and sampler share quantized tensors: the probe, the audit, update-aware quantization.
+// Tests runs whose learner and sampler share quantized tensors: the probe, the audit, update-aware quantization.
 #include <signal.h>
 #include <unistd.h>
 
@@ -122,7 +122,7 @@ TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to 
 
 namespace {
 
-/// Kills the run `command` in `folder` after its second RL checkpoint and lets it go on to its end.
+/// Kills the run `command` in `folder` after its second RL checkpoint and resumes it to its end.
 void kill_and_resume(const test::TempDir& dir, const fs::path& folder, const std::string& command) {
   const pid_t pid = test::start_command(command, dir / "log");
   while (!fs::exists(folder / "checkpoints/step_2") && kill(pid, 0) == 0) usleep(2'000);
@@ -223,10 +223,10 @@ TEST_CASE("eval samples with the profile that a checkpoint brings, as the run di
   };
   const nlohmann::json in_run = test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1));
   CHECK(figures(checkpoint, "with") == in_run);
-  CHECK(figures(exported, "without") != in_run);  // the same weights, which bring none
+  CHECK(figures(exported, "without") != in_run);  // the same weights, without a profile
   CHECK(figures(checkpoint, "int4", "--set quant.rollout.weights=int4 ") != in_run);
 
-  // A file that the recipe names is the one that the checkpoint has, or the key would say what is not so.
+  // A profile file in the recipe must equal the checkpoint's, else the key would name a file that is not used.
   const auto with_file = [&](const std::string& file) {
     return test::run_command(program + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling +
                              "--set eval.n=1 --set quant.rollout.profile=" + file + " --checkpoint " + checkpoint);

@@ -1,4 +1,4 @@
-// The shape of Qwen3-0.6B with random weights, as a user has it: a folder in bf16 with Qwen3's tokenizer.
+// Tests the shape of Qwen3-0.6B with random weights in a user's form: a bf16 folder with Qwen3's tokenizer.
 #include <cstdlib>
 #include <fstream>
 
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// As `run_command`, whose output ends the case where the exit code is not 0.
+/// Like `run_command`, but fails the case unless the exit code is 0; returns the output.
 std::string output_of(const std::string& command) {
   const test::Outcome outcome = test::run_command(command);
   INFO(command << "\n" << outcome.output);
@@ -19,7 +19,7 @@ std::string output_of(const std::string& command) {
   return outcome.output;
 }
 
-/// "  together   ~   13.53 GiB" of a dry run.
+/// Reads "  together   ~   13.53 GiB" of a dry run.
 double predicted_gib(const std::string& dry_run) {
   const std::size_t at = dry_run.find("together");
   REQUIRE(at != std::string::npos);
@@ -42,8 +42,8 @@ TEST_CASE("a model of 0.6B parameters loads, generates and takes a GRPO step in 
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
     fs::copy_file(*shared / "tokenizer" / "qwen3" / name, model / name);
 
-  // 8 prompts of up to 128 tokens, 8 responses of 256 each. Random weights answer nothing right, so that all
-  // advantages are 0: the entropy term gives the step a gradient.
+  // 8 prompts of up to 128 tokens, 8 responses of 256 each. Random weights give no right answer, so all advantages are
+  // 0: only the entropy term gives the step a gradient.
   const std::string recipe =
       QRL_SOURCE_DIR
       "/recipes/math/gsm8k_qwen3_0.6b.yaml"
@@ -55,7 +55,7 @@ TEST_CASE("a model of 0.6B parameters loads, generates and takes a GRPO step in 
       model.string() + " --set data.train_files=[" + (*shared / "datasets" / "gsm8k_test.jsonl").string() +
       "] --set trainer.default_local_dir=" + (dir / "run").string();
   const double predicted = predicted_gib(output_of(test::kProgram + recipe + " --dry-run"));
-  // The model in int8 with its fp32 embedding for a moment: not a copy of it in fp32 (2.2 GiB) besides.
+  // Allows for the model in int8 and, briefly, its fp32 embedding, but not for an fp32 copy of the model (2.2 GiB).
   CHECK_FALSE(output_of("ulimit -v 3000000; " + test::kProgram + "generate " + recipe +
                         " --set data.max_response_length=8 --set rollout.max_num_seqs=1 --prompt 'What is 2 + 2?'")
                   .empty());

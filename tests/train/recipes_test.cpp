@@ -104,7 +104,7 @@ TEST_CASE(
   const std::string apart = "rollout.prefix_sharing=false";
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged, apart}) == all / 16);
   CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged, apart}) == all / 32);
-  // Of three pages a sequence the first is its prompt's, which four samples have together.
+  // One of a sequence's three pages belongs to its prompt, which four samples share.
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged}) == all / 16 * 9 / 12);
   CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged}) == all / 32 * 9 / 12);
 }

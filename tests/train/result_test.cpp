@@ -1,4 +1,4 @@
-// The last lines of a run speak of what is there.
+// Tests that the model in the last lines of a run exists.
 #include <fstream>
 
 #include "support/catch.h"
@@ -9,7 +9,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The path after "model: " in a run's output, or "".
+/// Returns the path after "model: " in a run's output, or "".
 std::string model_path(const std::string& output) {
   const std::string mark = "\n  model: ";
   const std::size_t at = output.find(mark);
@@ -30,13 +30,13 @@ TEST_CASE("the model that a run names at its end exists") {
   REQUIRE(none.exit_code == 0);
   CHECK(model_path(none.output).empty());
   CHECK(none.output.find("no checkpoint: the recipe asks for no step") != std::string::npos);
-  for (const char* steps : {"2", "1"}) {  // fewer than were made: the run ended in its second step all the same
+  for (const char* steps : {"2", "1"}) {  // one is fewer than were made: the run had ended in its second step
     const test::Outcome outcome = test::run_command(test::tiny_command(run, kNoColdStart + steps));
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
     CHECK(model_path(outcome.output) == (run / "checkpoints/step_2").string());
   }
-  // Nothing left to do in another folder: the checkpoint given is the result.
+  // Without further steps in another folder, the given checkpoint is the result.
   const test::Outcome elsewhere = test::run_command(
       test::tiny_command(dir / "other", kNoColdStart + "2 --resume " + (run / "checkpoints/step_2").string()));
   INFO(elsewhere.output);

@@ -1,4 +1,4 @@
-// Which checkpoint a run goes on from, and that none is read whose bytes changed.
+// Tests which checkpoint a run resumes from, and that a checkpoint with changed bytes is refused.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kMoreSteps = "--set trainer.total_training_steps=5";
 constexpr const char* kWithKl = "--set algorithm.kl_loss_coef=0.1";
 
-/// The run was refused as an input error whose text names `what`.
+/// Checks that the run was refused with an input error whose text names `what`.
 void check_refused(const test::Outcome& outcome, const std::string& what) {
   INFO(outcome.output);
   CHECK(outcome.exit_code == 2);
@@ -34,7 +34,7 @@ void flip_weights(const fs::path& checkpoint) {
 
 std::string resume(const fs::path& checkpoint) { return " --resume " + checkpoint.string() + " "; }
 
-/// A copy of a checkpoint with one file's text edited, sealed as its writer would have.
+/// Copies a checkpoint with one file's text edited, sealed as its writer does.
 void copy_edited(const fs::path& from, const fs::path& to, const char* file,
                  const std::function<void(std::string&)>& edit) {
   state::commit_folder(
@@ -50,7 +50,7 @@ void copy_edited(const fs::path& from, const fs::path& to, const char* file,
       state::folder_facts(from));
 }
 
-/// Says k1 where a recipe's text has the default estimator of the KL term.
+/// Writes k1 where a recipe's text has the default estimator of the KL term.
 void set_k1(std::string& text) {
   const std::string key = "kl_loss_type: ";
   const std::size_t at = text.find(key + "k3");
@@ -100,7 +100,7 @@ TEST_CASE("eval, generate and export refuse a damaged checkpoint by name") {
   fs::remove(checkpoint / "manifest.json");
   check_refused(test::run_command(program + "eval " + sampled), "manifest.json");
   fs::copy(test::finished_run() / "checkpoints/step_4/manifest.json", checkpoint / "manifest.json");
-  flip_weights(checkpoint);  // whole again
+  flip_weights(checkpoint);  // undamaged again
   fs::remove(checkpoint / "state.json");
   check_refused(test::run_command(program + "eval " + sampled), "state.json");
 }
@@ -121,11 +121,11 @@ TEST_CASE("resuming from PATH into another folder: the same bits, its KL referen
              branch = test::stable_rows(dir / "branch/metrics.jsonl");
   CHECK(branch == std::vector<nlohmann::json>(whole.end() - 2, whole.end()));
 
-  // Interrupted before its first checkpoint, the same command starts again beside the copy.
+  // Interrupted before its first checkpoint, the same command starts again with the copy.
   fs::create_directories(dir / "again/checkpoints");
   fs::copy(dir / "branch/checkpoints/sft_12", dir / "again/checkpoints/sft_12");
   CHECK(test::run_command(test::tiny_command(dir / "again", arguments)).exit_code == 0);
-  // From the cold start itself, too.
+  // Also resumes from the cold start itself.
   CHECK(test::run_command(test::tiny_command(dir / "cold", kWithKl + resume(dir / "whole/checkpoints/sft_12")))
             .exit_code == 0);
   CHECK(test::difference(dir / "whole", dir / "cold") == "sft_metrics.jsonl");
@@ -228,7 +228,7 @@ TEST_CASE("checkpoints that cannot be read now end the start, and all stay as th
   getrlimit(RLIMIT_NOFILE, &limit);
   const int next = dup(STDIN_FILENO);
   close(next);
-  const rlimit few{static_cast<rlim_t>(next) + 1, limit.rlim_max};  // one more: the folder's
+  const rlimit few{static_cast<rlim_t>(next) + 1, limit.rlim_max};  // one more, for the folder
   setrlimit(RLIMIT_NOFILE, &few);
   std::string message = "nothing thrown";
   try {

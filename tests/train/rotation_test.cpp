@@ -1,4 +1,4 @@
-// Runs whose sampler's matrices are rotated with their inputs: the tiny recipe's widths are multiples of 32.
+// Tests runs whose sampler's matrices are rotated with their inputs: the tiny recipe's widths are multiples of 32.
 #include <cstdio>
 #include <fstream>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kRotated = " --set quant.rollout.rotation_block=32 ";
 
-/// A recipe of a model that blocks of 64 fit, so that auto is hadamard without a word.
+/// Writes a recipe of a model that blocks of 64 fit, so that auto selects hadamard.
 fs::path recipe_that_fits(const fs::path& dir) {
   std::string config = test::read_file(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json");
   for (const auto& [from, to] : {std::pair{"\"hidden_size\": 96", "\"hidden_size\": 64"},
@@ -32,7 +32,7 @@ std::string run_of(const fs::path& recipe, const fs::path& run, const std::strin
   return test::kProgram + recipe.string() + " --set trainer.default_local_dir=" + run.string() + " " + arguments;
 }
 
-/// Makes the checkpoint of a program without the keys: the same one, whose recipe lacks them.
+/// Turns a checkpoint into one of a program without the keys: its recipe lacks them.
 void drop_rotation(const fs::path& checkpoint) {
   const fs::path whole = checkpoint.string() + ".whole";
   fs::rename(checkpoint, whole);
@@ -96,7 +96,7 @@ TEST_CASE("a bitwise run on rotated matrices resumes to its own bits, and its pa
   const test::Outcome generated = test::run_command(test::kProgram + "generate " + checkpoint + " --prompt '1 2 3'");
   CHECK(generated.exit_code == 0);
   CHECK(test::says(generated, "int8 weights (inputs rotated by blocks of 32 (hadamard)) with bf16 keys"));
-  // Fixed for a run.
+  // The setting is fixed for a run.
   const test::Outcome changed = test::run_command(test::tiny_command(
       dir / "cut", bitwise + "--set quant.rollout.rotation=none --set trainer.total_training_steps=5 "
                              "--set quant.rollout.rotation_block=64 --allow-change"));
@@ -120,7 +120,7 @@ TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on
                                                     (dir / "old/checkpoints/step_2").string() + " --prompt '1 2 3'");
   CHECK(test::says(generated, "samples int8 weights with"));
 
-  // The same recipe begun today rotates them, and other tokens follow.
+  // The same recipe in a new run rotates the matrices, and other tokens follow.
   const test::Outcome today = test::run_command(run_of(recipe, dir / "new"));
   REQUIRE(today.exit_code == 0);
   CHECK(test::says(today, "inputs rotated by blocks of 64 (hadamard)"));

@@ -1,4 +1,5 @@
-// How long a run is, what it keeps, and where its text ends: epochs, the best checkpoint, a time limit, stop strings.
+// Tests how long a run is, what it keeps, and where its text ends: epochs, the best checkpoint, a time limit, stop
+// strings.
 #include <cctype>
 #include <fstream>
 
@@ -63,7 +64,7 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
   REQUIRE(outcome.exit_code == 0);
   CHECK(test::names_in(dir / "run/checkpoints") == std::vector<std::string>{"best", "step_3", "step_8"});
   CHECK(fs::read_symlink(dir / "run/checkpoints/best") == "step_3");
-  // It is a checkpoint under that name, and a longer run knows of it.
+  // It is a checkpoint of that name, and a longer run finds it.
   CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train check safetensors " + (dir / "run/checkpoints/best").string())
             .exit_code == 0);
   const std::string longer = keep + "mean@2 --set trainer.total_training_steps=10";
@@ -95,7 +96,7 @@ TEST_CASE("a stop string ends a response, which keeps it") {
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", one)).exit_code == 0);
   const auto whole = rows_of("whole");
   REQUIRE_FALSE(whole.empty());
-  // A new model writes any bytes: the second character of the first long response that is a plain one.
+  // A new model writes arbitrary bytes: the stop string is the first digit or capital letter inside a response.
   std::string stop;
   for (const auto& row : whole) {
     const auto text = row.at("response").get<std::string>();

@@ -1,4 +1,4 @@
-// Whole runs of the program: what they leave behind, and what they refuse.
+// Tests whole runs of the program: what they leave behind, and what they refuse.
 #include <signal.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ TEST_CASE("metric rows: tokens that the learner had a second, and its share of w
     const double expected = 4 * value("prompt_length/mean") + 16 * value("response_length/mean");
     CHECK(std::abs(tokens - expected) < 16.5);  // a sequence's last token predicts nothing, and may be left out
     CHECK(std::abs(tokens - std::round(tokens)) < 1e-6);
-    // One ceiling for all steps, whose operations a token hardly differ.
+    // All steps have the same peak rate, and a token hardly changes its operations.
     const double share_per_rate = value("perf/mfu/actor") / value("perf/learner_tokens_per_s");
     CHECK(share_per_rate > 0);
     if (num_steps == 1) first = share_per_rate;
@@ -147,7 +147,7 @@ TEST_CASE("eval of a checkpoint gives the figures the run measured, and export k
   const nlohmann::json in_run = test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1));
   const double length = in_run.at("val/countdown/response_length/mean").get<double>();
   const double truncated = in_run.at("val/countdown/truncated_fraction").get<double>();
-  CHECK((length > 1 && length < 24 && truncated > 0 && truncated < 1));  // else nothing is compared
+  CHECK((length > 1 && length < 24 && truncated > 0 && truncated < 1));  // else the comparison is empty
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling;
   const test::Outcome eval =
       test::run_command(QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint " + checkpoint.string());
@@ -160,7 +160,7 @@ TEST_CASE("eval of a checkpoint gives the figures the run measured, and export k
   CHECK(test::close(printed, length, 0, 5e-6));
   CHECK(eval.output.find("data source  prompts  maj@16 ") != std::string::npos);
 
-  // With --out the same figures as JSON and every response with its verdict, whatever the number of ranks.
+  // With --out, the same figures as JSON and every response with its verdict, whatever the number of ranks.
   const auto evaluate = [&](const std::string& launcher, const std::string& name, const std::string& settings = "") {
     const std::string command = launcher + QRL_BINARY_DIR "/qrl-train eval " + recipe + settings + " --checkpoint ";
     return test::run_command(command + checkpoint.string() + " --out " + (dir / name).string());
@@ -174,7 +174,7 @@ TEST_CASE("eval of a checkpoint gives the figures the run measured, and export k
   CHECK(results("alone")["quant"] == nlohmann::json{{"weights", "int8"}, {"kv_cache", "int8"}});
   REQUIRE(evaluate("", "int4", "--set quant.rollout.weights=int4").exit_code == 0);
   CHECK(results("int4")["quant"] == nlohmann::json{{"weights", "int4"}, {"kv_cache", "bf16"}});
-  CHECK(results("int4")["metrics"] != in_run);  // the figures tell formats apart
+  CHECK(results("int4")["metrics"] != in_run);  // the figures differ between formats
   std::istringstream rows(test::read_file(dir / "alone/responses.jsonl"));
   double score = 0;
   int num_rows = 0;
@@ -240,7 +240,7 @@ TEST_CASE("two ranks: killed and resumed, the bits of two ranks never stopped") 
   kill(-pid, SIGKILL);
   test::wait_for(pid);
   test::Outcome last;
-  for (int attempt = 0; attempt < 1200; ++attempt) {  // the killed job's ranks give the folder's lock up a moment later
+  for (int attempt = 0; attempt < 1200; ++attempt) {  // the killed job's ranks release the folder's lock a moment later
     last = test::run_command(test::tiny_command(dir / "run", "", launcher));
     if (last.exit_code != 2) break;
     usleep(100'000);

@@ -69,7 +69,7 @@ TEST_CASE("the learner's log-probs are at the sampler's temperature: old, curren
   const std::string settings =
       " --set rollout.temperature=0.7 --set quant.rollout.weights=fp32 --set model.dtype=float32 "
       "--set trainer.total_training_steps=1 --set algorithm.kl_loss_coef=0.1 --set optim.lr=1e-12";
-  // One update: the current log-probs stand for the old ones. Two: old ones are scored apart.
+  // One update: the current log-probs serve as the old ones. Two: old log-probs are scored separately.
   for (const char* updates : {"--set actor.mini_batch_size=4", "--set actor.mini_batch_size=2"}) {
     INFO(updates);
     const auto row = rows_with(dir / std::string(updates).substr(28), updates + settings).at(1);

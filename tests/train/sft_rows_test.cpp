@@ -1,5 +1,5 @@
-// The cold start from files: the same bits as from the generator that wrote them, what of a row is learned, order and
-// epochs, resume, and errors that name the row.
+// Tests the cold start from files: the same bits as from the generator that wrote them, and the learned part of a row.
+// Also tests order, epochs, resume, and errors that name the row.
 #include "train/sft_rows.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kDemonstrations = "demonstrations: {task: countdown, max_number: 9, max_target: 30}";
 const std::string kColdStartAlone = " --set trainer.total_training_steps=0 --set eval.before_train=false";
 
-/// The tiny recipe with `sft` in place of its demonstrations.
+/// Returns the tiny recipe with `sft` instead of its demonstrations.
 fs::path recipe_with(const test::TempDir& dir, const std::string& sft) {
   test::write_recipe(dir / "files.yaml", {{kDemonstrations, sft}});
   return dir / "files.yaml";
@@ -55,7 +55,7 @@ config::Recipe parsed(const std::string& sft) {
   return config::parse_recipe(train::keys(), "sft: " + sft + "\n", "r.yaml", {}, {}, false).recipe;
 }
 
-/// Rows of the byte-level tokenizer, whose template is plain.
+/// Returns rows of the byte-level tokenizer, whose template is plain.
 train::SftRows sft_rows_of(const std::string& text, const std::string& more = "") {
   const test::TempDir dir;
   const std::string file = write(dir / "rows.jsonl", text);
@@ -83,7 +83,7 @@ TEST_CASE("exported demonstrations, unshuffled, teach what their generator does,
   INFO(by_steps.output);
   REQUIRE(by_steps.exit_code == 0);
   CHECK(same_checkpoint(dir / "steps/checkpoints/sft_12", test::finished_run() / "checkpoints/sft_12"));
-  // One epoch of 48 rows is those 12 updates; a run that was stopped after 5 goes on to the same bits.
+  // One epoch of 48 rows is those 12 updates; a run stopped after 5 resumes to the same bits.
   const std::string epoch = " --set sft.steps=0 --set sft.epochs=1";
   REQUIRE(run_recipe(recipe, dir / "epoch", kColdStartAlone + epoch).exit_code == 0);
   CHECK(same_checkpoint(dir / "epoch/checkpoints/sft_12", dir / "steps/checkpoints/sft_12"));
@@ -93,7 +93,7 @@ TEST_CASE("exported demonstrations, unshuffled, teach what their generator does,
   CHECK(says(resumed.output, "resuming from "));
   CHECK(same_checkpoint(dir / "epoch/checkpoints/sft_12", dir / "steps/checkpoints/sft_12"));
   CHECK(test::stable_rows(dir / "epoch/sft_metrics.jsonl") == test::stable_rows(dir / "steps/sft_metrics.jsonl"));
-  // Another order is another model, and other rows under the same name are no resume.
+  // Another order gives another model, and other rows under the same name prevent a resume.
   REQUIRE(run_recipe(recipe, dir / "shuffled", kColdStartAlone + " --set sft.shuffle=true").exit_code == 0);
   CHECK_FALSE(same_checkpoint(dir / "shuffled/checkpoints/sft_12", dir / "steps/checkpoints/sft_12"));
   write(file, "{\"prompt\": \"a\", \"response\": \"b\"}\n");
@@ -120,7 +120,6 @@ TEST_CASE("val/loss is measured after each epoch, at each checkpoint and at the 
   }
   CHECK(measured == std::set<std::int64_t>{2, 4, 5, 6});
   CHECK(metrics[5]["val/loss"].get<double>() < metrics[1]["val/loss"].get<double>());
-  // The loss before the last update of the same rows lies between those of before and after it.
   CHECK(fs::exists(dir / "run/checkpoints/sft_6/model.safetensors"));
 }
 

@@ -1,4 +1,4 @@
-// What a run shows of itself: settings and whose they are, warnings, scores on the way, its log, its last lines.
+// Tests what a run prints: settings with their origins, warnings, scores during training, its log, its last lines.
 #include <fstream>
 
 #include "support/catch.h"
@@ -15,7 +15,7 @@ using test::says;
 
 const std::string kRecipes = QRL_SOURCE_DIR "/recipes/";
 
-/// The row of a step in which half of the responses are right and everything is as it should be.
+/// Returns the row of a step in which half of the responses are right and all is normal.
 train::Metrics sound_row() {
   return {{"reward/correct_fraction", 0.5},    {"reward/no_answer_fraction", 0.1}, {"data/flat_group_fraction", 0.25},
           {"response_length/clip_ratio", 0.0}, {"mismatch/k3_kl", 1e-3},           {"actor/grad_norm", 0.5}};
@@ -82,7 +82,7 @@ TEST_CASE("a bound that a mode set is an error that names the mode") {
                                                  "--set data.max_prompt_length=2048 "
                                                  "--set actor.max_tokens_per_micro_batch=22528");
   CHECK(longer.exit_code == 2);
-  CHECK_FALSE(says(longer.output, "(mode fp8rl)"));  // the user's own
+  CHECK_FALSE(says(longer.output, "(mode fp8rl)"));  // set by the user
   const test::TempDir dir;
   test::write_recipe(dir / "own.yaml",
                      {{"  max_prompt_length: 24\n  max_response_length: 24\n", ""},
@@ -140,10 +140,10 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   train::Health broken(recipe);
   CHECK(broken.observe(1, sound_row()).empty());
   const auto fell = broken.observe(2, with(sound_row(), kFlat));
-  REQUIRE(fell.size() == 1);  // its flat groups have that cause
+  REQUIRE(fell.size() == 1);  // this also explains its flat groups
   CHECK(says(fell[0], "no response is right any more (reward/correct_fraction 0, before it was 0.500)"));
 
-  // Rare rewards: a step without any is no fall, many are.
+  // Rare rewards: one step without any is no drop, many are.
   config::Recipe small = recipe;
   small.data.train_batch_size = 16;
   train::Health rare(small);
@@ -151,7 +151,7 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   const train::Metrics none = with(sound_row(), {{"reward/correct_fraction", 0}});
   for (std::int64_t step = 2; step <= 6; ++step) CHECK(rare.observe(step, none).empty());
   CHECK(rare.observe(7, none).size() == 1);  // 0.95^(16 * 6) is below 1 %
-  // A policy that broke before it was right: no response ends any more.
+  // A policy that broke before it was right: responses no longer end.
   train::Health endless(small);
   const train::Metrics ends = with(kFlat, {{"response_length/clip_ratio", 0.1}}),
                        cut = with(kFlat, {{"response_length/clip_ratio", 1}});
@@ -180,7 +180,7 @@ TEST_CASE("a run whose groups are all flat warns in its first steps and at its e
     REQUIRE(row.contains(name));
     CHECK(row[name].is_null());
   }
-  // The names are those of a step that has something to learn.
+  // The names are those of a step with tokens in the loss.
   const auto learned = test::stable_rows(test::finished_run() / "metrics.jsonl").at(1);
   for (const auto& [name, value] : learned.items()) {
     INFO(name);

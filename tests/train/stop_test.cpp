@@ -1,4 +1,4 @@
-// Runs told to stop: soon, with exit code 75, and to the same bits when they are started again.
+// Tests runs that are told to stop: they stop soon, with exit code 75, and restart to the same bits.
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Starts the tiny recipe, sends `number` once `file` of the run folder is there, and gives the exit code.
+/// Starts the tiny recipe, sends SIGTERM once `file` of the run folder exists, and returns the exit code.
 int stop_at(const fs::path& run, const std::string& file, const std::string& arguments, const fs::path& log,
             std::uintmax_t bytes = 0) {
   const pid_t pid = test::start_command(test::tiny_command(run, arguments), log);
@@ -19,7 +19,7 @@ int stop_at(const fs::path& run, const std::string& file, const std::string& arg
   return test::wait_for(pid);
 }
 
-/// Goes on with a stopped run and compares it with one never stopped.
+/// Resumes a stopped run and compares it with an uninterrupted one.
 void check_goes_on(const fs::path& whole, const fs::path& run, const std::string& arguments) {
   const test::Outcome outcome = test::run_command(test::tiny_command(run, arguments));
   INFO(outcome.output);
@@ -31,7 +31,7 @@ void check_goes_on(const fs::path& whole, const fs::path& run, const std::string
 
 TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
   const test::TempDir dir;
-  const std::string longer = "--set rollout.n=64";  // so that it is not done before it is stopped
+  const std::string longer = "--set rollout.n=64";  // so that it does not finish before it is stopped
   const int exit_code = stop_at(dir / "run", "rollouts/step_1.jsonl", longer, dir / "log");
   const std::string log = test::read_file(dir / "log");
   INFO(log);
@@ -71,7 +71,7 @@ TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, th
   CHECK(test::stable_rows(dir / "before/metrics.jsonl").empty());
   check_goes_on(dir / "whole", dir / "before", longer);
 
-  // Stopped in the evaluation of step 2, and again when it is measured anew; its own checkpoint is not due.
+  // Stops in the evaluation of step 2, and again in its repetition; the step's own checkpoint is not due.
   const std::string rare = longer + " --set trainer.save_freq=3";
   CHECK(stop_at(dir / "after", "rollouts/step_2.jsonl", rare, dir / "log") == 75);
   CHECK(test::names_in(dir / "after/checkpoints").back() == "step_2");
@@ -81,7 +81,7 @@ TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, th
   CHECK(test::stable_rows(dir / "after/metrics.jsonl").size() == 2);
   check_goes_on(dir / "whole", dir / "after", rare);
 
-  // In the last evaluation: it is measured when the run is started again.
+  // Stops in the last evaluation, which the restarted run repeats.
   CHECK(stop_at(dir / "last", "rollouts/step_4.jsonl", longer, dir / "log") == 75);
   CHECK(test::stable_rows(dir / "last/metrics.jsonl").size() == 4);
   check_goes_on(dir / "whole", dir / "last", longer);
@@ -90,7 +90,7 @@ TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, th
 
 TEST_CASE("SIGTERM while sampling: the step is given up, the one before it is kept, the same bits after resuming") {
   const test::TempDir dir;
-  // Without the entropy term groups that score alike are not learnt from: sampling is nearly all of a step.
+  // Without the entropy term groups with equal scores are skipped: sampling takes nearly all of a step.
   const std::string longer =
       "--set rollout.n=400 --set algorithm.entropy_coef=0 --set eval.freq=0 --set trainer.save_freq=0";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);

@@ -60,7 +60,7 @@ fs::path copy_of_finished_run(const fs::path& to) {
 
 namespace {
 
-/// The run that ctest shares, and where its files' bytes are noted.
+/// Returns the run that ctest shares, and where the hashes of its files are noted.
 fs::path shared_run() {
   const char* run = std::getenv("QRL_FINISHED_RUN");
   REQUIRE(run != nullptr);

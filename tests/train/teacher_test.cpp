@@ -1,4 +1,4 @@
-// On-policy distillation, and what a run says of settings that cannot act.
+// Tests on-policy distillation, and the messages about settings without effect.
 #include "support/catch.h"
 #include "train/support.h"
 
@@ -74,7 +74,7 @@ TEST_CASE("a run and its dry run name the settings that cannot act with one upda
             .find(idle + "algorithm.clip_ratio_high 0.3, rollout_correction.acr true;") != std::string::npos);
   CHECK(says(one).find("cannot act") == std::string::npos);
   CHECK(says(" --set algorithm.name=gspo").find("cannot act") == std::string::npos);
-  // What dapo brings beyond grpo; with several updates it acts.
+  // The settings that dapo adds to grpo; with several updates they have an effect.
   const std::string higher = "algorithm.clip_ratio_high 0.28 (default), algorithm.clip_ratio_c 10.0 (default);";
   CHECK(says(one + " --set algorithm.name=dapo").find(idle + higher) != std::string::npos);
   CHECK(says(" --set algorithm.name=dapo").find("cannot act") == std::string::npos);

@@ -1,4 +1,4 @@
-// Runs on the path amx: on the processor's tiles, and on emulated ones where AVX-512 is.
+// Tests runs on the path amx: on the processor's tiles, and on emulated tiles with AVX-512.
 #include <signal.h>
 
 #include "support/catch.h"
@@ -12,13 +12,13 @@ namespace {
 const std::string kBitwiseAdapters =
     "--set lora.rank=4 --set quant.learner.forward=low_bit --set rollout.bitwise=true --set trainer.threads=";
 
-/// Starts the run, on a thread, and kills it once it has a checkpoint; again where it had ended by then.
+/// Starts the run on one thread and kills it once it has a checkpoint; repeats if it finished first.
 void run_until_killed(const test::KernelPath& path, const fs::path& run) {
   for (int exit_code = 0; exit_code != 128 + SIGKILL;) {
     fs::remove_all(run);
     const fs::path log = run.string() + ".log";
     const pid_t pid = test::start_command(test::tiny_command(path, run, kBitwiseAdapters + "1"), log);
-    const bool is_saved = test::wait_for_file(run / "checkpoints/step_2", pid);  // which no later one replaces
+    const bool is_saved = test::wait_for_file(run / "checkpoints/step_2", pid);  // later checkpoints do not replace it
     kill(-pid, SIGKILL);
     exit_code = test::wait_for(pid);
     INFO(test::read_file(log));

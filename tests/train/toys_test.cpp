@@ -1,4 +1,4 @@
-// A loss, a correction and a task that the program does not have, added to its catalog and trained with.
+// Tests a loss, a correction and a task that the program lacks, added to its catalog and used in training.
 #include <string>
 #include <vector>
 
@@ -17,7 +17,7 @@ using namespace qrl;
 
 namespace {
 
-/// The program's words and the toys'.
+/// Returns the program's keys with the toys' words.
 const config::Keys& keys_with_toys() {
   static const config::Keys keys([] {
     config::Catalog catalog = train::catalog();
@@ -69,7 +69,7 @@ TEST_CASE(
   CHECK(rows.size() >= 3);
   CHECK(rows.back().at("val/reverse/mean@2").is_number());
 
-  // The rollouts were judged by it: each reason is one of its own.
+  // The task judged the rollouts: each reason is one of its own.
   const auto rollouts = test::stable_rows(dir / "run" / "rollouts" / "step_3.jsonl");
   for (const nlohmann::json& row : rollouts) {
     const std::string reason = row.at("reason"), word = row.at("ground_truth");

@@ -1,4 +1,4 @@
-// What a run leaves for those who look at it: times, sessions, TensorBoard's files, held-out answers.
+// Tests what a run leaves for its users: times, sessions, TensorBoard's files, held-out answers.
 #include <algorithm>
 #include <fstream>
 
@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The bytes of the one events file of a folder.
+/// Returns the bytes of the one events file of a folder.
 std::string events_in(const fs::path& dir) {
   std::string bytes;
   int num_files = 0;
@@ -25,7 +25,7 @@ std::string events_in(const fs::path& dir) {
   return bytes;
 }
 
-/// What TensorBoard's file of these rows is.
+/// Returns the contents of TensorBoard's file for these rows.
 std::string events_of(const fs::path& metrics_file) {
   const auto rows = report::read_rows(metrics_file).rows;
   REQUIRE(!rows.empty());
@@ -68,7 +68,7 @@ TEST_CASE("a resume adds a session and writes TensorBoard's file anew, no step t
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const std::string more = " --set trainer.total_training_steps=5 --set eval.dump=1";
-  fs::remove_all(run / "checkpoints/step_4");  // so that step 4 is made again
+  fs::remove_all(run / "checkpoints/step_4");  // so that step 4 is repeated
   const test::Outcome outcome = test::run_command(test::tiny_command(run, more));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);

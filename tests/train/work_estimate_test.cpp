@@ -1,4 +1,4 @@
-// Operations of an update, counted by hand for the quickstart's shape.
+// Tests operations of an update, counted by hand for the quickstart's shape.
 #include "train/work_estimate.h"
 
 #include "rollout/rollout.h"
@@ -11,7 +11,7 @@ namespace {
 // 3 layers of 96: q 96 × 96, k and v 32 × 96, o 96 × 96, gate and up 256 × 96, down 96 × 256; a vocabulary of 259.
 constexpr double kLayers = 3 * (96 * 96 + 2 * 32 * 96 + 96 * 96 + 3 * 96 * 256), kHead = 259 * 96;
 constexpr double kQueries = 3 * 3 * 32;  // of one row, all layers
-// Two groups of 2 samples: 8 prompt tokens, of which 7 are there once, and 4 new ones.
+// Two groups of 2 samples: 8 prompt tokens, 7 of them computed once per group, and 4 new tokens.
 constexpr double kRows = 2 * (7 + 2 * 5), kCounted = 2 * 2 * 4;
 constexpr double kVisible = 2 * (7 * 8 / 2 + 2 * (5 * 6 / 2 + 5 * 7));
 

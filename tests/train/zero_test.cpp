@@ -1,4 +1,4 @@
-// trainer.zero_stage 1 under mpirun: the same training, its checkpoints in shards, and what happens when a rank cannot
+// Tests trainer.zero_stage 1 under mpirun: the same training, checkpoints in shards, and the case of a rank that cannot
 // write its own.
 #include <fstream>
 #include <map>
@@ -17,7 +17,7 @@ const std::string kSharded = " --set trainer.zero_stage=1 ";
 
 std::string steps(int count) { return " --set trainer.total_training_steps=" + std::to_string(count) + " "; }
 
-/// Every tensor of model*.safetensors or optimizer*.safetensors, in however many files.
+/// Returns every tensor of model*.safetensors or optimizer*.safetensors, in any number of files.
 std::map<std::string, std::vector<float>> tensors_of(const fs::path& checkpoint, const std::string& stem) {
   std::map<std::string, std::vector<float>> all;
   for (const std::string& name : test::names_in(checkpoint)) {
@@ -46,7 +46,7 @@ void run_ranks(const fs::path& folder, const std::string& arguments, int num_ran
   REQUIRE(outcome.exit_code == 0);
 }
 
-/// Weights, moments, metric rows and rollouts of step `last`, bit for bit.
+/// Compares weights, moments, metric rows and rollouts of step `last`, bit for bit.
 void check_same_steps(const fs::path& a, const fs::path& b, int last) {
   const fs::path checkpoint = fs::path("checkpoints") / ("step_" + std::to_string(last));
   for (const char* stem : {"model", "optimizer"}) {
@@ -61,14 +61,15 @@ void check_same_steps(const fs::path& a, const fs::path& b, int last) {
   CHECK(test::read_file(a / rollouts) == test::read_file(b / rollouts));
 }
 
-/// A script's last line: the command in mounts of its own, after `change` to them.
+/// Returns a script's last line: the command in its own mount namespace, after `change` in it.
 std::string in_own_mounts(const std::string& change) {
   return "exec unshare -m bash -c '" + change + R"( && exec "$@"' own_mounts "$@")";
 }
 
 bool has_own_mounts() { return std::system("unshare -m true 2> /dev/null") == 0; }
 
-/// `command` on two ranks, the second behind a shell script `wrapper` that is written into `dir` and ends in exec "$@".
+/// Runs `command` on two ranks, the second below a shell script `wrapper` that is written into `dir` and ends in exec
+/// "$@".
 test::Outcome run_with_second_rank(const fs::path& dir, const std::string& wrapper, const std::string& command) {
   std::ofstream(dir / "second_rank.sh") << wrapper << "\n";
   return test::run_command(test::mpirun(1) + command + " : -np 1 bash " + (dir / "second_rank.sh").string() + command);
@@ -99,7 +100,7 @@ TEST_CASE("ranks that share masters and moments out leave what ranks that hold t
     const fs::path checkpoint = dir / "sharded/checkpoints/step_4";
     CHECK(files_of(checkpoint, "model") == static_cast<std::size_t>(num_ranks));
     CHECK(files_of(checkpoint, "optimizer") == static_cast<std::size_t>(num_ranks));
-    // An export of either is the same model.
+    // Exports of both are the same model.
     const auto exported = [&](const std::string& name) {
       const fs::path to = dir / (name + "_hf");
       const test::Outcome outcome =
@@ -173,7 +174,7 @@ TEST_CASE("ranks that do not share the run folder are refused before anything is
   CHECK(refused.exit_code == 2);
   CHECK(refused.output.find("rank 1 does not") != std::string::npos);
   CHECK(refused.output.find("zero_stage to 0") != std::string::npos);
-  CHECK(start("").exit_code == 0);  // which asks for no shared folder
+  CHECK(start("").exit_code == 0);  // it requires no shared folder
 }
 
 TEST_CASE("a rank that may not write to the run folder is refused before anything is computed") {
