@@ -1,4 +1,4 @@
-// Requests with parameters of their own share the ticks of a GPU's decoder.
+// Tests that requests with their own parameters share the ticks of a GPU's decoder.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -24,7 +24,7 @@ Request request_of(std::uint64_t prompt_id, int prompt_tokens, types::SamplingPa
   return request;
 }
 
-/// Of the requests in the order of their submission, `ticks_between` ticks apart.
+/// Submits the requests in order, `ticks_between` ticks apart, and returns their completions.
 std::map<RequestId, std::vector<types::Completion>> complete(const model::Snapshot& snapshot,
                                                              const std::vector<Request>& requests, int ticks_between) {
   const model::ModelConfig& config = snapshot.config();

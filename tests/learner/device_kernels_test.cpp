@@ -34,7 +34,8 @@ struct KernelFamily {
   model::ModelConfig config;
 };
 
-/// With and without biases, norms of q and k, tied tables; widths that can be read 16 bytes at a time, and odd ones.
+/// Returns families with and without biases, norms of q and k, tied tables; widths that allow 16-byte reads, and odd
+/// ones.
 std::vector<KernelFamily> kernel_families() {
   std::vector<KernelFamily> all = {{"qwen3, tied", test::tiny_config(true, false, true)},
                                    {"qwen2, untied", test::tiny_config(false, true, false)},
@@ -50,7 +51,7 @@ std::vector<KernelFamily> kernel_families() {
   return all;
 }
 
-/// Two samples on one prompt, and another sequence.
+/// Returns two samples on one prompt, and another sequence.
 MicroBatch kernel_batch() {
   std::vector<test::Sequence> sequences;
   for (std::uint64_t i = 0; i < 2; ++i) {
@@ -96,7 +97,7 @@ KernelOutcome kernel_outcome(const model::ModelConfig& config, LearnerOptions op
   return outcome;
 }
 
-/// Log-probs, entropies and, tensor by tensor, gradients.
+/// Returns the differences of log-probs, entropies and, tensor by tensor, gradients.
 std::array<double, 3> kernels_apart(const KernelOutcome& got, const KernelOutcome& want, std::string& worst) {
   const auto of = [&worst](const std::vector<float>& a, const std::vector<float>& b) {
     return test::relative_difference({{"all", a}}, {{"all", b}}, worst);
@@ -142,8 +143,8 @@ TEST_CASE("a learner with the device's kernels has the scores and gradients of L
       CAPTURE(of_kernels[0], of_kernels[1], of_kernels[2], worst);
       CHECK(of_kernels[0] <= 2e-6);
       CHECK(of_kernels[1] <= 2e-6);
-      CHECK(of_kernels[2] <= 2e-5);  // a bias of k's: its gradient all but cancels
-      // In bf16 a number near a tie goes the other way now and then: by much less than bf16 is from fp32.
+      CHECK(of_kernels[2] <= 2e-5);  // a bias of k: its gradient nearly cancels
+      // In bf16 a number near a tie sometimes rounds the other way: a difference far below that of bf16 from fp32.
       const KernelOutcome rounded = run(ComputeDType::bf16, false);
       const auto of_bf16 = kernels_apart(rounded, exact, worst),
                  in_bf16 = kernels_apart(run(ComputeDType::bf16, true), rounded, worst);
@@ -164,7 +165,7 @@ TEST_CASE("the device's kernels give the same bits again, checkpointed or not") 
   CHECK((kernel_outcome(family.config, options, work, true).masters == once.masters));
   options.activation_checkpointing = true;
   CHECK((kernel_outcome(family.config, options, work, true).masters == once.masters));
-  // They are the learner's kernels, not LibTorch's operations, whose last bits differ.
+  // The learner used its kernels, not LibTorch's operations, whose last bits differ.
   CHECK((kernel_outcome(family.config, options, work, false).masters != once.masters));
 }
 
@@ -177,7 +178,7 @@ TEST_CASE("the device's kernels between fake-quantized products, and with lm_hea
     const KernelWork work = works()[1];
     const auto apart_in_f32 = kernels_apart(kernel_outcome(family.config, options, work, true),
                                             kernel_outcome(family.config, options, work, false), worst);
-    // An activation near a tie takes the next code in one of them.
+    // An activation near a tie takes the next code on one side.
     for (const double difference : apart_in_f32) CHECK(difference <= 2e-2);
     options.numerics.compute = ComputeDType::bf16;
     options.numerics.forward = LearnerForward::bf16;

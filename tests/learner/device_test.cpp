@@ -1,5 +1,5 @@
-// The learner out of LibTorch's operations, as a GPU runs it, beside the one of src/ops: the same scores, gradients,
-// updates, checkpoints and snapshots. On the CPU in every run; on a GPU where there is one.
+// Tests the learner with LibTorch's operations, as on a GPU, against the one of src/ops: the same scores, gradients,
+// updates, checkpoints and snapshots. Runs on the CPU always, and on a GPU if one exists.
 #include <ATen/record_function.h>
 
 #include <array>
@@ -36,7 +36,8 @@ struct Family {
   model::ModelConfig config;
 };
 
-/// Every part that a family may have or lack; heads of 16 so that a GPU's FlashAttention takes them.
+/// Returns families with every optional part present and absent. Heads have 16 elements so that a GPU's FlashAttention
+/// accepts them.
 std::vector<Family> families() {
   std::vector<Family> all = {{"qwen3, tied", test::tiny_config(true, false, true)},
                              {"qwen2, tied", test::tiny_config(false, true, true)},
@@ -144,7 +145,7 @@ std::vector<float> joined_batches(const Named& named) {
   return all;
 }
 
-/// How far a bf16 outcome is from the fp32 one, all values together: log-probs, entropies, gradients.
+/// Returns the difference of a bf16 outcome from the fp32 one, over all values: log-probs, entropies, gradients.
 std::array<double, 3> roundings(const DeviceOutcome& outcome, const DeviceOutcome& exact) {
   std::string worst;
   const auto apart = [&worst](const std::vector<float>& values, const std::vector<float>& wanted) {
@@ -154,8 +155,8 @@ std::array<double, 3> roundings(const DeviceOutcome& outcome, const DeviceOutcom
           apart(joined_batches(outcome.gradients), joined_batches(exact.gradients))};
 }
 
-/// Whether the library's operations and those of src/ops are the same in fp32, where only orders of sums differ, and in
-/// bf16 equally far from that.
+/// Compares LibTorch's operations with those of src/ops. In fp32 only the order of sums differs; in bf16 both are
+/// equally far from fp32.
 void compare_with_own(const LearnerOptions& how) {
   const auto there = [&how](ComputeDType compute) {
     LearnerOptions options = test::options(compute);
@@ -186,7 +187,7 @@ void compare_with_own(const LearnerOptions& how) {
       check_same_training(run(there(ComputeDType::f32)), exact, 2e-5);
       const auto own = roundings(run(test::options(ComputeDType::bf16)), exact);
       const auto theirs = roundings(run(there(ComputeDType::bf16)), exact);
-      // Not the gradients of a clipped loss: a ratio near the bound changes sides by a rounding.
+      // Skips the gradients of a clipped loss: a rounding can move a ratio across the bound.
       const std::size_t compared = work.loss.kind == LossKind::sft ? own.size() : own.size() - 1;
       for (std::size_t i = 0; i < compared; ++i) {
         CAPTURE(i, own[i], theirs[i]);
@@ -197,7 +198,7 @@ void compare_with_own(const LearnerOptions& how) {
   }
 }
 
-/// fake_quant in every format of the sampler: what lies between a product's inputs and outputs is the snapshot's.
+/// Compares fake_quant with that of src/ops, in every format of the sampler.
 void compare_fake_quant(const LearnerOptions& how) {
   const bool is_long = std::getenv("QRL_LONG_TESTS") != nullptr;
   LossOptions sft;
@@ -207,7 +208,7 @@ void compare_fake_quant(const LearnerOptions& how) {
     model::SnapshotFormats formats(format);
     if (format == quant::Format::int8) formats.ignore = {"down_proj"};
     for (std::size_t f = 0; f < families().size(); ++f) {
-      // All pairs with --long; else each format with two families, which are others for the next format.
+      // All pairs with --long; otherwise each format with two families, which alternate with the format.
       if (!is_long && (f + static_cast<std::size_t>(i)) % 2 == 1) continue;
       const Family family = families()[f];
       CAPTURE(quant::name(format), family.name);
@@ -220,7 +221,8 @@ void compare_fake_quant(const LearnerOptions& how) {
       const auto run = [&](const LearnerOptions& options) {
         return train_device(family.config, options, shared_prefixes(), sft, {1.0F}, 1, formats);
       };
-      // An activation near a tie takes the next code in one of them; without the rounding it would be 1 or more.
+      // An activation near a tie takes the next code on one side; without the rounding the difference would be 1 or
+      // more.
       const DeviceOutcome exact = run(own);
       const auto apart = roundings(run(there), exact);
       LearnerOptions plain = own;
@@ -274,7 +276,7 @@ void check_invariants(const LearnerOptions& how) {
         1e-5);
 }
 
-/// Optimizers against those of src/ops, from gradients that differ in their last bits: fp32 masters.
+/// Compares optimizers with those of src/ops on gradients that differ in their last bits; fp32 masters.
 void compare_optimizers(const LearnerOptions& how) {
   for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
     CAPTURE(static_cast<int>(name));
@@ -291,7 +293,7 @@ void compare_optimizers(const LearnerOptions& how) {
     const DeviceOutcome got = train_device(config, there, batches, device_grpo(), {1.0F}, 4);
     const DeviceOutcome want = train_device(config, own, batches, device_grpo(), {1.0F}, 4);
     std::string worst;
-    // AdamW's first steps go by the sign of a gradient, so that a tiny one may turn around; Muon rounds to bf16.
+    // AdamW's first steps follow the sign of a gradient, so a tiny one may flip; Muon rounds to bf16.
     CHECK(test::relative_difference(got.masters, want.masters, worst) <= 2e-4);
     INFO("worst tensor " << worst);
     CHECK(test::relative_difference(got.moments, want.moments, worst) <= 2e-3);
@@ -387,7 +389,7 @@ void check_state(const LearnerOptions& how) {
   }
 }
 
-/// Two ranks, whether each has all masters or its share, end where one does except for the order of sums.
+/// Checks that two ranks end like one rank except for the order of sums, with all masters on each rank or sharded.
 void check_ranks(const LearnerOptions& how) {
   const model::ModelConfig config = families()[0].config;
   const std::vector<MicroBatch> batches = shared_prefixes();
@@ -398,7 +400,7 @@ void check_ranks(const LearnerOptions& how) {
     options.shard_optimizer = sharded;
     std::vector<Named> kept(static_cast<std::size_t>(num_ranks));
     std::vector<double> norms(kept.size());
-    std::vector<int> num_finite(kept.size());  // Catch2's assertions are one thread's alone
+    std::vector<int> num_finite(kept.size());  // Catch2's assertions are not thread-safe
     test::Ranks(num_ranks).run([&](dist::Collectives& world) {
       Learner learner(config, test::tiny_weights(config), options, world);
       const auto rank = static_cast<std::size_t>(world.rank());
@@ -422,12 +424,12 @@ void check_ranks(const LearnerOptions& how) {
     const Named one = on_ranks(1, false, name), two = on_ranks(2, false, name);
     std::string worst;
     CHECK(test::relative_difference(two, one, worst) <= 2e-4);
-    // LibTorch's AdamW on the CPU rounds the last elements of a run otherwise than the rest.
+    // LibTorch's AdamW on the CPU rounds the last elements of a tensor differently from the rest.
     CHECK(test::relative_difference(on_ranks(2, true, name), two, worst) <= 1e-6);
   }
 }
 
-/// A NaN on the way is found, named and applied nowhere.
+/// Checks that a NaN is detected, named and never applied.
 void check_guards(const LearnerOptions& how) {
   const model::ModelConfig config = families()[0].config;
   const auto world = dist::make_solo();
@@ -496,7 +498,7 @@ TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's
     Learner learner(config, test::tiny_weights(config), options, *world);
     const MicroBatch batch = test::pack({test::random_sequence(1, 3, 1500, 40)});
     learner.accumulate(batch, test::count({batch}), device_grpo(), {1.0F});
-    return learner::kept_tensor_memory_bytes();  // nearly the most that was in use at once
+    return learner::kept_tensor_memory_bytes();  // nearly the peak of memory in use
   };
   const std::size_t all = kept_bytes(false), checkpointed = kept_bytes(true);
   CHECK(checkpointed > 0);

@@ -26,7 +26,7 @@ Weight weight_of(const Tensor& value) {
 Tensor leaf(const Tensor& x) { return x.detach().clone().set_requires_grad(true); }
 Tensor double_leaf(const Tensor& x) { return x.detach().to(torch::kFloat64).set_requires_grad(true); }
 
-/// Largest difference over the larger of 1 and the largest expected value; infinite for NaN.
+/// Returns the largest difference over the larger of 1 and the largest expected value; infinite for NaN.
 double error(const Tensor& got, const Tensor& want) {
   const double most = (got.to(torch::kFloat64) - want).abs().max().item<double>();
   return std::isnan(most) ? HUGE_VAL : most / std::max(1.0, want.abs().max().item<double>());

@@ -15,7 +15,7 @@
 
 namespace qrl::test {
 
-/// Two layers with odd sizes everywhere they may be odd.
+/// Returns a model of two layers with odd sizes wherever they may be odd.
 inline model::ModelConfig tiny_config(bool qk_norm = true, bool qkv_bias = false, bool tied = true) {
   model::ModelConfig config;
   config.family = qk_norm ? model::Family::qwen3 : (qkv_bias ? model::Family::qwen2 : model::Family::llama);
@@ -35,7 +35,7 @@ inline model::ModelConfig tiny_config(bool qk_norm = true, bool qkv_bias = false
   return config;
 }
 
-/// Weights large enough that every part of the model matters.
+/// Returns weights large enough that every part of the model matters.
 inline model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed = 1) {
   model::Weights weights;
   std::uint64_t index = 0;
@@ -49,7 +49,7 @@ inline model::Weights tiny_weights(const model::ModelConfig& config, std::uint64
   return weights;
 }
 
-/// One training sequence with its per-token data.
+/// Holds one training sequence with its per-token data.
 struct Sequence {
   std::vector<types::TokenId> tokens;
   std::int64_t prompt_length = 1;
@@ -181,7 +181,7 @@ inline void restore(learner::Learner& to, const Named& masters, const Named& mom
       num_updates);
 }
 
-/// Largest, over tensors, of ‖a − b‖ / (‖b‖ + floor); NaN counts as infinite. `worst` names the tensor.
+/// Returns the largest ‖a − b‖ / (‖b‖ + floor) over tensors; NaN counts as infinite. `worst` names the tensor.
 inline double relative_difference(const Named& a, const Named& b, std::string& worst, double floor = 1e-12) {
   double most = a.size() == b.size() ? 0 : HUGE_VAL;
   for (const auto& [name, want] : b) {
@@ -208,7 +208,7 @@ inline learner::LearnerOptions options(config::ComputeDType compute = config::Co
   return made;
 }
 
-/// Adapters none of which is zero.
+/// Returns adapters with all entries nonzero.
 inline model::WeightSource random_adapters(std::uint64_t seed = 3) {
   return model::WeightSource([seed](const model::WeightSpec& spec, float* to) {
     std::uint64_t index = 0;

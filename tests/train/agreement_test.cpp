@@ -13,7 +13,7 @@ using namespace qrl;
 
 namespace {
 
-/// Mean |difference| of log-probs, the learner's against the decoder's, over random tokens.
+/// Returns the mean |difference| of log-probs, the learner's against the decoder's, over random tokens.
 double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat kv = quant::KvFormat::f32) {
   model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
@@ -60,9 +60,9 @@ struct BitwiseLayout {
   std::int64_t max_tokens_per_micro_batch;
 };
 
-/// Samples until there are one.min_tokens, has the learner score them in packed batches, and demands equal bits; and
-/// that sequences were preempted and prompts shared. Returns the learner's log-probs. Both have `num_threads` threads,
-/// or the caller's with 0.
+/// Samples until there are one.min_tokens, has the learner score them in packed batches, and requires equal bits. Also
+/// requires preempted sequences and shared prompts. Returns the learner's log-probs. Both use `num_threads` threads; 0:
+/// the caller's.
 std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, int num_threads = 0) {
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
@@ -125,7 +125,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
   return all_learned;
 }
 
-/// Prompts of every length, prefilled in chunks and shared by their group, on pages of an odd size that run short.
+/// Prompts of every length, prefilled in chunks and shared by their group, on pages of an odd size that run out.
 BitwiseLayout short_pages() {
   BitwiseLayout layout{.sampler = {.max_num_seqs = 48,
                                    .max_num_batched_tokens = 50,
