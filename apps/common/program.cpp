@@ -9,12 +9,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "command.h"
 #include "learner/libraries.h"
 
@@ -41,6 +44,17 @@ int fail_memory(const dist::Collectives* world) {
                           settings.empty() ? "enough for the command" : "enough for the model and " + settings,
                           "none left", settings.empty() ? "ask for less" : "lower the largest of these");
   return fail(error.what(), error.exit_code(), world);
+}
+
+/// Returns the error for a path that the standard library failed to look at. A path that
+/// permissions, its links or its length close to the user is an input error.
+base::Error path_error(const std::filesystem::filesystem_error& error) {
+  const std::error_code& code = error.code();
+  const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||
+                        code == std::errc::filename_too_long;
+  return base::Error(is_input ? base::ErrorKind::input : base::ErrorKind::internal,
+                     base::quoted(error.path1().string()), "a path that this user can look at", code.message(),
+                     is_input ? "name another file or folder, or change its permissions" : "");
 }
 
 /// Returns 1 if not all of the output could be written.
@@ -113,6 +127,9 @@ int run_program(const Program& program, int argc, char** argv) {
     return fail(error.what(), error.exit_code(), world.get(), error.kind() == base::ErrorKind::stopped);
   } catch (const std::bad_alloc&) {
     return fail_memory(world.get());
+  } catch (const std::filesystem::filesystem_error& error) {
+    const base::Error ours = path_error(error);
+    return fail(ours.what(), ours.exit_code(), world.get());
   } catch (const std::exception& error) {
     if (const auto of_gpu = learner::gpu_error(error.what()))
       return fail(of_gpu->what(), of_gpu->exit_code(), world.get());

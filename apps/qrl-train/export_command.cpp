@@ -134,15 +134,17 @@ std::string text_of(const train::UpdateErrors& errors) {
 
 constexpr double kLargeError = 0.1;
 
-/// Prints the error that rounding to bf16 adds to the training update, and warns if it exceeds the update.
+/// The error of an update that is lost as a whole is 1.
+constexpr double kNearlyLost = 0.9;
+
+/// Prints the error that rounding to bf16 adds to the training update, and warns if little of the update is left.
 void report_rounding(const train::UpdateErrors& errors) {
   if (errors.num_layers == 0) return;
   std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
-  if (errors.mean() <= 1) return;
+  if (errors.mean() < kNearlyLost) return;
   base::log_warning(
-      "rounding changes the weights by more than training did, and the model may lose what it learned: score the "
-      "folder "
-      "(qrl-train eval), or keep the update by --dtype float32");
+      "bfloat16 rounds most of what training changed back to the weights of before (1 is all of it), and the model may "
+      "lose what it learned: score the folder (qrl-train eval), or keep the update by --dtype float32");
 }
 
 void report(const train::UpdateErrors& errors) {

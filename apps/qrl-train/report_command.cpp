@@ -1,6 +1,9 @@
 // Implements report: shows finished or running runs as text, as a page, or as TensorBoard files.
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "commands.h"
@@ -22,8 +25,20 @@ struct ReportArguments {
   std::string out, tensorboard, group;
 };
 
+/// Returns whether a page may be written to `file`: it does not exist or is empty, or begins as a page does.
+bool is_page_or_new(const std::filesystem::path& file) {
+  constexpr std::string_view kBegin = "<!doctype html>";
+  std::ifstream in(file, std::ios::binary);
+  std::string begin(kBegin.size(), '\0');
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(in.gcount()));
+  return begin.empty() || begin == kBegin;
+}
+
 void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments& arguments) {
   const std::filesystem::path file = state::output_file(arguments.out);
+  QRL_REQUIRE(is_page_or_new(file), arguments.out, "a new file, or an HTML page to replace", "a file that is no page",
+              "name a file such as report.html");
   report::PageLimits limits;
   std::string page;
   do {  // sizes of texts are unknown, so the number of files is reduced until the page fits

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -89,12 +91,12 @@ void read_csv(std::istream& in, const std::string& name,
   QRL_REQUIRE(in.peek() != '{', name + ":1", "CSV", "a line of JSON, it seems", "name the file .jsonl if it is one");
   QRL_REQUIRE(reader.next(columns), name, "a header with the names of the columns", "an empty file");
   if (columns[0].starts_with(kByteOrderMark)) columns[0].erase(0, kByteOrderMark.size());
+  std::set<std::string_view> names;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::string where = reader.where(reader.record_line());
     QRL_REQUIRE(base::is_utf8(columns[i]), where, "UTF-8 text", "bytes that are not UTF-8");
     QRL_REQUIRE(!columns[i].empty(), where, "a header with a name for each column", "an empty one");
-    const auto same = std::find(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(i), columns[i]);
-    QRL_REQUIRE(same == columns.begin() + static_cast<std::ptrdiff_t>(i), where, "a header with each column once",
+    QRL_REQUIRE(names.insert(columns[i]).second, where, "a header with each column once",
                 base::quoted(columns[i]) + " twice");
   }
   while (reader.next(fields)) {

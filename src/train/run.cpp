@@ -83,7 +83,10 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     if (rows.empty()) return {};
     char text[160];
     const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);
-    if (rows.front().first == 0) {
+    if (rows.size() == 1) {
+      std::snprintf(text, sizeof text, "%s: %.3f after step %lld, the only evaluation", name.c_str(),
+                    rows.back().second, static_cast<long long>(rows.back().first));
+    } else if (rows.front().first == 0) {
       std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
     } else {
       std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);

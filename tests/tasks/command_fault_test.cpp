@@ -28,7 +28,8 @@ if mode == "chatty": out("hello"); time.sleep(3600)
 if mode == "deep ready": out('{"ready": {"scores": ["s"], "x": ' + "[" * 20000 + "]" * 20000 + "}}"); time.sleep(3600)
 if mode == "long ready": out('{"ready": {"scores": ["s"], "x": "' + "a" * (80 << 20) + '"}}'); time.sleep(3600)
 if mode == "endless ready": out("a" * (66 << 20)); time.sleep(3600)
-say({"ready": {"protocol": 2 if mode == "protocol 2" else 1, "scores": {"s": 1}}})
+ready = json.dumps({"ready": {"protocol": 2 if mode == "protocol 2" else 1, "scores": {"s": 1}}})
+out(ready + "\nloading" if mode == "chatty ready" else ready)
 for line in sys.stdin:
     row = json.loads(line)
     answer = {"id": row["id"], "score": 1}
@@ -168,6 +169,7 @@ TEST_CASE("a command that does not become ready ends the run with exit code 2 an
              Contains("reward.command") && Contains("ended with exit code 7") && Contains("no compiler here"));
   CHECK_THAT(refusal("silent"), Contains("reward.start_timeout_s = 10") && Contains("still importing"));
   CHECK_THAT(refusal("chatty"), Contains("got \"hello\""));
+  CHECK_THAT(refusal("chatty ready"), Contains("got more behind it, before the first row: \"loading\""));
   CHECK_THAT(refusal("protocol 2"), Contains("protocol 2, and this program speaks 1"));
   CHECK_THAT(refusal("deep ready"), Contains("JSON nested at most 32 deep") && Contains("got \"{\"ready\": {"));
   for (const char* mode : {"long ready", "endless ready"})

@@ -104,7 +104,11 @@ TEST_CASE("report shows a run as text and as a page, and refuses what is no run 
   CHECK(text.exit_code == 0);
   CHECK(text.output.find(": 5 rows, done\n") != std::string::npos);
   CHECK(text.output.find("critic/rewards/mean") != std::string::npos);
-  std::ofstream(dir / "page.html") << "earlier";
+  std::ofstream(dir / "page.html") << "<!doctype html>earlier";
+  std::ofstream(dir / "rows.jsonl") << "{}";
+  CHECK(test::run_command(program + test::finished_run().string() + " --out " + (dir / "rows.jsonl").string())
+            .exit_code == 2);
+  CHECK(test::read_file(dir / "rows.jsonl") == "{}");
   CHECK(
       test::run_command(program + test::finished_run().string() + " --out " + (dir / "page.html").string()).exit_code ==
       0);

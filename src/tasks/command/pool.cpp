@@ -189,6 +189,7 @@ void Pool::give_rows(Slot& slot, Work& work) {
     if (slot.again.empty()) ++work.next;
     else slot.again.pop_back();
     held.push_back({row, next_id_++, base::now_s()});
+    slot.worker->had_rows = true;
     std::string line;
     work.job.write(row, held.back().id, line);
     if (!slot.worker->send(line)) died(slot, work);
@@ -244,6 +245,9 @@ void Pool::take_lines(Slot& slot, Work& work) {
     const auto row = std::find_if(worker.held.begin(), worker.held.end(), [&](const HeldRow& held) {
       return id != answer.end() && id->is_number_unsigned() && *id == held.id;
     });
+    if (row == worker.held.end() && !worker.had_rows) {
+      refuse_start(slot, "more behind it, before the first row: " + base::quoted(*line, kShown_bytes));
+    }
     if (row == worker.held.end()) {
       const std::string what = !fault.empty() && holds_nan(*line)
                                    ? "NaN or an infinity, where null is a score that does not apply: "
@@ -285,7 +289,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
 void Pool::died(Slot& slot, Work& work) {
   // Standard output closes a moment before the process ends.
   for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
-  if (!slot.worker->is_ready) refuse_start(slot, "");
+  if (!slot.worker->had_rows) refuse_start(slot, "");
   last_errors_ = slot.worker->last_errors();
   const std::vector<HeldRow> held = std::move(slot.worker->held);
   base::log_to_file("reward.command: a worker " + end_worker(slot) + last_errors_);

@@ -43,6 +43,7 @@ class Worker {
   std::string last_errors();
 
   bool is_ready = false;
+  bool had_rows = false;  ///< it was sent at least one
   double started_s = 0;
   std::vector<HeldRow> held;
 
