@@ -203,6 +203,15 @@ TEST_CASE("a command that checks golds has them all, and every one that it refus
   CHECK_NOTHROW(verifier->finish_checks());
 }
 
+TEST_CASE("a command that answers no ground truth ends the check of many after eight") {
+  const CommandRecipe command(program(R"({"scores": ["s"], "checks_gold": True})", R"({"ok": None})"));
+  const auto verifier = command.make();
+  for (int i = 1; i <= 1000; ++i) verifier->check_ground_truth({"good"}, "f:" + std::to_string(i));
+  const auto [text, code] = test::error_of([&] { verifier->finish_checks(); });
+  CHECK(code == 2);
+  CHECK_THAT(text, Contains("got 8 without an answer, the last at f:") && Contains(": protocol"));
+}
+
 TEST_CASE("a ready line that says what cannot be is refused by name") {
   const auto said = [](const std::string& ready) { return refusal(CommandRecipe(program(ready, R"({"score": 1})"))); };
   CHECK_THAT(said(R"({})"), Contains("a list of 1 to 64 names"));

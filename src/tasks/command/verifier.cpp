@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
+constexpr int kMostGoldFaults = 8;  ///< ground truths that a program may leave without an answer
 
 struct CommandGold final : types::Gold {
   std::string fields;  ///< the fields of the question, the same in each of its rows
@@ -193,7 +194,14 @@ void CommandVerifier::Session::check_golds() {
     if (error->is_string()) refusals[row] = base::quoted(error->get<std::string>(), 200);
     return error->is_string();
   };
-  job.fail = [&](std::size_t row, RowFault fault) { refusals[row] = reason_of(fault); };
+  int num_faults = 0;
+  job.fail = [&](std::size_t row, RowFault fault) {
+    refusals[row] = reason_of(fault);
+    QRL_REQUIRE(
+        ++num_faults < kMostGoldFaults, kCommandKey, "a program that answers each ground truth within reward.timeout_s",
+        std::to_string(num_faults) + " without an answer, the last at " + golds[row].second + ": " + refusals[row],
+        "answer {\"id\": …, \"ok\": true}, or name an error; checks_gold false in the ready line checks none");
+  };
   pool_->run(job);
   std::string lines;
   std::size_t num_refused = 0;
