@@ -135,8 +135,8 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   const double least = with - activations, gib = (with - 0.5 * activations) / 0.85 / kGiB;
   CHECK(ahead(recipe, gib) == 0);
   CHECK(std::fabs(train::gpu_peak_bytes(recipe, large_model(), 1, gib * kGiB) - least) < 1);
-  const std::vector<std::string> whole = {"data.train_batch_size=1", "actor.mini_batch_size=1", "rollout.n=1",
-                                          "actor.max_tokens_per_micro_batch=2048"};
+  const std::vector<std::string> whole = {"data.train_batch_size=1", "actor.mini_batch_size=1", "rollout.n=2",
+                                          "actor.max_tokens_per_micro_batch=4096"};
   CHECK(ahead(chosen(on_gpu(whole).recipe, 80), 80) == 0);
   config::Recipe bitwise = recipe;
   bitwise.rollout.bitwise = true;
