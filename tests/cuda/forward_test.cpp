@@ -1,6 +1,8 @@
 // Tests an engine's pass over whole sequences for a learner: split into ticks, with the bits of the ticks that sampled.
 #include <bit>
 
+#include "cuda/engine/sequence_scorer.h"
+#include "cuda/engine/weight_store.h"
 #include "decoder/packed_ticks.h"
 #include "engine_fixtures.h"
 

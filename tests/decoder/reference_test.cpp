@@ -31,7 +31,7 @@ struct Bound {
   double rms_of_format_error;
   /// Bound on the format error's share of the logits: half a step of weights and activations, five times over two
   /// layers. bf16 and int8 measured 0.01 and 0.03. e4m3's steps are 16 times bf16's. int4's steps, 1 in 7, are 18 times
-  /// int8's, but for weights only.
+  /// int8's, for weights only.
   double format_error;
 };
 constexpr Bound kBounds[] = {{quant::Format::f32, kSumsRounding, 0, 0.05},
