@@ -1,6 +1,7 @@
 // Implements bench learner: forward, backward and update, compared with the machine's ceilings.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "base/clock.h"
@@ -14,6 +15,17 @@ namespace qrl::app {
 
 namespace {
 
+/// Gives each token the largest set that a sampler with these keys keeps.
+void add_kept(const ModelBench& bench, types::Completion& completion) {
+  const std::int64_t top_k = bench.loaded.recipe.rollout.top_k, vocab_size = bench.config.vocab_size;
+  const std::int64_t most = std::min(top_k == -1 ? config::kMaxKeptTokens : top_k, vocab_size);
+  std::vector<types::TokenId> kept(static_cast<std::size_t>(most));
+  for (const types::TokenId token : completion.tokens) {
+    std::iota(kept.begin(), kept.end(), static_cast<types::TokenId>(std::min<std::int64_t>(token, vocab_size - most)));
+    completion.kept.add(kept);
+  }
+}
+
 void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const ModelBench bench("learner", arguments, world);
   std::vector<types::Completion> completions;
@@ -21,6 +33,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
     completions.push_back(
         {bench.random_tokens(static_cast<std::uint64_t>(1000 + i), arguments.new_tokens), {}, {}, {}});
     completions.back().sampler_logprobs.assign(static_cast<std::size_t>(arguments.new_tokens), -8.0F);
+    if (train::sample_params(bench.loaded.recipe.rollout).cuts()) add_kept(bench, completions.back());
   }
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);

@@ -16,8 +16,8 @@ LearnerWork::LearnerWork(const ModelBench& bench, const std::vector<types::Compl
   std::vector<rollout::PackItem> items;
   for (std::int64_t i = 0; i < args.prompts * args.n; ++i) {
     const auto& completion = completions[static_cast<std::size_t>(i)];
-    items.push_back({prompts[static_cast<std::size_t>(i / args.n)], completion.tokens, completion.sampler_logprobs,
-                     i % 2 == 0 ? 1.0F : -1.0F});
+    const float advantage = i % 2 == 0 ? 1.0F : -1.0F;
+    items.push_back(rollout::sampled_item(prompts[static_cast<std::size_t>(i / args.n)], completion, advantage));
   }
   batches = rollout::pack(items, bench.loaded.recipe.actor.max_tokens_per_micro_batch);
   counts = rollout::count(batches);

@@ -238,6 +238,7 @@ types::SamplingParams ModelBench::sampling() const {
   params.temperature = static_cast<float>(loaded.recipe.rollout.temperature);
   params.top_p = static_cast<float>(loaded.recipe.rollout.top_p);
   params.top_k = static_cast<std::int32_t>(loaded.recipe.rollout.top_k);
+  params.max_kept = config::kMaxKeptTokens;
   params.max_new_tokens = static_cast<std::int32_t>(args.new_tokens);
   return params;
 }

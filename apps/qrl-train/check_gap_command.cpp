@@ -122,7 +122,7 @@ void score_by_sampler(const model::Snapshot& snapshot, quant::KvFormat kv, Drawn
     const std::vector<float> logits = decoder::forced_logits(snapshot, tokens, {.kv_format = kv});
     for (std::size_t t = 0; t < sample.tokens.size(); ++t) {
       const float* row = logits.data() + static_cast<std::int64_t>(first + t) * vocab_size;
-      sample.sampler_logprobs[t] = ops::logprob(row, vocab_size, {}, sample.tokens[t]);
+      sample.sampler_logprobs[t] = ops::logprob(row, vocab_size, 1.0F, sample.tokens[t]);
     }
   }
 }
@@ -130,7 +130,7 @@ void score_by_sampler(const model::Snapshot& snapshot, quant::KvFormat kv, Drawn
 std::vector<types::MicroBatch> packed_samples(const Drawn& drawn) {
   std::vector<rollout::PackItem> items;
   for (std::size_t i = 0; i < drawn.samples.size(); ++i)
-    items.push_back({drawn.prompt_of(i), drawn.samples[i].tokens, drawn.samples[i].sampler_logprobs, 0});
+    items.push_back(rollout::sampled_item(drawn.prompt_of(i), drawn.samples[i], 0));
   constexpr std::int64_t kMostTokens = 4096;
   return rollout::pack(items, kMostTokens);
 }

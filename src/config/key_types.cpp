@@ -13,6 +13,11 @@ namespace qrl::config {
 
 namespace {
 
+std::string range_text(std::int64_t low, std::int64_t high) {
+  return high == kMaxInteger ? "integer ≥ " + std::to_string(low)
+                             : "integer from " + std::to_string(low) + " to " + std::to_string(high);
+}
+
 /// Reads a range-checked integer. `word`, if set, is an additional accepted form that means `word_value`.
 Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::string& text, const std::string& word,
                               std::int64_t word_value) {
@@ -31,13 +36,11 @@ Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::st
 }  // namespace
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high) {
-  const std::string text = high == kMaxInteger ? "integer ≥ " + std::to_string(low)
-                                               : "integer from " + std::to_string(low) + " to " + std::to_string(high);
-  return integer_in(low, high, text, "", 0);
+  return integer_in(low, high, range_text(low, high), "", 0);
 }
 
-Type<std::int64_t> integer_or_minus_one(std::int64_t low) {
-  return integer_in(low, kMaxInteger, "-1 or integer ≥ " + std::to_string(low), "-1", -1);
+Type<std::int64_t> integer_or_minus_one(std::int64_t low, std::int64_t high) {
+  return integer_in(low, high, "-1 or " + range_text(low, high), "-1", -1);
 }
 
 Type<std::int64_t> integer_or_auto(std::int64_t high) {

@@ -44,8 +44,8 @@ struct Unset {
 inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
-/// Accepts -1 (no limit) or an integer of at least `low`.
-Type<std::int64_t> integer_or_minus_one(std::int64_t low);
+/// Accepts -1 (no limit) or an integer in `low` … `high`.
+Type<std::int64_t> integer_or_minus_one(std::int64_t low, std::int64_t high = kMaxInteger);
 /// Accepts "auto", stored as 0, or an integer in 1 … high.
 Type<std::int64_t> integer_or_auto(std::int64_t high);
 /// Accepts "auto", stored as `automatic`, or a value of `type`.

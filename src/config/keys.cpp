@@ -190,8 +190,9 @@ void add_rollout(List& list) {
               "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU");
   rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt, 2 or more: advantages are relative to the group");
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
-  rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
-  rollout.add("top_k", &O::top_k, integer_or_minus_one(1), "likeliest tokens kept; -1: all");
+  rollout.add("top_p", &O::top_p, real(above_0_to_1()),
+              "nucleus of training samples, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off");
+  rollout.add("top_k", &O::top_k, integer_or_minus_one(1, kMaxKeptTokens), "likeliest tokens kept; -1: all");
   rollout.add(
       "max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
       "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for that "

@@ -101,6 +101,9 @@ struct DataRecipe {
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 
+/// Limits how many tokens rollout.top_p and top_k leave to sample from. A learner knows them for each sampled token.
+inline constexpr std::int64_t kMaxKeptTokens = 256;
+
 struct RolloutRecipe {
   RolloutDevice device = RolloutDevice::automatic;
   std::int64_t n = 8;  ///< samples per prompt

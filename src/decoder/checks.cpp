@@ -39,6 +39,7 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
               std::to_string(params.top_p));
   QRL_REQUIRE(params.top_k == -1 || params.top_k >= 1, "sampling: top_k", "-1 (off), or 1 or more",
               std::to_string(params.top_k));
+  QRL_REQUIRE(params.max_kept >= 0, "sampling: max_kept", "0 (off) or more", std::to_string(params.max_kept));
   QRL_REQUIRE(std::ranges::find(params.stop_strings, "") == params.stop_strings.end(), "sampling: stop_strings",
               "strings of one byte or more", "an empty one");
   QRL_INVARIANT(params.stop_strings.empty() || options.bytes_of, "sampling: stop_strings",

@@ -22,7 +22,7 @@ void Scheduler::submit(RequestId id, Request request) {
   group.id = id;
   group.request = std::move(request);
   const types::SamplingParams& params = group.request.params;
-  group.sample_params = {params.temperature, params.top_p, params.top_k};
+  group.sample_params = {params.temperature, params.top_p, params.top_k, params.max_kept};
   group.field = base::RandomField(group.request.key.seed, base::RandomPurpose::sampling);
   group.num_unfinished = group.request.num_samples;
   if (options_.prefix_sharing && group.request.num_samples > 1) {

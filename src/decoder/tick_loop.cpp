@@ -105,6 +105,8 @@ std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
     completion.tokens.push_back(sampled.token);
     completion.sampler_logprobs.push_back(sampled.logprob);
     completion.versions.push_back(version_);
+    if (!sampled.kept.empty()) completion.kept.add(sampled.kept);
+    completion.num_limited += sampled.limited ? 1 : 0;
     const bool ended = ends(sequence, sampled.token);
     const std::int32_t max_new_tokens = sequence.group->request.params.max_new_tokens;
     sequence.finished = ended || completion.tokens.size() == static_cast<std::size_t>(max_new_tokens);

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/threads.h"
 #include "learner/device_kernels.h"
 #include "learner/host_copies.h"
 #include "learner/row_lists.h"
@@ -33,20 +32,19 @@ struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor targets;  ///< int64 [M, 1]
   Tensor hidden_MD;
-  Tensor logits_MV;  ///< fp32; −inf where top-k and top-p cut
+  Tensor logits_MV;  ///< fp32; −inf where the sampler could not have sampled
 };
 
-/// Where the sampler could not have sampled: −inf, by the CPU's rule.
-Tensor without_cut_tokens(const Tensor& logits_MV, const TargetRows& targets, std::int64_t begin) {
-  const Tensor host_MV = logits_MV.cpu().contiguous();
-  const std::int64_t vocab_size = host_MV.size(1);
-  base::parallel_for(host_MV.size(0), 1, [&](base::Range rows) {
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      ops::exclude_cut_tokens(host_MV.data_ptr<float>() + r * vocab_size, vocab_size, targets.sample_params,
-                              targets.targets[static_cast<std::size_t>(begin + r)]);
-    }
-  });
-  return host_MV.to(logits_MV.device());
+/// Sets the logits of tokens that the sampler could not have sampled to −inf, in place.
+void keep_only(const TargetRows& targets, Chunk& chunk) {
+  const std::int64_t vocab_size = chunk.logits_MV.size(1);
+  std::vector<std::int64_t> places;
+  for (std::int64_t r = 0; r < chunk.size; ++r) {
+    for (const types::TokenId token : targets.kept_of(chunk.begin + r)) places.push_back(r * vocab_size + token);
+  }
+  const Tensor kept = torch::tensor(places).to(chunk.logits_MV.device());
+  const Tensor logits = chunk.logits_MV.view(-1), kept_logits = logits.index_select(0, kept);
+  logits.fill_(-std::numeric_limits<float>::infinity()).index_copy_(0, kept, kept_logits);
 }
 
 template <class Body>
@@ -60,24 +58,24 @@ void for_each_chunk(const Tensor& hidden_MD, const Weight& lm_head, const Target
     chunk.targets = targets_M.narrow(0, begin, chunk.size).unsqueeze(1);
     chunk.hidden_MD = hidden_MD.narrow(0, begin, chunk.size);
     chunk.logits_MV = exact_matmul(chunk.hidden_MD, lm_head.value.t());
-    if (targets.sample_params.cuts()) chunk.logits_MV = without_cut_tokens(chunk.logits_MV, targets, begin);
+    if (!targets.kept.empty()) keep_only(targets, chunk);
     body(chunk);
   }
 }
 
 /// The chunk's logits, divided by the temperature.
-Tensor divided(const Chunk& chunk, const ops::SampleParams& sample_params) {
+Tensor divided(const Chunk& chunk, float temperature) {
   Tensor logits_MV = chunk.logits_MV;
-  if (sample_params.temperature != 1) logits_MV.div_(static_cast<double>(sample_params.temperature));
+  if (temperature != 1) logits_MV.div_(static_cast<double>(temperature));
   return logits_MV;
 }
 
 /// log-softmax and what follows from it, of logits that it divides by the temperature. A token that was `cut` has
 /// probability 0 and, as its log, the lowest number, so that it adds 0 to the entropy instead of NaN.
 struct Distribution {
-  Distribution(const Chunk& chunk, const ops::SampleParams& sample_params)
-      : log_p_MV(divided(chunk, sample_params).log_softmax(-1)) {
-    if (sample_params.cuts()) log_p_MV.clamp_min_(std::numeric_limits<float>::lowest());
+  Distribution(const Chunk& chunk, const TargetRows& targets)
+      : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
+    if (!targets.kept.empty()) log_p_MV.clamp_min_(std::numeric_limits<float>::lowest());
     p_MV = log_p_MV.exp();
     entropy_M1 = -(p_MV * log_p_MV).sum(-1, true);
   }
@@ -92,19 +90,19 @@ Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
 
 /// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both over the temperature. M × V numbers are read and
 /// written as seldom as may be: an entropy without a gradient (`d_entropy_M` not defined, as usual) is not looked at.
-Tensor logit_gradients(const Chunk& chunk, const ops::SampleParams& sample_params, const Tensor& d_log_prob_M,
+Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
-  const auto temperature = static_cast<double>(sample_params.temperature);
+  const auto temperature = static_cast<double>(targets.temperature);
   const Tensor d_log_prob_M1 = part_or_zeros(d_log_prob_M, chunk) / temperature;
   Tensor d_logits_MV;
   if (d_entropy_M.defined()) {
-    const Distribution distribution(chunk, sample_params);
+    const Distribution distribution(chunk, targets);
     const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
     d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that a probability of 0 meets the lowest number as 0
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {
-    d_logits_MV = divided(chunk, sample_params).softmax(-1).mul_(-d_log_prob_M1);
+    d_logits_MV = divided(chunk, targets.temperature).softmax(-1).mul_(-d_log_prob_M1);
   }
   return d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
 }
@@ -113,7 +111,7 @@ TargetScores compute_scores(const Tensor& hidden_MD, const Weight& lm_head, cons
                             const Tensor& targets_M) {
   const Tensor log_probs = torch::empty({hidden_MD.size(0)}), entropy = torch::empty({hidden_MD.size(0)});
   for_each_chunk(hidden_MD, lm_head, targets, targets_M, [&](const Chunk& chunk) {
-    const Distribution distribution(chunk, targets.sample_params);
+    const Distribution distribution(chunk, targets);
     log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
     entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1.squeeze(1));
   });
@@ -122,7 +120,7 @@ TargetScores compute_scores(const Tensor& hidden_MD, const Weight& lm_head, cons
 
 /// A chunk as device_kernels.h takes it.
 LogitRows logit_rows(const Chunk& chunk, const TargetRows& targets) {
-  return {chunk.logits_MV, chunk.targets.squeeze(1), targets.sample_params.temperature};
+  return {chunk.logits_MV, chunk.targets.squeeze(1), targets.temperature};
 }
 
 /// By a device's kernels: what each row was found to be stays there for the backward pass.
@@ -143,7 +141,7 @@ class LogitGradients {
       : kernels_(kernels), targets_(targets), scored_(std::move(scored)) {}
   Tensor operator()(const Chunk& chunk, const TensorList& d) const {
     const torch::ScalarType out = chunk.hidden_MD.scalar_type();
-    if (kernels_ == nullptr) return logit_gradients(chunk, targets_.sample_params, d[0], d[1]).to(out);
+    if (kernels_ == nullptr) return logit_gradients(chunk, targets_, d[0], d[1]).to(out);
     const LogitRows rows = logit_rows(chunk, targets_);
     const ScoredRows scored =
         scored_ ? scored_->narrow(chunk.begin, chunk.size) : ScoredRows(chunk.size, chunk.logits_MV.device());

@@ -12,10 +12,9 @@ namespace qrl::learner {
 
 /// As target_log_probs, chunk by chunk and recomputed for the backward pass: logits are exact matmuls of hidden states
 /// and lm_head (both in hidden_ND's dtype) with fp32 sums, log-softmax and entropy fp32. hidden_ND and lm_head on one
-/// device, the scores on their way to CPU memory, where the objective is. With top-k and top-p a chunk's logits visit
-/// the CPU, whose rule it is (ops::exclude_cut_tokens). With `kernels` a chunk's logits are read once for the scores
-/// and once for their gradient; null: LibTorch's operations. With `known` the scores are those, and the backward pass
-/// alone is computed. `targets` and `kernels` must outlive the backward pass.
+/// device, the scores on their way to CPU memory, where the objective is. With `kernels` a chunk's logits are read once
+/// for the scores and once for their gradient; null: LibTorch's operations. With `known` the scores are those, and the
+/// backward pass alone is computed. `targets` and `kernels` must outlive the backward pass.
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
                                      const cuda::TrainingKernels* kernels, const TargetScores* known = nullptr);
 

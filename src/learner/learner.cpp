@@ -101,7 +101,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   QRL_INVARIANT(!parts_->sums.begun(), "micro-batch", "an update after the last one", "another");
   auto next = std::make_unique<MicroBatchInFlight>(batch, counts, loss);
   next->rows = parts_->packer.rows(batch);
-  next->targets = parts_->packer.targets(batch, sample_params);
+  next->targets = parts_->packer.targets(next->batch, sample_params);  // into which they point
   next->targets.entropy_is_trained = loss.kind == LossKind::policy && loss.algorithm.entropy_coef != 0;
   if (next->targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",

@@ -145,7 +145,7 @@ class Learner {
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
-  /// Log-probs of the targets under the present weights, no gradient.
+  /// Scores targets under the present weights, without gradients. After a cut only a batch's kept tokens count.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// With options.lora: has score_reference be of the adapters that training began with. `start`: adapter_specs'

@@ -4,6 +4,7 @@
 
 #include "base/threads.h"
 #include "ops/matmul.h"
+#include "ops/sample.h"
 #include "ops/training.h"
 
 namespace qrl::learner {
@@ -44,15 +45,14 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
     chunk.rows = torch::from_blob(const_cast<std::int64_t*>(targets.rows.data()) + begin, {chunk.size}, torch::kInt64);
     chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
     chunk.logits_MV = logits_of(chunk.hidden_MD, head);
-    chunk.distribution = {chunk.size, head.out, 1.0F / targets.sample_params.temperature,
-                          targets.targets.data() + begin};
+    chunk.distribution = {chunk.size, head.out, 1.0F / targets.temperature, targets.targets.data() + begin};
     uncut(chunk);
-    base::parallel_for(chunk.size, 1, [&](base::Range rows) {
-      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-        ops::exclude_cut_tokens(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.sample_params,
-                                targets.targets[static_cast<std::size_t>(begin + r)]);
-      }
-    });
+    if (!targets.kept.empty()) {
+      base::parallel_for(chunk.size, 1, [&](base::Range rows) {
+        for (std::int64_t r = rows.begin; r < rows.end; ++r)
+          ops::keep_only(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.kept_of(begin + r));
+      });
+    }
     body(chunk);
   }
 }
@@ -126,8 +126,8 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     base::parallel_for(chunk.size, 1, [&](base::Range rows) {
       for (std::int64_t r = rows.begin; r < rows.end; ++r) {
         sampled.data_ptr<float>()[chunk.begin + r] =
-            ops::logprob(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.sample_params,
-                         targets.targets[static_cast<std::size_t>(chunk.begin + r)]);
+            ops::logprob(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.temperature,
+                         targets.targets[static_cast<std::size_t>(chunk.begin + r)], targets.kept_of(chunk.begin + r));
       }
     });
   };

@@ -7,7 +7,7 @@
 #include "learner/host_copies.h"
 #include "learner/layers.h"
 #include "ops/linear.h"
-#include "ops/sample.h"
+#include "types/kept_tokens.h"
 
 namespace qrl::learner {
 
@@ -15,9 +15,15 @@ namespace qrl::learner {
 struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M row numbers, ascending
   std::vector<std::int32_t> targets;  ///< M
-  ops::SampleParams sample_params;    ///< temperature, and what top-k and top-p leave: as the sampler drew
-  std::int64_t chunk_tokens = 1024;   ///< rows whose logits exist at once
-  bool entropy_is_trained = true;     ///< whether a gradient of the entropies may come
+  float temperature = 1.0F;           ///< the sampler's
+  /// M, or none: the tokens that the sampler drew each target from, over which its distribution is. They point into
+  /// the micro-batch.
+  std::vector<std::span<const types::TokenId>> kept = {};
+  std::int64_t chunk_tokens = 1024;  ///< rows whose logits exist at once
+  bool entropy_is_trained = true;    ///< whether a gradient of the entropies may come
+  std::span<const types::TokenId> kept_of(std::int64_t target) const {
+    return kept.empty() ? std::span<const types::TokenId>() : kept[static_cast<std::size_t>(target)];
+  }
 };
 
 /// Log-probs of the targets and entropies, fp32 [M] each, in host memory.
@@ -34,7 +40,8 @@ struct TargetScores {
 /// neither lm_head nor the entropies are trained, the forward pass leaves the gradient of each log-prob by its hidden
 /// state, fp32 [M, D], from the gradient by the logits in the hidden states' dtype. Otherwise the backward pass
 /// recomputes the logits chunk by chunk. With `as_sampled` the
-/// log-probs are ops::logprob's, the sampler's own bits. `head` and `targets` must outlive the backward pass.
+/// log-probs are ops::logprob's, the sampler's own bits. `head`, `targets` and their micro-batch must outlive the
+/// backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, bool as_sampled = false);
 

@@ -60,12 +60,18 @@ TargetRows MicroBatchPacker::targets(const types::MicroBatch& batch, const ops::
   QRL_REQUIRE(sample_params.temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
               std::to_string(sample_params.temperature));
   TargetRows targets;
-  targets.sample_params = sample_params;
+  targets.temperature = sample_params.temperature;
   targets.chunk_tokens = chunk_tokens_;
   for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
     if (batch.loss_mask[t] == 0) continue;
     targets.rows.push_back(static_cast<std::int64_t>(t));
     targets.targets.push_back(batch.targets[t]);
+    if (!sample_params.cuts()) continue;
+    const auto kept = t < batch.kept.size() ? batch.kept[t] : std::span<const types::TokenId>();
+    QRL_INVARIANT(std::ranges::binary_search(kept, batch.targets[t]), "micro-batch",
+                  "with top-k or top-p the tokens that each target was sampled from, the target among them",
+                  std::to_string(kept.size()) + " tokens without " + std::to_string(batch.targets[t]));
+    targets.kept.push_back(kept);
   }
   return targets;
 }

@@ -6,6 +6,7 @@
 #include "learner/layers.h"
 #include "learner/logprob.h"
 #include "model/config.h"
+#include "ops/sample.h"
 #include "types/batch.h"
 
 namespace qrl::learner {
@@ -20,7 +21,8 @@ class MicroBatchPacker {
   /// Input errors: a token beyond the vocabulary, a sequence beyond max_position_embeddings. The rows point into this
   /// until its next call.
   PackedRows rows(const types::MicroBatch& batch);
-  /// The masked-in tokens, with the distribution that they were sampled from. An input error: a temperature of 0.
+  /// The masked-in tokens, with the distribution that they were sampled from; they point into `batch`. An input error:
+  /// a temperature of 0. An internal error: sample_params cut and a token's kept set is missing or without the token.
   TargetRows targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -26,13 +27,15 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// The tokens that top-k and top-p leave, in index order.
-std::vector<std::int32_t> kept_tokens(const Weights& row, const SampleParams& params, const std::vector<float>& weights,
-                                      double total) {
-  const auto descending = [&](std::int32_t a, std::int32_t b) {
-    // By logit, not weight: far below the maximum weights underflow and would tie.
-    return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
-  };
+/// Compares by logit, not weight: far below the maximum weights underflow and would tie. Ties go to the lower index.
+bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
+  return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
+}
+
+/// Finds the tokens that top-k and top-p leave, in index order.
+std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& params,
+                                       const std::vector<float>& weights, double total) {
+  const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
   // With N tokens, those below a mass of (1 − p)/N together miss less than 1 − p: they cannot be needed. Halved against
   // rounding. Only without top-k, which changes the total.
@@ -66,44 +69,48 @@ std::vector<std::int32_t> kept_tokens(const Weights& row, const SampleParams& pa
   return kept;
 }
 
-/// Weights of all tokens, in memory of this thread, and their sum.
-double all_weights(const Weights& row, std::vector<float>*& weights) {
-  thread_local std::vector<float> memory;
-  memory.resize(static_cast<std::size_t>(row.vocab_size));
-  weights = &memory;
-  kernels().exp_weights(row.logits, row.vocab_size, row.max, row.inverse_temperature, memory.data());
-  double total = 0;
-  for (const float weight : memory) total += static_cast<double>(weight);
-  return total;
+/// Leaves `count` of the likeliest tokens, in index order.
+void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& tokens) {
+  std::nth_element(tokens.begin(), tokens.begin() + count, tokens.end(),
+                   [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); });
+  tokens.resize(static_cast<std::size_t>(count));
+  std::sort(tokens.begin(), tokens.end());
 }
 
-/// What top-k and top-p leave of a row.
-struct Kept {
-  std::vector<std::int32_t> tokens;  ///< ascending
-  std::vector<float>* weights;       ///< of all tokens
-  double mass = 0;                   ///< of those kept
-};
-Kept kept_of(const Weights& row, const SampleParams& params, double total) {
-  Kept kept;
-  (void)all_weights(row, kept.weights);
-  kept.tokens = kept_tokens(row, params, *kept.weights, total);
-  for (const std::int32_t token : kept.tokens)
-    kept.mass += static_cast<double>((*kept.weights)[static_cast<std::size_t>(token)]);
-  return kept;
+/// Computes the weights of all tokens, in memory of this thread until its next call.
+const std::vector<float>& all_weights(const Weights& row) {
+  thread_local std::vector<float> memory;
+  memory.resize(static_cast<std::size_t>(row.vocab_size));
+  kernels().exp_weights(row.logits, row.vocab_size, row.max, row.inverse_temperature, memory.data());
+  return memory;
+}
+
+/// Sums the weights of `tokens` in their order, in fp64.
+double mass_of(const std::vector<float>& weights, std::span<const std::int32_t> tokens) {
+  double mass = 0;
+  for (const std::int32_t token : tokens) mass += static_cast<double>(weights[static_cast<std::size_t>(token)]);
+  return mass;
 }
 
 SampledToken sample_cut(const Weights& row, const SampleParams& params, double total, double uniform) {
-  const Kept kept = kept_of(row, params, total);
+  const std::vector<float>& weights = all_weights(row);
+  SampledToken sampled;
+  std::vector<std::int32_t> kept = left_by_cuts(row, params, weights, total);
+  sampled.limited = params.max_kept > 0 && std::ssize(kept) > params.max_kept;
+  if (sampled.limited) limit(row, params.max_kept, kept);
+  const double mass = mass_of(weights, kept);
   double before = 0;
-  std::int32_t chosen = -1;
-  for (const std::int32_t token : kept.tokens) {
-    const float weight = (*kept.weights)[static_cast<std::size_t>(token)];
+  sampled.token = -1;
+  for (const std::int32_t token : kept) {
+    const float weight = weights[static_cast<std::size_t>(token)];
     if (weight <= 0) continue;
-    chosen = token;
+    sampled.token = token;
     before += static_cast<double>(weight);
-    if (before > uniform * kept.mass) break;
+    if (before > uniform * mass) break;
   }
-  return {chosen, logprob_of(row, chosen, kept.mass)};
+  sampled.logprob = logprob_of(row, sampled.token, mass);
+  if (params.max_kept > 0) sampled.kept = std::move(kept);
+  return sampled;
 }
 
 /// NaN when one of the logits is; else 0. max_value may have overlooked it.
@@ -205,23 +212,20 @@ SampledToken RowSummary::sample(const Place& place, const float* block_logits) c
   return {token(chosen), logprob(block_logits[chosen])};
 }
 
-void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t always_kept) {
-  if (!params.cuts()) return;
-  const Weights row{logits, vocab_size, kernels().max_value(logits, vocab_size), 1.0F / params.temperature};
-  std::vector<float>* weights = nullptr;
-  const double total = all_weights(row, weights);
-  const std::vector<std::int32_t> kept = kept_tokens(row, params, *weights, total);
-  auto next = kept.begin();
-  for (std::int32_t token = 0; token < vocab_size; ++token) {
-    if (next != kept.end() && *next == token) ++next;
-    else if (token != always_kept) logits[token] = -std::numeric_limits<float>::infinity();
+void keep_only(float* logits, std::int64_t vocab_size, std::span<const std::int32_t> kept) {
+  if (kept.empty()) return;
+  std::int64_t next = 0;
+  for (const std::int32_t token : kept) {
+    std::fill(logits + next, logits + token, -std::numeric_limits<float>::infinity());
+    next = token + 1;
   }
+  std::fill(logits + next, logits + vocab_size, -std::numeric_limits<float>::infinity());
 }
 
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform) {
   QRL_INVARIANT(vocab_size > 0 && params.temperature >= 0 && params.top_p > 0 && params.top_p <= 1 &&
-                    (params.top_k == -1 || params.top_k > 0) && uniform >= 0 && uniform < 1,
-                "sample", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
+                    (params.top_k == -1 || params.top_k > 0) && params.max_kept >= 0 && uniform >= 0 && uniform < 1,
+                "sample", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, max_kept >= 0, uniform in [0, 1)",
                 "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
                     ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
   const RowSummary& row = summarize(logits, vocab_size, params.temperature);
@@ -232,15 +236,15 @@ SampledToken sample(const float* logits, std::int64_t vocab_size, const SamplePa
   return row.sample(place, logits + place.begin);
 }
 
-float logprob(const float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t token) {
-  QRL_INVARIANT(params.temperature > 0 && 0 <= token && token < vocab_size, "logprob",
+float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
+              std::span<const std::int32_t> kept) {
+  QRL_INVARIANT(temperature > 0 && 0 <= token && token < vocab_size, "logprob",
                 "a temperature above 0 and a token of the vocabulary", std::to_string(token));
-  const RowSummary& summary = summarize(logits, vocab_size, params.temperature);
-  if (!params.cuts()) return summary.logprob(logits[token]);
+  const RowSummary& summary = summarize(logits, vocab_size, temperature);
+  if (kept.empty()) return summary.logprob(logits[token]);
+  if (!std::binary_search(kept.begin(), kept.end(), token)) return -std::numeric_limits<float>::infinity();
   const Weights row{logits, vocab_size, summary.max(), summary.inverse_temperature()};
-  const Kept kept = kept_of(row, params, summary.total());
-  const bool drawable = std::binary_search(kept.tokens.begin(), kept.tokens.end(), token);
-  return drawable ? logprob_of(row, token, kept.mass) : -std::numeric_limits<float>::infinity();
+  return logprob_of(row, token, mass_of(all_weights(row), kept));
 }
 
 }  // namespace qrl::ops

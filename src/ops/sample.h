@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace qrl::ops {
@@ -10,12 +11,16 @@ struct SampleParams {
   float temperature = 1.0F;  ///< 0: arg max (lowest index on ties), log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
+  /// Limits what top-k and top-p leave to the likeliest max_kept tokens, which SampledToken::kept names; 0: no limit.
+  std::int32_t max_kept = 0;
   bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< excludes tokens
 };
 
 struct SampledToken {
   std::int32_t token = 0;
   float logprob = 0;  ///< of the distribution sampled from: after temperature, top-k and top-p renormalized
+  std::vector<std::int32_t> kept = {};  ///< with a cut and max_kept: the tokens of that distribution, ascending
+  bool limited = false;                 ///< whether max_kept excluded some of them
 };
 
 /// Logits whose weights are summed together, in fp32; over blocks sums are fp64.
@@ -67,12 +72,12 @@ class RowSummary {
 /// sampled).
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// The log-prob that `sample` would report, bit for bit, had it sampled `token`; −inf for one that it cannot sample.
-/// Errors as for `sample`; the temperature must be above 0.
-float logprob(const float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t token);
+/// Finds the log-prob that `sample` would report, bit for bit, had it sampled `token` from `kept` (ascending; empty:
+/// all tokens); −inf for a token that is not kept. Errors as for `sample`. The temperature must be above 0.
+float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
+              std::span<const std::int32_t> kept = {});
 
-/// Sets the logits of tokens that top-k and top-p exclude to −inf, by the rule of `sample` at the same temperature;
-/// never `always_kept`'s, which was sampled under logits a little different. Without top-k and top-p, nothing.
-void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t always_kept);
+/// Sets all logits but those of `kept` (ascending) to −inf. An empty set changes nothing.
+void keep_only(float* logits, std::int64_t vocab_size, std::span<const std::int32_t> kept);
 
 }  // namespace qrl::ops

@@ -13,10 +13,14 @@ std::int64_t length(const PackItem& item) {
   return static_cast<std::int64_t>(item.prompt.size() + item.response.size());
 }
 
+bool has_kept(const PackItem& item) { return item.kept != nullptr && !item.kept->empty(); }
+
 void check(const PackItem& item, std::int64_t max_tokens) {
   QRL_INVARIANT(!item.prompt.empty(), "packer", "a prompt of one token or more", "an empty prompt");
   QRL_INVARIANT(item.sampler_logprobs.empty() || item.sampler_logprobs.size() == item.response.size(), "packer",
                 "a sampler log-prob per response token", std::to_string(item.sampler_logprobs.size()));
+  QRL_INVARIANT(!has_kept(item) || item.kept->size() == item.response.size(), "packer",
+                "a set of kept tokens per response token", std::to_string(item.kept->size()));
   QRL_INVARIANT(item.learned.empty() || item.learned.size() == item.response.size(), "packer",
                 "a mark per response token", std::to_string(item.learned.size()));
   QRL_REQUIRE(length(item) <= max_tokens, "actor.max_tokens_per_micro_batch",
@@ -82,6 +86,10 @@ void append_item(const PackItem& item, std::int64_t index, std::int64_t num_pref
     batch.loss_mask[first_entry + k] = item.learned.empty() || item.learned[k] != 0 ? 1 : 0;
     if (!item.sampler_logprobs.empty()) batch.sampler_logprobs[first_entry + k] = item.sampler_logprobs[k];
   }
+  if (has_kept(item)) {
+    batch.kept.fill(first_entry);
+    for (std::size_t k = 0; k < item.response.size(); ++k) batch.kept.add((*item.kept)[k]);
+  }
   end_sequence(index, num_prefix_tokens > 0, batch);
 }
 
@@ -91,6 +99,10 @@ types::MicroBatch& new_batch(std::vector<types::MicroBatch>& batches) {
 }
 
 }  // namespace
+
+PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage) {
+  return {prompt, sample.tokens, sample.sampler_logprobs, advantage, {}, &sample.kept};
+}
 
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens) {
   for (const PackItem& item : items) check(item, max_tokens);

@@ -106,7 +106,11 @@ struct PackItem {
   std::span<const float> sampler_logprobs;  ///< [response]; empty: zeros (SFT)
   float advantage = 0;
   std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all
+  const types::KeptTokens* kept = nullptr;     ///< [response]; null or without entries: all tokens
 };
+
+/// Makes the item of a sample, to whose arrays it points.
+PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);
 
 /// Packs items into micro-batches of at most `max_tokens` tokens. Throws an input error for a longer item. Items with
 /// the very same prompt span form a group. Its prompt without the last token is packed once per micro-batch, as a

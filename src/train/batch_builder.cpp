@@ -43,7 +43,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
     const bool learns = all_count || r.advantage != 0;
     if (learns || all_are_scored) {
       (learns ? items : idle)[b].push_back(
-          {r.prompt->tokens, r.completion.tokens, r.completion.sampler_logprobs, static_cast<float>(r.advantage)});
+          rollout::sampled_item(r.prompt->tokens, r.completion, static_cast<float>(r.advantage)));
     }
   }
   setup_.world.all_reduce_sum(std::span(counts));

@@ -52,7 +52,7 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const t
   std::vector<rollout::PackItem> items;
   for (std::size_t r = 0, i = 0; r < requests.size(); ++r)
     for (std::int32_t n = 0; n < requests[r].num_samples; ++n, ++i)
-      items.push_back({requests[r].prompt_tokens, drawn[i].tokens, drawn[i].sampler_logprobs, 0});
+      items.push_back(rollout::sampled_item(requests[r].prompt_tokens, drawn[i], 0));
   GapSums sums;
   for (const types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
     const std::vector<float> learned = learner.score(batch, sample_params(recipe.rollout)).logprobs;

@@ -160,12 +160,21 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
 }
 
 /// Arrays of a chunk's logits, counted as fp32, that are there at once: the logits and their gradient, which takes the
-/// place of the logits where it is fp32, too; with top-k and top-p first the logits as they were and as the CPU cut
-/// them.
+/// place of the logits where it is fp32, too.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
-  if (sample_params(recipe.rollout).cuts()) return 2;
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
+}
+
+/// Counts the ids of the tokens that a step's samples were drawn from, with their samples and packed for the learner,
+/// at most on a rank.
+double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  if (!sample_params(recipe.rollout).cuts()) return 0;
+  const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
+  const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
+  const std::int64_t tokens = groups * recipe.rollout.n * recipe.data.max_response_length;
+  return 2 * static_cast<double>(tokens) * static_cast<double>(std::min(left, config.vocab_size)) *
+         sizeof(types::TokenId);
 }
 
 double largest_tensor_bytes(const model::ModelConfig& config) {
@@ -356,6 +365,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
   parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,
                    learns_on_gpu, kLearning});
+  if (const double bytes = kept_tokens_bytes(recipe, config, num_ranks); bytes > 0)
+    parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
   // The base is quantized once, tensor by tensor, before there are activations and pages.

@@ -196,6 +196,7 @@ types::SamplingParams train_sampling(const config::Recipe& recipe, const model::
   params.temperature = static_cast<float>(recipe.rollout.temperature);
   params.top_p = static_cast<float>(recipe.rollout.top_p);
   params.top_k = static_cast<std::int32_t>(recipe.rollout.top_k);
+  params.max_kept = config::kMaxKeptTokens;
   return params;
 }
 

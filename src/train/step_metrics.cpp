@@ -206,6 +206,24 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   return metrics;
 }
 
+Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world) {
+  std::int64_t sums[] = {0, 0, 0};  // tokens, ids, tokens whose set was limited
+  double most = 0;
+  for (const rollout::Rollout& r : rollouts) {
+    const types::KeptTokens& kept = r.completion.kept;
+    sums[0] += std::ssize(kept);
+    sums[1] += kept.num_ids();
+    sums[2] += r.completion.num_limited;
+    for (std::size_t t = 0; t < kept.size(); ++t) most = std::max(most, static_cast<double>(kept[t].size()));
+  }
+  world.all_reduce_sum(std::span<std::int64_t>(sums));
+  world.all_reduce_max(std::span<double>(&most, 1));
+  const auto tokens = static_cast<double>(sums[0]);
+  return {{"rollout/kept_tokens/mean", static_cast<double>(sums[1]) / tokens},
+          {"rollout/kept_tokens/max", most},
+          {"rollout/kept_tokens/limited_fraction", static_cast<double>(sums[2]) / tokens}};
+}
+
 namespace {
 
 /// What a row shows the score to be made of: a rule's parts, or the scores that apply by their names.
@@ -248,6 +266,13 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
                                   {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
                                   {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
     if (verdict.dropped) row["dropped"] = verdict.reason;
+    if (!r.completion.kept.empty()) {
+      row["tokens"] = r.completion.tokens;
+      for (std::size_t t = 0; t < r.completion.kept.size(); ++t) {
+        const auto kept = r.completion.kept[t];
+        row["kept_tokens"].push_back(std::vector<types::TokenId>(kept.begin(), kept.end()));
+      }
+    }
     if (!step) {
       row.erase("step");
       row.erase("advantage");

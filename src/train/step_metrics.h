@@ -21,8 +21,13 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
+/// rollout/kept_tokens/{mean,max}, rollout/kept_tokens/limited_fraction: how many tokens top-k and top-p left a sampled
+/// token to be sampled from, and the share of sampled tokens where config::kMaxKeptTokens cut. Collective.
+Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
+
 /// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first. Without a
-/// step they are an evaluation's: neither step nor advantage is in them.
+/// step they are an evaluation's: neither step nor advantage is in them. Samples whose distribution was cut show their
+/// token ids and, for each, those that could be sampled.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
                          const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);

@@ -74,6 +74,7 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
   add(batch.seconds);
   add(rollout_metrics(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n), batch.groups.places,
                       recipe.reward, setup_.verifier, setup_.world));
+  if (sample_params(recipe.rollout).cuts()) add(kept_metrics(batch.groups.rollouts, setup_.world));
   add_judging();
   row_["reward/verifier_error_fraction"] =
       static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);

@@ -26,6 +26,7 @@ struct MicroBatch {
   std::vector<float> reference_logprobs;  ///< log-prob of the target under the reference model; empty without one
   std::vector<float> teacher_logprobs;    ///< log-prob of the target under the teacher; empty without one
   std::vector<float> advantages;          ///< of the sequence, repeated on its tokens; with a teacher, per token
+  KeptTokens kept;  ///< tokens that the target was sampled from; no entries without top-k and top-p
   std::vector<std::int64_t> sequence_idx;  ///< [S]: index in the caller's order; −1: a prefix
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }

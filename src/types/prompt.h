@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace qrl::types {
+#include "types/kept_tokens.h"
 
-using TokenId = std::int32_t;
+namespace qrl::types {
 
 /// Holds a verifier's prepared form of a ground truth, made once per prompt. Each kind of verifier derives its own.
 struct Gold {
@@ -43,6 +43,8 @@ struct Completion {
   std::vector<float> sampler_logprobs;  ///< [tokens]: natural log, under the distribution actually sampled from
   std::vector<std::int64_t> versions;   ///< [tokens]: policy version of the weights that sampled it
   StopReason stop = StopReason::eos;
+  KeptTokens kept = {};          ///< per token what it was sampled from; no entries without max_kept or a cut
+  std::int32_t num_limited = 0;  ///< tokens whose set max_kept made smaller than top-k and top-p did
 };
 
 /// Holds the sampling parameters. Training rejects temperature 0 (greedy: the arg max, with log-prob 0 by convention).
@@ -54,6 +56,8 @@ struct SamplingParams {
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
   /// The completion ends after the token whose text completes one of these strings. The prompt's text does not count.
   std::vector<std::string> stop_strings;
+  /// Limits what top-k and top-p leave to the likeliest max_kept tokens, which completions then name; 0: no limit.
+  std::int32_t max_kept = 0;
 };
 
 /// Requests samples first_sample … first_sample + num_samples − 1 of one prompt.

@@ -57,7 +57,7 @@ TEST_CASE("on a GPU a request's bits are its own, whatever is submitted beside i
   const std::vector<Request> requests{
       request_of(0, 5, {.temperature = 0.8F, .max_new_tokens = 12, .stop_tokens = {3}}),
       request_of(1, 9, {.temperature = 0, .max_new_tokens = 6}),
-      request_of(2, 2, {.temperature = 1.2F, .top_k = 5, .max_new_tokens = 5}),  // sampled on the CPU
+      request_of(2, 2, {.temperature = 1.2F, .top_k = 5, .max_new_tokens = 5, .max_kept = 4}),  // sampled on the CPU
       request_of(3, 4, {.temperature = 1.5F, .max_new_tokens = 9}),
   };
   std::vector<std::vector<types::Completion>> want;
@@ -72,6 +72,12 @@ TEST_CASE("on a GPU a request's bits are its own, whatever is submitted beside i
       for (std::size_t s = 0; s < completions.size(); ++s) {
         CHECK(completions[s].tokens == want[i][s].tokens);
         CHECK(completions[s].sampler_logprobs == want[i][s].sampler_logprobs);
+        REQUIRE(completions[s].kept.size() == (i == 2 ? completions[s].tokens.size() : 0));
+        CHECK(completions[s].num_limited == std::ssize(completions[s].kept));
+        for (std::size_t t = 0; t < completions[s].kept.size(); ++t) {
+          CHECK(completions[s].kept[t].size() == 4);
+          CHECK(std::ranges::binary_search(completions[s].kept[t], completions[s].tokens[t]));
+        }
       }
     }
   }

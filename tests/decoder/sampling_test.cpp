@@ -75,7 +75,7 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
        {types::SamplingParams{.temperature = 1.0F}, types::SamplingParams{.temperature = 0.7F},
         types::SamplingParams{.temperature = 1.3F, .top_k = 9},
         types::SamplingParams{.temperature = 1.5F, .top_p = 0.8F},
-        types::SamplingParams{.temperature = 1.2F, .top_p = 0.9F, .top_k = 20}}) {
+        types::SamplingParams{.temperature = 1.2F, .top_p = 0.9F, .top_k = 20, .max_kept = 256}}) {
     CAPTURE(params.temperature, params.top_p, params.top_k);
     types::SamplingParams two = params;
     two.max_new_tokens = 2;
@@ -100,6 +100,10 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
       auto& counts = second_counts[completion.tokens[0]];
       counts.resize(kVocabSize);
       ++counts[static_cast<std::size_t>(completion.tokens[1])];
+      REQUIRE(completion.kept.size() == (params.max_kept > 0 ? 2 : 0));
+      if (params.max_kept == 0) continue;
+      for (std::size_t token = 0; token < kVocabSize; ++token)
+        REQUIRE(std::ranges::binary_search(completion.kept[0], static_cast<TokenId>(token)) == (first[token] > 0));
     }
     CHECK(chi_squared_z(first_counts, first) < 4);
     const auto likeliest = static_cast<TokenId>(std::ranges::max_element(first_counts) - first_counts.begin());

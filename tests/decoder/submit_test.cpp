@@ -63,7 +63,7 @@ std::vector<Request> different_requests() {
   std::vector<Request> requests{
       request_of(0, 9, 3, {.temperature = 0.9F, .max_new_tokens = 20, .stop_tokens = {5, 17}}),
       request_of(1, 17, 2, {.temperature = 0, .max_new_tokens = 9}),
-      request_of(2, 1, 2, {.temperature = 1.3F, .top_k = 9, .max_new_tokens = 14}),
+      request_of(2, 1, 2, {.temperature = 1.3F, .top_k = 9, .max_new_tokens = 14, .max_kept = 9}),
       request_of(3, 8, 4, {.temperature = 1.0F, .max_new_tokens = 30, .stop_strings = {"abc", "ccacc"}}),
       request_of(4, 30, 1, {.temperature = 0.7F, .top_p = 0.8F, .max_new_tokens = 25}),
       request_of(5, 4, 2, {.temperature = 1.5F, .max_new_tokens = 1}),
@@ -86,7 +86,7 @@ std::vector<Completion> alone(const model::Snapshot& snapshot, const Request& re
 }
 
 bool same_completion(const Completion& a, const Completion& b) {
-  return a.tokens == b.tokens && a.stop == b.stop && a.versions == b.versions &&
+  return a.tokens == b.tokens && a.stop == b.stop && a.versions == b.versions && a.kept == b.kept &&
          std::ranges::equal(a.sampler_logprobs, b.sampler_logprobs, [](float x, float y) {
            return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
          });

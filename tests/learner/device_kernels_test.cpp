@@ -85,7 +85,8 @@ KernelOutcome kernel_outcome(const model::ModelConfig& config, LearnerOptions op
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, quant::Format::int8);
   learner.publish(snapshot, 0);
-  const MicroBatch batch = kernel_batch();
+  MicroBatch batch = kernel_batch();
+  if (work.drawn.cuts()) test::add_kept(batch, 8, config.vocab_size);
   KernelOutcome outcome;
   learner::TokenScores scores = learner.score(batch, work.drawn);
   outcome.logprobs = std::move(scores.logprobs);

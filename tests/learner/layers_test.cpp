@@ -226,6 +226,26 @@ ops::PackedLinear packed(const Tensor& weight) {
 
 }  // namespace
 
+namespace {
+
+/// For each target `count` tokens or fewer that it was sampled from, itself among them.
+struct KeptSets {
+  KeptSets(const learner::TargetRows& targets, std::int64_t count, std::int64_t vocab) {
+    sets.resize(targets.targets.size());
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      std::set<types::TokenId> kept{targets.targets[i]};
+      for (std::int64_t k = 1; k < count; ++k)
+        kept.insert(static_cast<types::TokenId>((static_cast<std::int64_t>(i) * 31 + k * 17) % vocab));
+      sets[i].assign(kept.begin(), kept.end());
+      spans.emplace_back(sets[i]);
+    }
+  }
+  std::vector<std::vector<types::TokenId>> sets;
+  std::vector<std::span<const types::TokenId>> spans;
+};
+
+}  // namespace
+
 TEST_CASE("log-probs of a lm_head that is not trained have their gradients from the forward pass") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const bool has_master : {true, false}) {
@@ -234,12 +254,14 @@ TEST_CASE("log-probs of a lm_head that is not trained have their gradients from 
       const Tensor values = torch::randn({50, 34}).to(dtype), table = torch::randn({259, 34}).to(dtype);
       const ops::PackedLinear head = packed(table);
       learner::TargetRows targets;
-      targets.sample_params = {0.7F, 1.0F, 20};
+      targets.temperature = 0.7F;
       targets.chunk_tokens = 7;
       for (std::int64_t row = 1; row < 50; row += 3) {
         targets.rows.push_back(row);
         targets.targets.push_back(static_cast<std::int32_t>(row * 13 % 259));
       }
+      const KeptSets kept(targets, 20, 259);
+      targets.kept = kept.spans;
       const Tensor d = torch::randn({17});
       const auto gradient = [&](bool entropy_is_trained) {
         const Tensor hidden = leaf(values);
@@ -259,28 +281,32 @@ TEST_CASE("log-probs of a lm_head that is not trained have their gradients from 
 TEST_CASE("log-probs and entropies, whatever the chunk") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const std::int64_t vocab : {5, 37, 259}) {
-      for (const auto& [chunk, top_k] : {std::pair{1, -1}, std::pair{7, 3}, std::pair{1024, -1}, std::pair{1024, 2}}) {
-        CAPTURE(dtype, vocab, chunk, top_k);
+      for (const auto& [chunk, num_kept] :
+           {std::pair{1, -1}, std::pair{7, 3}, std::pair{1024, -1}, std::pair{1024, 2}}) {
+        CAPTURE(dtype, vocab, chunk, num_kept);
         torch::manual_seed(7);
         const double bound = dtype == torch::kFloat32 ? kFp32 : kBf16;
         const Tensor hidden = leaf(torch::randn({50, 33}).to(dtype));
         const Weight lm_head = weight_of(torch::randn({vocab, 33}).to(dtype));
         learner::TargetRows targets;
-        targets.sample_params = {0.7F, 1.0F, top_k};
+        targets.temperature = 0.7F;
         targets.chunk_tokens = chunk;
         for (std::int64_t row = 1; row < 50; row += 3) {
           targets.rows.push_back(row);
           targets.targets.push_back(static_cast<std::int32_t>(row * 13 % vocab));
         }
+        const KeptSets kept(targets, num_kept, vocab);
+        if (num_kept > 0) targets.kept = kept.spans;
         const ops::PackedLinear head = packed(lm_head.value);
         const learner::TargetScores got = learner::target_log_probs(hidden, lm_head, head, targets);
         const Tensor wide = double_leaf(hidden), wide_head = double_leaf(lm_head.value);
         const Tensor rows = torch::tensor(targets.rows);
         const Tensor picks = torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end()));
         Tensor logits = torch::mm(wide.index_select(0, rows), wide_head.t()) / 0.7F;
-        if (top_k > 0) {  // the largest, and the target
+        if (num_kept > 0) {
           Tensor cut = torch::ones_like(logits, torch::kBool);
-          cut.scatter_(1, std::get<1>(logits.topk(top_k, 1)), false).scatter_(1, picks.unsqueeze(1), false);
+          for (std::int64_t m = 0; m < logits.size(0); ++m)
+            for (const types::TokenId token : targets.kept_of(m)) cut[m][token] = false;
           logits = logits.masked_fill(cut, -1e30);
         }
         const Tensor log_p = torch::log_softmax(logits, 1);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,6 +97,18 @@ inline types::MicroBatch pack(const std::vector<Sequence>& sequences, bool with_
     batch.sequence_idx.push_back(static_cast<std::int64_t>(s));
   }
   return batch;
+}
+
+/// Gives each target the tokens that a sampler would have sampled it from: itself and about `others` at random.
+inline void add_kept(types::MicroBatch& batch, std::int64_t others, std::int64_t vocab) {
+  base::RandomStream random(6, base::RandomPurpose::test, 0);
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    std::set<types::TokenId> kept;
+    if (batch.loss_mask[t] != 0) kept.insert(batch.targets[t]);
+    for (std::int64_t i = 0; i < others && batch.loss_mask[t] != 0; ++i)
+      kept.insert(static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(vocab))));
+    batch.kept.add(std::vector<types::TokenId>(kept.begin(), kept.end()));
+  }
 }
 
 /// The same for sequences that begin with one prompt: all of it but the last token once, as the prefix they continue.

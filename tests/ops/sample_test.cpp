@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ops/reference.h"
+#include "ops/training.h"
 
 using namespace qrl;
 using ops::SampledToken;
@@ -186,8 +187,7 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
     const SampledToken tiled = row.sample(place, logits.data() + place.begin);
     REQUIRE(tiled.token == whole.token);
     REQUIRE(std::bit_cast<std::uint32_t>(tiled.logprob) == std::bit_cast<std::uint32_t>(whole.logprob));
-    if (temperature > 0)
-      REQUIRE(ops::logprob(logits.data(), kVocab, {temperature, 1, -1}, whole.token) == whole.logprob);
+    if (temperature > 0) REQUIRE(ops::logprob(logits.data(), kVocab, temperature, whole.token) == whole.logprob);
     ++blocks[whole.token / 256];
   }
   CHECK(blocks.count(1) + blocks.count(3) == 0);
@@ -196,4 +196,110 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
   row.begin(1);
   row.take(logits.data(), 100);
   CHECK_THROWS_AS(row.take(logits.data() + 100, 100), base::Error);  // blocks would begin elsewhere
+}
+
+TEST_CASE("a cut with a limit names the tokens it sampled from, and a log-prob over them has the sampler's bits") {
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  constexpr std::int64_t kVocab = 1500;
+  const std::vector<float> logits = test::normal_values(kVocab, 2.0F, 8);
+  base::RandomStream random(4, base::RandomPurpose::test, 3);
+  struct Cut {
+    SampleParams params;
+    bool limited;
+  };
+  for (const Cut& cut : {Cut{{1.3F, 0.9F, -1, 2000}, false}, Cut{{1.3F, 0.9F, -1, 40}, true},
+                         Cut{{1, 1, 30, 30}, false}, Cut{{0.7F, 0.8F, 300, 12}, true}}) {
+    const SampleParams& params = cut.params;
+    CAPTURE(params.top_p, params.top_k, params.max_kept);
+    SampleParams unlimited = params;
+    unlimited.max_kept = 0;
+    const std::vector<double> want = distribution(logits, unlimited);
+    std::vector<std::int32_t> left;
+    for (std::int32_t token = 0; token < kVocab; ++token)
+      if (want[static_cast<std::size_t>(token)] > 0) left.push_back(token);
+    REQUIRE((std::ssize(left) > params.max_kept) == cut.limited);
+    if (cut.limited) {  // the likeliest of them
+      std::ranges::stable_sort(left, [&](std::int32_t a, std::int32_t b) {
+        return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+      });
+      left.resize(static_cast<std::size_t>(params.max_kept));
+      std::ranges::sort(left);
+    }
+    for (int i = 0; i < 100; ++i) {
+      const double uniform = random.uniform();
+      const SampledToken sampled = ops::sample(logits.data(), kVocab, params, uniform);
+      REQUIRE(sampled.kept == left);
+      REQUIRE(sampled.limited == cut.limited);
+      REQUIRE(std::ranges::binary_search(left, sampled.token));
+      const float again = ops::logprob(logits.data(), kVocab, params.temperature, sampled.token, sampled.kept);
+      REQUIRE(std::bit_cast<std::uint32_t>(again) == std::bit_cast<std::uint32_t>(sampled.logprob));
+      const SampledToken before = ops::sample(logits.data(), kVocab, unlimited, uniform);
+      REQUIRE(before.kept.empty());
+      if (!cut.limited) REQUIRE((before.token == sampled.token && before.logprob == sampled.logprob));
+    }
+    std::vector<float> kept_logits = logits;
+    ops::keep_only(kept_logits.data(), kVocab, left);
+    for (std::int32_t token = 0; token < kVocab; ++token) {
+      const bool stays = std::ranges::binary_search(left, token);
+      const auto at = static_cast<std::size_t>(token);
+      REQUIRE(kept_logits[at] == (stays ? logits[at] : -kInfinity));
+      if (!stays) REQUIRE(ops::logprob(logits.data(), kVocab, params.temperature, token, left) == -kInfinity);
+    }
+  }
+  std::vector<float> untouched = logits;
+  ops::keep_only(untouched.data(), kVocab, {});
+  CHECK(untouched == logits);
+  CHECK(ops::sample(logits.data(), kVocab, {1, 1, -1, 256}, 0.5).kept.empty());  // nothing is cut
+  CHECK(ops::sample(logits.data(), kVocab, {0, 0.9F, -1, 256}, 0.5).kept.empty());
+}
+
+TEST_CASE("over the sampler's kept tokens the ratio of any policy has mean 1, and the gradient is the differences'") {
+  constexpr std::int64_t kVocab = 23;
+  const SampleParams params{0.8F, 0.9F, -1, 256};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const std::vector<float> sampler = test::normal_values(kVocab, 1.0F, seed);
+    std::vector<float> learner = sampler;
+    const std::vector<float> gap = test::normal_values(kVocab, 0.4F, 100 + seed);
+    for (std::size_t v = 0; v < learner.size(); ++v) learner[v] += gap[v];
+    const std::vector<std::int32_t> kept = ops::sample(sampler.data(), kVocab, params, 0.5).kept;
+    REQUIRE(kept.size() > 1);
+    REQUIRE(kept.size() < kVocab);
+    std::vector<float> cut = learner;
+    ops::keep_only(cut.data(), kVocab, kept);
+    const auto logprob = [&](const std::vector<double>& logits, std::int32_t token) {
+      double mass = 0;
+      for (const double logit : logits) mass += std::exp(logit / static_cast<double>(params.temperature));
+      return logits[static_cast<std::size_t>(token)] / static_cast<double>(params.temperature) - std::log(mass);
+    };
+    const std::vector<double> wide(cut.begin(), cut.end());
+    const std::vector<double> mu = distribution(sampler, params);
+    double mean_ratio = 0;
+    for (std::int32_t token = 0; token < kVocab; ++token) {
+      const double of_sampler = mu[static_cast<std::size_t>(token)];
+      if (of_sampler == 0) continue;  // never drawn
+      mean_ratio += of_sampler * std::exp(logprob(wide, token) - std::log(of_sampler));
+      const float reported = ops::logprob(learner.data(), kVocab, params.temperature, token, kept);
+      CHECK(test::close(reported, logprob(wide, token), 1e-6, 0x1p-23));
+    }
+    CHECK(test::close(mean_ratio, 1.0, 1e-9, 0));
+    // The kernel's gradient by the logits, and central differences in fp64.
+    const std::int32_t target = kept.front();
+    float score = 0, entropy = 0, lse = 0;
+    const float one = 1, zero = 0;
+    const ops::TokenDistribution row{1, kVocab, 1.0F / params.temperature, &target};
+    ops::token_log_probs(row, cut.data(), &score, &entropy, &lse);
+    std::vector<float> gradient(kVocab);
+    ops::TokenGradients gradients{&entropy, &lse, &one, &zero, {gradient.data(), false}};
+    gradients.d_logits_stride = kVocab;
+    ops::token_log_probs_backward(row, cut.data(), gradients);
+    for (std::size_t v = 0; v < wide.size(); ++v) {
+      std::vector<double> high = wide, low = wide;
+      constexpr double kStep = 1e-4;
+      high[v] += kStep;
+      low[v] -= kStep;
+      const double difference = (logprob(high, target) - logprob(low, target)) / (2 * kStep);
+      CHECK(test::close(gradient[v], std::isfinite(wide[v]) ? difference : 0.0, 1e-6, 0));
+    }
+  }
 }

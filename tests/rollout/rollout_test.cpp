@@ -213,7 +213,42 @@ TEST_CASE("pack: a group's prompt is there once in each micro-batch, as the pref
   const auto spilt = rollout::pack(std::span(items).first(3), 9);
   REQUIRE(spilt.size() == 2);
   CHECK(spilt[0].tokens == std::vector<types::TokenId>{1, 2, 3, 4, 5, 23, 24, 25});
+  CHECK(batch.kept.empty());
   CHECK(spilt[1].tokens == std::vector<types::TokenId>{1, 2, 3, 4, 5, 20, 21, 5, 22});
+}
+
+TEST_CASE("pack: the tokens that a response token was sampled from stand by the entry that predicts it") {
+  const std::vector<types::TokenId> first = {1, 2, 3, 4, 5}, second = {6, 7};
+  types::Completion samples[4];
+  samples[0].tokens = {20, 21};
+  samples[1].tokens = {22};
+  samples[2].tokens = {23, 24, 25};
+  samples[3].tokens = {};
+  for (types::Completion& sample : samples) {
+    sample.sampler_logprobs.assign(sample.tokens.size(), -1.0F);
+    for (const types::TokenId token : sample.tokens)
+      sample.kept.add(std::vector<types::TokenId>{token - 1, token, token + static_cast<types::TokenId>(token % 3)});
+  }
+  std::vector<PackItem> items;
+  for (std::size_t i = 0; i < 4; ++i) items.push_back(rollout::sampled_item(i < 2 ? first : second, samples[i], 1.0F));
+  for (const std::int64_t budget : {10, 100}) {
+    std::int64_t num_sets = 0;
+    for (const types::MicroBatch& batch : rollout::pack(items, budget)) {
+      for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+        const auto kept = t < batch.kept.size() ? batch.kept[t] : std::span<const types::TokenId>();
+        CHECK(kept.empty() == (batch.loss_mask[t] == 0));
+        if (batch.loss_mask[t] == 0) continue;
+        const types::TokenId token = batch.targets[t];
+        CHECK(std::ranges::equal(kept, std::vector<types::TokenId>{token - 1, token, token + token % 3}));
+        ++num_sets;
+      }
+    }
+    CHECK(num_sets == 6);
+  }
+  types::KeptTokens short_of_one;
+  short_of_one.add(std::vector<types::TokenId>{20});
+  items[0].kept = &short_of_one;
+  CHECK_THROWS_AS(rollout::pack(items, 100), base::Error);
 }
 
 TEST_CASE("pack: a sequence above the budget is an input error") {

@@ -5,6 +5,7 @@
 #include "decoder/decoder.h"
 #include "decoder/forced.h"
 #include "learner/support.h"
+#include "learner/torch_learner.h"
 #include "ops/emulation/kernel_paths.h"
 #include "ops/sample.h"
 #include "rollout/rollout.h"
@@ -94,7 +95,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
 
   const auto num_samples = static_cast<std::size_t>(layout.num_samples);
   const types::SamplingParams params{
-      one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, layout.max_new_tokens, {}};
+      one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, layout.max_new_tokens, {}, {}, 256};
   std::int64_t compared = 0, differ = 0;
   std::vector<float> all_learned;
   for (std::uint32_t round = 0; compared < one.min_tokens; ++round) {
@@ -107,7 +108,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
     const std::vector<types::Completion> drawn = decoder.complete(requests, params, {7, round});
     std::vector<rollout::PackItem> items;
     for (std::size_t i = 0; i < drawn.size(); ++i)
-      items.push_back({prompts[i / num_samples], drawn[i].tokens, drawn[i].sampler_logprobs, 1.0F});
+      items.push_back(rollout::sampled_item(prompts[i / num_samples], drawn[i], 1.0F));
     for (const types::MicroBatch& batch : rollout::pack(items, layout.max_tokens_per_micro_batch)) {
       const std::vector<float> learned = learner.score(batch, one.drawn).logprobs;
       for (std::size_t t = 0; t < learned.size(); ++t) {
@@ -162,8 +163,9 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize o
   learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);
   model::Snapshot snapshot(config, quant::Format::f32);
   learner.publish(snapshot, 0);
-  for (const ops::SampleParams& params : {ops::SampleParams{0.7F, 0.6F, -1}, ops::SampleParams{1.0F, 1.0F, 3},
-                                          ops::SampleParams{1.3F, 0.8F, 5}, ops::SampleParams{1.0F, 1.0F, -1}}) {
+  for (const ops::SampleParams& params :
+       {ops::SampleParams{0.7F, 0.6F, -1, 256}, ops::SampleParams{1.0F, 1.0F, 3, 256},
+        ops::SampleParams{1.3F, 0.8F, 5, 4}, ops::SampleParams{1.0F, 1.0F, -1, 256}}) {
     CAPTURE(params.temperature, params.top_p, params.top_k);
     const test::Sequence sequence = test::random_sequence(1, 4, 50, config.vocab_size);
     const std::vector<float> logits = decoder::forced_logits(snapshot, sequence.tokens);
@@ -174,11 +176,57 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize o
       const ops::SampledToken draw = ops::sample(logits.data() + t * 37, config.vocab_size, params, uniform);
       batch.targets[t] = draw.token;
       drawn[t] = draw.logprob;
+      if (params.cuts()) batch.kept.add(draw.kept);
     }
     const std::vector<float> learned = learner.score(batch, params).logprobs;
     for (std::size_t t = 0; t < drawn.size(); ++t) {
       if (batch.loss_mask[t] != 0) CHECK(std::abs(learned[t] - drawn[t]) < 2e-5F);
     }
+  }
+}
+
+TEST_CASE(
+    "a policy that differs from the sampler has probability 1 on the tokens that the sampler kept, all enumerated") {
+  const model::ModelConfig config = test::tiny_config();
+  const auto world = dist::make_solo();
+  learner::Learner sampler(config, test::tiny_weights(config), test::options(), *world);
+  model::Snapshot snapshot(config, quant::Format::f32);
+  sampler.publish(snapshot, 0);
+  test::LearnerOptions of_torch = test::options();
+  of_torch.torch_ops = true;
+  const ops::SampleParams params{1.0F, 0.9F, -1, 256};
+  const test::Sequence sequence = test::random_sequence(1, 4, 20, config.vocab_size);
+  const std::vector<float> logits = decoder::forced_logits(snapshot, sequence.tokens);
+  for (const test::LearnerOptions& options : {test::LearnerOptions(test::options()), of_torch}) {
+    test::Learner policy(config, test::tiny_weights(config, 2), options, *world);
+    model::Snapshot own(config, quant::Format::f32);
+    policy.publish(own, 0);
+    const types::MicroBatch batch = test::pack({sequence});
+    std::vector<double> mean_ratio(batch.tokens.size(), 0.0);
+    bool differs = false;
+    for (std::int32_t token = 0; token < config.vocab_size; ++token) {
+      types::MicroBatch one = batch;
+      std::vector<double> mu(batch.tokens.size(), 0.0);
+      for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+        const float* row = logits.data() + static_cast<std::int64_t>(t) * config.vocab_size;
+        const std::vector<std::int32_t> kept = ops::sample(row, config.vocab_size, params, 0.5).kept;
+        const bool drawable = std::ranges::binary_search(kept, token);
+        one.targets[t] = drawable ? token : kept.front();
+        one.kept.add(kept);
+        if (drawable) mu[t] = std::exp(static_cast<double>(ops::logprob(row, config.vocab_size, 1.0F, token, kept)));
+      }
+      const std::vector<float> learned = policy.score(one, params).logprobs;
+      for (std::size_t t = 0; t < mu.size(); ++t) {
+        if (mu[t] == 0 || batch.loss_mask[t] == 0) continue;
+        const double ratio = std::exp(static_cast<double>(learned[t]) - std::log(mu[t]));
+        differs = differs || std::abs(ratio - 1) > 0.1;
+        mean_ratio[t] += mu[t] * ratio;
+      }
+    }
+    CHECK(differs);
+    for (std::size_t t = 0; t < mean_ratio.size(); ++t)
+      if (batch.loss_mask[t] != 0) CHECK(test::close(mean_ratio[t], 1.0, 2e-6, 0));  // fp32 log-probs
+    CHECK_THROWS_AS(policy.score(batch, params), base::Error);                       // without the sets
   }
 }
 

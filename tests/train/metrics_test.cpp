@@ -82,7 +82,7 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
       "--set sft.steps=0 --set algorithm.name=tbpo --set rollout_correction.method=tbpo "
       "--set quant.rollout.noise.start=0.01",
       "--set sft.steps=0 --set rollout_correction.method=ais --set algorithm.name=sapo "
-      "--set quant.rollout.kv_cache=fp8_e4m3",
+      "--set quant.rollout.kv_cache=fp8_e4m3 --set rollout.top_p=0.9",
       "--set rollout_correction.method=icepop --set 'rollout_correction={rs: token, rs_threshold: 2, "
       "token_veto_threshold: 0.1, batch_normalize: true}' --set 'algorithm={name: cispo, top_entropy_quantile: 0.5, "
       "off_policy_mask_threshold: 0.1, clip_cov: {ratio: 0.1}}' --set algorithm.teacher.path=" +

@@ -1,6 +1,7 @@
 #include <fstream>
 #include <set>
 
+#include "learner/ranks.h"
 #include "state/folder.h"
 #include "support/catch.h"
 #include "tasks/math/verifier.h"
@@ -171,6 +172,29 @@ TEST_CASE(
   test::flip_bit(dir / "step_11/data", 0);
   train::prune_checkpoints(dir.path(), 1, 12);
   CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10", "step_11"});
+}
+
+TEST_CASE("metrics of kept tokens: mean and most a sampled token, and the share that the limit cut") {
+  rollout::Rollout rollouts[3];
+  const std::vector<types::TokenId> two{4, 9}, five{1, 2, 3, 4, 5};
+  rollouts[0].completion.kept.add(two);
+  rollouts[0].completion.kept.add(five);
+  rollouts[0].completion.num_limited = 1;
+  rollouts[2].completion.kept.add(two);
+  rollouts[2].completion.kept.add(two);
+  const auto world = dist::make_solo();
+  const train::Metrics metrics = train::kept_metrics(rollouts, *world);
+  CHECK(metrics.at("rollout/kept_tokens/mean") == 11.0 / 4);
+  CHECK(metrics.at("rollout/kept_tokens/max") == 5);
+  CHECK(metrics.at("rollout/kept_tokens/limited_fraction") == 0.25);
+  // The same where two ranks have the samples.
+  train::Metrics of_rank[2];
+  test::Ranks(2).run([&](dist::Collectives& rank) {
+    const auto mine = rank.is_first() ? std::span(rollouts).first(1) : std::span(rollouts).last(2);
+    of_rank[rank.rank()] = train::kept_metrics(mine, rank);
+  });
+  CHECK(of_rank[0] == metrics);
+  CHECK(of_rank[1] == metrics);
 }
 
 TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams are a share of all") {

@@ -105,7 +105,21 @@ TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to 
     CHECK(row.at("mismatch/k3_kl") == 0);
     CHECK(row.at("mismatch/probe_logp_abs_diff_max") == 0);
     CHECK(row.at("mismatch/rho_max") == 1);
+    CHECK(row.at("rollout/kept_tokens/mean") > 1);
+    CHECK(row.at("rollout/kept_tokens/limited_fraction") == 0);  // its vocabulary is small
   }
+  std::ifstream rollouts(dir / "whole/rollouts/step_1.jsonl");
+  int num_rows = 0;
+  for (std::string line; std::getline(rollouts, line); ++num_rows) {
+    const auto row = nlohmann::json::parse(line);
+    REQUIRE(row.at("tokens").size() == row.at("response_tokens"));
+    REQUIRE(row.at("kept_tokens").size() == row.at("response_tokens"));
+    for (std::size_t t = 0; t < row.at("tokens").size(); ++t) {
+      const auto kept = row.at("kept_tokens")[t].get<std::vector<int>>();
+      CHECK(std::ranges::binary_search(kept, row.at("tokens")[t].get<int>()));
+    }
+  }
+  CHECK(num_rows == 16);
   // Applied once: a resumed run must not scale again.
   const pid_t pid = test::start_command(command("killed"), dir / "log");
   while (!fs::exists(dir / "killed/checkpoints/step_2") && kill(pid, 0) == 0) usleep(2'000);

@@ -268,9 +268,14 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   REQUIRE(tokens <= 4096);
   CHECK(in_fp8("fp8_e4m3") >= in_fp8("model_dtype") + tokens * inner * (2 + 6 * 4));
   CHECK(in_fp8("fp8_e4m3") <= 2 * tokens * inner * (4 + 6 * 4) + in_fp8("model_dtype"));
-  // Logits and their bf16 gradient; what top-k and top-p cut comes from the host beside what went there.
-  CHECK(bytes_of(parts_of("bf16", "rollout.top_k=20"), "logits of a chunk") * 1.5 ==
-        bytes_of(parts_of("bf16"), "logits of a chunk") * 2);
+  // Logits and their bf16 gradient; top-k and top-p cut logits where they are.
+  const auto cut = parts_of("bf16", "rollout.top_k=20");
+  CHECK(bytes_of(cut, "logits of a chunk") == bytes_of(parts_of("bf16"), "logits of a chunk"));
+  CHECK(bytes_of(cut, "tokens that top-k and top-p leave, at most") ==
+        2.0 * 4 * 20 *
+            static_cast<double>(recipe.data.train_batch_size * recipe.rollout.n * recipe.data.max_response_length));
+  for (const train::MemoryPart& part : parts_of("bf16"))
+    CHECK(part.name != "tokens that top-k and top-p leave, at most");
   CHECK(bytes_of(parts_of("bf16", "model.dtype=float32"), "logits of a chunk") * 1.5 ==
         bytes_of(parts_of("bf16"), "logits of a chunk"));
   CHECK(bytes_of(low_bit, "activations of a micro-batch") < bytes_of(fake, "activations of a micro-batch"));

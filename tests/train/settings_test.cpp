@@ -98,10 +98,12 @@ TEST_CASE("training and evaluation each sample with their own temperature, top-p
   CHECK(trained.temperature == 0.5F);
   CHECK(trained.top_p == 0.25F);
   CHECK(trained.top_k == 3);
+  CHECK(trained.max_kept == 256);
   const auto measured = train::eval_sampling(recipe, policy.config, policy.tokenizer);
   CHECK(measured.temperature == 0.75F);
   CHECK(measured.top_p == 0.125F);
   CHECK(measured.top_k == 5);
+  CHECK(measured.max_kept == 0);  // nothing learns from these
   CHECK(measured.max_new_tokens == recipe.data.max_response_length);
 }
 

@@ -1,0 +1,41 @@
+// Owns the sets of tokens that top-k and top-p left to be sampled from. They travel beside sampled tokens, so that a
+// learner's distribution is over the same tokens as the sampler's. Knows nothing of models.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace qrl::types {
+
+using TokenId = std::int32_t;
+
+/// Holds a set of ascending token ids for each entry of another array. An empty set means that nothing was excluded.
+class KeptTokens {
+ public:
+  /// Tells whether there are no entries, as without top-k and top-p.
+  bool empty() const { return ends_.empty(); }
+  std::size_t size() const { return ends_.size(); }
+  std::int64_t num_ids() const { return static_cast<std::int64_t>(ids_.size()); }
+
+  /// Appends an entry.
+  void add(std::span<const TokenId> set) {
+    ids_.insert(ids_.end(), set.begin(), set.end());
+    ends_.push_back(static_cast<std::int64_t>(ids_.size()));
+  }
+  /// Appends empty sets until there are `count` entries.
+  void fill(std::size_t count) { ends_.resize(count, static_cast<std::int64_t>(ids_.size())); }
+
+  std::span<const TokenId> operator[](std::size_t entry) const {
+    const std::int64_t begin = entry == 0 ? 0 : ends_[entry - 1];
+    return std::span(ids_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(ends_[entry] - begin));
+  }
+
+  friend bool operator==(const KeptTokens&, const KeptTokens&) = default;
+
+ private:
+  std::vector<TokenId> ids_;
+  std::vector<std::int64_t> ends_;  ///< of each entry's set in ids_
+};
+
+}  // namespace qrl::types
