@@ -45,9 +45,12 @@ def clip_cov(batch, ratio, low, high):
     return taught
 
 
-def weight_scale(batch, cap):
-    rho = np.exp(batch["old"].astype(np.float64) - batch["sampler"].astype(np.float64))
-    return 1 / np.minimum(rho, cap).mean()
+def weight_scales(batch, lengths, cap):
+    """1 over the mean of TIS's weights over tokens, and of TBPO's, one a response, over responses."""
+    log_rho = batch["old"].astype(np.float64) - batch["sampler"].astype(np.float64)
+    of_response = np.array([part.mean() for part in np.split(log_rho, np.cumsum(lengths)[:-1])])
+    return {"cap": cap, "scale": 1 / np.minimum(np.exp(log_rho), cap).mean(),
+            "scale_of_responses": 1 / np.clip(np.exp(of_response), 1 / cap, cap).mean()}
 
 
 def main():
@@ -84,7 +87,7 @@ def main():
         case["taught"] = case["taught"].astype(int).tolist()
     path = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden" / "selection.json"
     golden = {"manifest": {"command": "python scripts/golden/selection.py", "seed": SEED, "numpy": np.__version__},
-              "lengths": lengths, "in_first": 3, "weight_scale": {"cap": 2, "scale": weight_scale(batch, 2)}, "cases": cases}
+              "lengths": lengths, "in_first": 3, "weight_scale": weight_scales(batch, lengths, 2), "cases": cases}
     golden.update({name: [float(x) for x in values] for name, values in batch.items()})
     path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
     print(f"{path}: {len(cases)} cases, {count} tokens")

@@ -88,7 +88,8 @@ void add_rejection(std::vector<Key>& list) {
   correction.add("token_veto_threshold", &C::token_veto_threshold, real(inside_0_to_1()),
                  "a response with one token whose rho is below this is rejected", {"no veto"});
   correction.add("batch_normalize", &C::batch_normalize, boolean(),
-                 "divide the weights by their mean over the mini-batch's tokens, before rejection");
+                 "divide the weights by their mean over the mini-batch's tokens (responses, where the method weighs "
+                 "those), before rejection");
 }
 
 }  // namespace qrl::config

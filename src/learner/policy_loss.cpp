@@ -217,7 +217,8 @@ bool needs_whole_mini_batch(const LossOptions& loss) {
 
 namespace {
 
-/// 1 over the mean weight of the mini-batch's tokens, before rejection.
+/// 1 over the mean weight of the mini-batch, before rejection: over its sequences where the correction weighs those,
+/// else over its tokens (veRL 0.9.1, rollout_corr_helper.py).
 double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
                        dist::Collectives& world) {
   const ObjectiveSettings settings = objective_settings(loss);
@@ -231,8 +232,10 @@ double weight_scale_of(std::span<const types::MicroBatch* const> batches, const 
     const torch::Tensor log_rho =
         log_ratio(read(batch.old_logprobs, "old_logprobs"), read(batch.sampler_logprobs, "sampler_logprobs"));
     const Sequences sequences(sequence_of_rows(batch, rows));
-    sums[0] += total(settings.method->weights(log_rho, sequences, settings.correction).on_tokens);
-    sums[1] += static_cast<double>(rows.size());
+    const torch::Tensor weights_M = settings.method->weights(log_rho, sequences, settings.correction).on_tokens;
+    const bool by_sequence = settings.method->level == CorrectionLevel::sequence;
+    sums[0] += total(by_sequence ? sequences.mean(weights_M) : weights_M);
+    sums[1] += by_sequence ? total(sequences.lengths() > 0) : static_cast<double>(rows.size());
   }
   world.all_reduce_sum(std::span<double>(sums));
   return sums[0] > 0 ? sums[1] / sums[0] : 1;

@@ -113,6 +113,10 @@ TEST_CASE("tokens of the highest entropy, Clip-Cov's tokens and the mean weight 
   const auto scale = golden["weight_scale"]["scale"].get<double>();
   CHECK(test::close(options.weight_scale, scale, 0, 1e-9));
   CHECK(metrics.at("mismatch/weight_scale") == options.weight_scale);
+  // Weights of whole responses have their mean over responses, as in veRL: over tokens long ones would count more.
+  learner::LossOptions of_responses = test::policy_options("name: tbpo", "method: tbpo, batch_normalize: true");
+  (void)learner::prepare_mini_batch(learner::pointers_to(batches), of_responses, *world);
+  CHECK(test::close(of_responses.weight_scale, golden["weight_scale"]["scale_of_responses"].get<double>(), 0, 1e-9));
 }
 
 }  // namespace qrl
