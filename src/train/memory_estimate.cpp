@@ -345,7 +345,12 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
   parts.push_back({"the program and LibTorch", kProgram, false});
   if (packs_head) parts.push_back({"packed lm_head", head});
-  const double reference = all * kF32 + (learns_on_gpu ? (bf16 ? all * kBf16 : 0) : head);
+  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const double reference = all * kF32 +
+                           (learns_on_gpu ? (bf16 ? all * kBf16 : 0)
+                            : packs_head  ? head
+                                          : 0) +
+                           (reads_snapshot ? sampler_bytes(recipe.quant, config) : 0);
   const bool has_adapters = config::trains_adapters(recipe);
   if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
     parts.push_back({"reference model", reference, true, learns_on_gpu});

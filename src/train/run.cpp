@@ -23,6 +23,7 @@
 #include "train/gpu_plan.h"
 #include "train/health.h"
 #include "train/memory_estimate.h"
+#include "train/reference.h"
 #include "train/resume.h"
 #include "train/rotation.h"
 #include "train/settings.h"
@@ -148,19 +149,6 @@ std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const f
   return given_adapters(recipe, setup.policy.config);
 }
 
-/// The frozen policy that a KL loss is against: the cold start's end, or the model itself.
-std::unique_ptr<learner::Learner> make_reference(const RunSetup& setup, const RunState& state,
-                                                 const fs::path& cold_start) {
-  if (setup.recipe.algorithm.kl_loss_coef == 0 || config::trains_adapters(setup.recipe)) return nullptr;
-  learner::LearnerOptions options = learner_options(setup.recipe);
-  options.trainable = false;
-  options.numerics.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
-  options.numerics.bitwise = false;
-  auto reference = std::make_unique<learner::Learner>(setup.policy.config, setup.policy.weights, options, setup.world);
-  if (setup.recipe.sft.steps > 0) restore_learner(cold_start, state, *reference, setup.world);
-  return reference;
-}
-
 /// What happens once, between the cold start and the first step of RL: a new optimizer, since the cold start's moments
 /// belong to another loss, and update-aware scaling.
 void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& learner) {
@@ -270,11 +258,13 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
     restore_learner(*point.checkpoint, state, learner, world);
   }
   if (has_adapters && recipe.algorithm.kl_loss_coef != 0) learner.keep_reference(first_adapters(setup, cold_start));
-  const std::unique_ptr<learner::Learner> reference = make_reference(setup, state, cold_start);
   begin_rl(recipe, state, learner);
   if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
   if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
   else quantizer.profile = find_profile(policy.config, learner.state().all_masters(), setup.prompts, recipe);
+  std::optional<Reference> reference;
+  if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
+    reference.emplace(setup, state, cold_start, quantizer.profile);
   if (state.step > 0) {
     base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
                            : "nothing left to do: step " + std::to_string(state.step) +
@@ -282,7 +272,8 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
                                  std::to_string(recipe.trainer.total_training_steps));
   }
 
-  Training(setup, state, learner, reference.get(), quantizer, metrics, std::move(point.unfinished_row), checkpointer)
+  Training(setup, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
+           std::move(point.unfinished_row), checkpointer)
       .train();
   learner.state().free_moments();  // the fp32 weights that are scored take less than the moments did
   const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);

@@ -91,6 +91,29 @@ TEST_CASE("a backward pass in int8 or fp8 is what its key says: other gradients,
   CHECK(test::close(fp8, in_blocks, 0, 0.1));
 }
 
+TEST_CASE("the KL to the initial model is 0 at the first update, in every format of the learner's forward") {
+  const test::TempDir dir;
+  const std::string common =
+      "--set trainer.total_training_steps=2 --set actor.mini_batch_size=4 --set algorithm.kl_loss_coef=0.1 "
+      "--set quant.rollout.weights=";
+  const std::string settings[] = {"int8", "int8 --set quant.learner.forward=fake_quant --set quant.uaq_scale=1.5",
+                                  "int8 --set quant.learner.forward=low_bit --set quant.rollout.profile=auto",
+                                  "int4 --set quant.learner.forward=low_bit",
+                                  "int8 --set quant.learner.forward=low_bit --set rollout.bitwise=true"};
+  int number = 0;
+  for (const std::string& one : settings) {
+    CAPTURE(one);
+    const fs::path run = dir / std::to_string(++number);
+    const test::Outcome outcome = test::run_command(test::tiny_command(run, common + one));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    const auto rows = test::stable_rows(run / "metrics.jsonl");
+    REQUIRE(rows.back().at("step") == 2);
+    CHECK(rows.at(rows.size() - 2).at("actor/kl_loss") == 0.0);
+    CHECK(rows.back().at("actor/kl_loss") > 0.0);
+  }
+}
+
 TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to the same bits") {
   const test::TempDir dir;
   const std::string bitwise = "--set rollout.bitwise=true --set quant.learner.forward=low_bit --set rollout.top_p=0.9 ";
