@@ -62,7 +62,7 @@ class RandomRecipe {
     r.rollout.n = draw_.between(2, 64);
     r.rollout.temperature = positive();
     r.rollout.top_p = 1 - draw_.uniform();
-    r.rollout.top_k = flag() ? -1 : draw_.between(1, kMaxKeptTokens);
+    r.rollout.top_k = flag() ? -1 : draw_.between(1, config::kMaxKeptTokens);
     r.rollout.max_num_seqs = draw_.between(1, 1000);
     r.rollout.max_num_batched_tokens = draw_.between(1, 10000);
     r.rollout.page_size = draw_.between(1, 64);
