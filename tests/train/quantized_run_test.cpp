@@ -97,7 +97,7 @@ TEST_CASE("the KL to the initial model is 0 at the first update, in every format
       "--set trainer.total_training_steps=2 --set actor.mini_batch_size=4 --set algorithm.kl_loss_coef=0.1 "
       "--set quant.rollout.weights=";
   const std::string settings[] = {"int8", "int8 --set quant.learner.forward=fake_quant --set quant.uaq_scale=1.5",
-                                  "int8 --set quant.learner.forward=low_bit --set quant.rollout.profile=auto",
+                                  "int8 --set quant.learner.forward=low_bit",
                                   "int4 --set quant.learner.forward=low_bit",
                                   "int8 --set quant.learner.forward=low_bit --set rollout.bitwise=true"};
   int number = 0;
