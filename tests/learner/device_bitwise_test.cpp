@@ -171,7 +171,8 @@ TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a b
   // At another temperature the log-probs differ.
   CHECK_THROWS_WITH(learner.accumulate(work.batches.back(), work.counts, sampled_loss(), {0.9F}),
                     Catch::Matchers::Contains("tokens differ"));
-  CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}), Catch::Matchers::Contains("without top-k and top-p"));
+  CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}),
+                    Catch::Matchers::Contains("the tokens that each target was sampled from"));
 }
 
 TEST_CASE("bitwise on a device: gradients are those of low_bit there, which computes the same layers") {
