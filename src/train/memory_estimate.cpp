@@ -378,17 +378,16 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double learning = tokens * kept + arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});
-  const std::int64_t page_bytes =
-      ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
-                         kv_format(recipe.quant), recipe.rollout.page_size);
+  const auto page_bytes =
+      static_cast<double>(ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
+                                             kv_format(recipe.quant), recipe.rollout.page_size));
   if (sampled_there) {  // keys and values; a sequence begins its pages anew, which at worst doubles them from a page on
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
-    parts.push_back(
-        {"a layer's KV cache of a micro-batch", 2 * pages * static_cast<double>(page_bytes), false, true, kLearning});
+    parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }
   const bool on_gpu = config::samples_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
-  const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);
+  const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * page_bytes;
   if (on_gpu) {
     parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
     const std::int64_t bytes_of_adapters =
