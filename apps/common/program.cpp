@@ -46,8 +46,8 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the error for a path that the standard library failed to look at. A path that
-/// permissions, its links or its length close to the user is an input error.
+/// Returns the error for a path that the standard library could not look at. Missing permissions, loops of links and
+/// names that are too long are input errors.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||

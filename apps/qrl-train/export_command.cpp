@@ -119,12 +119,14 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
-  const std::filesystem::path base = config::local_model(recipe_of(arguments.checkpoint).model.path);
-  if (!std::filesystem::exists(base / "config.json")) return policy.weights;
-  const model::HfModel hf = model::open_hf(base);
-  const bool same = std::ranges::equal(model::weight_specs(hf.config), model::weight_specs(policy.config), {},
-                                       &model::WeightSpec::shape, &model::WeightSpec::shape);
-  return same ? train::with_errors(policy.weights, hf.weights, policy.config.dtype, errors) : policy.weights;
+  try {
+    const model::HfModel base = model::open_hf(config::local_model(recipe_of(arguments.checkpoint).model.path));
+    const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
+                                         &model::WeightSpec::shape, &model::WeightSpec::shape);
+    if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
+  } catch (const base::Error&) {  // the base may have been deleted since, and an export does not need it
+  }
+  return policy.weights;
 }
 
 std::string text_of(const train::UpdateErrors& errors) {

@@ -307,27 +307,35 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 b
 
 TEST_CASE("an export says what bf16 costs of the update from model.path, and warns where little of it is left") {
   const test::TempDir dir;
-  const std::string base = (test::finished_run() / "checkpoints/sft_12").string();
-  const auto exported = [&](const std::string& name, const std::string& lr, const std::string& dtype) {
+  const fs::path base = dir / "base";
+  fs::copy(test::finished_run() / "checkpoints/sft_12", base);
+  const auto train = [&](const std::string& name, const std::string& lr) {
     REQUIRE(test::run_command(test::tiny_command(dir / name,
                                                  "--set model.init.config=null --set sft.steps=0 --set eval.freq=0 "
                                                  "--set trainer.total_training_steps=1 --set model.path=" +
-                                                     base + " --set optim.lr=" + lr))
+                                                     base.string() + " --set optim.lr=" + lr))
                 .exit_code == 0);
+  };
+  int number = 0;
+  const auto exported = [&](const std::string& name, const std::string& dtype) {
     const test::Outcome outcome =
         test::run_command(test::kProgram + "export " + (dir / name / "checkpoints/step_1").string() + " --dtype " +
-                          dtype + " --out " + (dir / (name + dtype)).string());
+                          dtype + " --out " + (dir / std::to_string(++number)).string());
     CHECK(outcome.exit_code == 0);
     return outcome;
   };
+  train("large", "1e-2");
+  train("small", "1e-6");
   const std::string said = "the update from model.path, rounded to bfloat16: relative error ";
-  const test::Outcome large = exported("large", "1e-2", "bfloat16");
+  const test::Outcome large = exported("large", "bfloat16");
   CHECK(test::says(large, said + "0.0"));
   CHECK_FALSE(test::says(large, "warning"));
-  const test::Outcome small = exported("small", "1e-6", "bfloat16");
+  const test::Outcome small = exported("small", "bfloat16");
   CHECK(test::says(small, said));
   CHECK(test::says(small, "warning: bfloat16 rounds most of what training changed back"));
-  CHECK_FALSE(test::says(exported("same", "1e-6", "float32"), said));
+  CHECK_FALSE(test::says(exported("small", "float32"), said));
+  fs::remove(base / "model.safetensors");
+  CHECK_FALSE(test::says(exported("small", "bfloat16"), said));
 }
 
 TEST_CASE("an export that fails leaves an empty folder, so that the same command works once there is room") {
