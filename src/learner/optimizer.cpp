@@ -41,10 +41,11 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
   return matrices;
 }
 
-/// The formula's constants for one segment.
-ops::AdamW adamw_args(const AdamwSegment& segment, const config::OptimRecipe& optim, const OptimizerStep& step) {
+/// Sets the formula's constants for one segment in an ops::AdamW or a cuda::AdamwTask.
+template <class Args>
+void set_constants(const AdamwSegment& segment, const config::OptimRecipe& optim, const OptimizerStep& step,
+                   Args& args) {
   const auto updates = static_cast<double>(step.num_updates + 1);
-  ops::AdamW args;
   args.lr = static_cast<float>(step.lr);
   args.beta1 = static_cast<float>(optim.betas[0]);
   args.beta2 = static_cast<float>(optim.betas[1]);
@@ -53,7 +54,6 @@ ops::AdamW adamw_args(const AdamwSegment& segment, const config::OptimRecipe& op
   args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
   args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
   args.gradient_scale = static_cast<float>(step.gradient_scale);
-  return args;
 }
 
 /// A segment's tensors in the flat buffers.
@@ -67,8 +67,10 @@ struct AdamwTensors {
   Tensor weights, gradients, exp_avg, exp_avg_sq;
 };
 
-/// By a device's kernel, which leaves what the forward pass reads, too: one launch for each dtype of that.
-void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const ops::AdamW& args) {
+/// Updates a segment with a device's kernel, one launch for each dtype that the forward pass reads. The kernel also
+/// writes the copies that the forward pass reads.
+void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
+                     const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
     const std::int64_t first = range.begin - segment.offset;
     const AdamwTensors on(parameters, {range.begin, segment.owned_offset + first, range.count, segment.decays});
@@ -79,22 +81,14 @@ void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, 
       task.copy_is_f32 = values.scalar_type() == torch::kFloat32;
     }
     task.count = range.count;
-    task.lr = args.lr;
-    task.beta1 = args.beta1;
-    task.beta2 = args.beta2;
-    task.eps = args.eps;
-    task.weight_decay = args.weight_decay;
-    task.gradient_scale = args.gradient_scale;
-    task.first_correction = args.first_correction;
-    task.second_correction = args.second_correction;
+    set_constants(segment, optim, step, task);
     parameters.options().kernels->adamw(task, {stream_on(parameters.options().device)});
   }
 }
 
 void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
            const OptimizerStep& step) {
-  const ops::AdamW args = adamw_args(segment, optim, step);
-  if (parameters.options().kernels != nullptr) return adamw_by_kernel(parameters, segment, args);
+  if (parameters.options().kernels != nullptr) return adamw_by_kernel(parameters, segment, optim, step);
   AdamwTensors on(parameters, segment);
   if (parameters.options().torch_ops) {
     on.gradients.mul_(step.gradient_scale);
@@ -105,6 +99,8 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const conf
     on.gradients.zero_();
     return;
   }
+  ops::AdamW args;
+  set_constants(segment, optim, step, args);
   ops::adamw_step(args, segment.count, on.weights.data_ptr<float>(), on.gradients.data_ptr<float>(),
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
