@@ -42,7 +42,7 @@ void keep_only(const TargetRows& targets, Chunk& chunk) {
   for (std::int64_t r = 0; r < chunk.size; ++r) {
     for (const types::TokenId token : targets.kept_of(chunk.begin + r)) places.push_back(r * vocab_size + token);
   }
-  const Tensor kept = torch::tensor(places).to(chunk.logits_MV.device());
+  const Tensor kept = send({array_of(places)}, chunk.logits_MV.device())[0];
   const Tensor logits = chunk.logits_MV.view(-1), kept_logits = logits.index_select(0, kept);
   logits.fill_(-std::numeric_limits<float>::infinity()).index_copy_(0, kept, kept_logits);
 }
