@@ -206,9 +206,11 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
                                    array_of(starts),
                                    array_of(key_starts)};
   const std::size_t without_keys = arrays.size();
-  const HostRowLists keys = row_lists(std::move(key_rows), rows.num_rows());
-  if (!rows.continues_prefix.empty())
+  HostRowLists keys;
+  if (!rows.continues_prefix.empty()) {
+    keys = row_lists(std::move(key_rows), rows.num_rows());
     for (const auto* of_keys : {&keys.rows, &keys.starts, &keys.places}) arrays.push_back(array_of(*of_keys));
+  }
   const TensorList sent = send(arrays, device);
   placed.tokens = {sent[0], sent[1], sent[2], sent[3]};
   placed.angles_NE = sent[4];
