@@ -64,12 +64,6 @@ bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num
          learner::kPlannedGpuShare * gpu_bytes;
 }
 
-/// Returns the tokens of an update on one rank, at most.
-std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
-  return divide_up(recipe.actor.mini_batch_size * recipe.rollout.n, num_ranks) *
-         (recipe.data.max_prompt_length + recipe.data.max_response_length);
-}
-
 /// Chooses the largest chunk whose logits take at most a tenth of the memory.
 void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
@@ -139,7 +133,8 @@ double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelC
     all.push_back({"", more, false, true, MemoryPhase::learning});
     return least_peak_bytes(recipe, std::move(all), gpu_bytes);
   };
-  return learning(activations) <= learner::kPlannedGpuShare * gpu_bytes ? learning(activations) - learning(0) : 0;
+  const double with = learning(activations);
+  return with <= learner::kPlannedGpuShare * gpu_bytes ? with - learning(0) : 0;
 }
 
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {

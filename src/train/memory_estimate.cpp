@@ -133,8 +133,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
 /// Operands that the largest matmul of low_bit's backward pass on a GPU reads, dequantized for it; in fp8_e4m3 inputs
 /// are dequantized to fp32, and some tokens' gradients or inputs exist in fp32 six times on the way to their quantized
 /// values' numbers.
-double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config) {
-  const std::int64_t tokens = recipe.actor.max_tokens_per_micro_batch;
+double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const auto of = [&](std::int64_t out, std::int64_t in) {
@@ -319,6 +318,20 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
   return "";
 }
 
+std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
+  const std::int64_t groups = (recipe.actor.mini_batch_size + num_ranks - 1) / num_ranks;
+  return groups * recipe.rollout.n * (recipe.data.max_prompt_length + recipe.data.max_response_length);
+}
+
+std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks) {
+  // Dynamic sampling may leave all groups of an update to one rank. A cold start is the first rank's alone.
+  const std::int64_t of_update = tokens_of_update(recipe, recipe.algorithm.filter_groups.enable ? 1 : num_ranks);
+  const std::int64_t longest_row =
+      recipe.sft.max_length.value_or(recipe.data.max_prompt_length + recipe.data.max_response_length);
+  const std::int64_t of_cold_start = config::has_cold_start(recipe.sft) ? recipe.sft.batch_size * longest_row : 0;
+  return std::min(recipe.actor.max_tokens_per_micro_batch.value, std::max(of_update, of_cold_start));
+}
+
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch,
   // or on the CPU the stream before each norm.
@@ -338,34 +351,33 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
   const bool learns_on_gpu = config::learns_on_gpu(recipe);
-  const bool shares_head =
-      recipe.quant.learner_forward != config::LearnerForward::bf16 && recipe.quant.lm_head != config::HeadFormat::int8;
+  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const bool shares_head = reads_snapshot && recipe.quant.lm_head != config::HeadFormat::int8;
   const bool packs_head = !shares_head && !learns_on_gpu;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
   parts.push_back({"the program and LibTorch", kProgram, false});
   if (packs_head) parts.push_back({"packed lm_head", head});
-  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
-  const double reference = all * kF32 +
-                           (learns_on_gpu ? (bf16 ? all * kBf16 : 0)
-                            : packs_head  ? head
-                                          : 0) +
-                           (reads_snapshot ? sampler_bytes(recipe.quant, config) : 0);
+  double reference = all * kF32;
+  if (packs_head) reference += head;
+  if (learns_on_gpu && bf16) reference += all * kBf16;
+  if (reads_snapshot) reference += sampler_bytes(recipe.quant, config);
   const bool has_adapters = config::trains_adapters(recipe);
   if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
     parts.push_back({"reference model", reference, true, learns_on_gpu});
 
   if (!recipe.algorithm.teacher.path.empty()) add_teacher(recipe, parts);
 
-  const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
+  const std::int64_t most_tokens = trained_tokens_at_once(recipe, num_ranks);
+  const auto tokens = static_cast<double>(most_tokens);
   const auto layers = static_cast<double>(config.num_hidden_layers);
   const bool sampled_there = learns_on_gpu && recipe.rollout.bitwise;
   const double kept = activation_bytes(recipe, config);
   constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
-    parts.push_back(
-        {"a layer's matrix and its input, dequantized", dequantized_operands(recipe, config), false, true, kLearning});
+    parts.push_back({"a layer's matrix and its input, dequantized", dequantized_operands(recipe, config, most_tokens),
+                     false, true, kLearning});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
   const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
   parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,

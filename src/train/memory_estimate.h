@@ -41,6 +41,12 @@ std::string memory_amount(double bytes);
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
+/// Returns the most tokens of an update on one rank: whole groups of the longest samples.
+std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
+/// Returns the most tokens of a micro-batch that is trained on: actor.max_tokens_per_micro_batch, or fewer where the
+/// updates of RL and of a cold start hold fewer.
+std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
+
 /// Estimates what a micro-batch's token leaves for its backward pass, in bytes.
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
 

@@ -109,6 +109,28 @@ TEST_CASE(
   CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged}) == all / 32 * 9 / 12);
 }
 
+TEST_CASE("activations are estimated for no more tokens than an update or a cold start trains on at once") {
+  const auto tokens = [](const std::string& setting, int num_ranks, std::int64_t limit = 1'000'000) {
+    const std::vector<std::string> overrides = {setting};
+    config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    recipe.actor.max_tokens_per_micro_batch = limit;
+    const model::ModelConfig config = train::make_policy(recipe).config;
+    const auto parts = train::estimate_memory(recipe, config, num_ranks);
+    return bytes_of(parts, "activations of a micro-batch") / train::activation_bytes(recipe, config);
+  };
+  CHECK(tokens("sft.steps=0", 1) == 2 * 4 * 48);  // two prompts, four samples each, 24 + 24 tokens
+  CHECK(tokens("sft.steps=0", 2) == 4 * 48);
+  CHECK(tokens("sft.steps=0", 3) == 4 * 48);  // the samples of a prompt are on one rank
+  CHECK(tokens("sft.batch_size=40", 1) == 40 * 48);
+  CHECK(tokens("sft.batch_size=40", 2) == 40 * 48);
+  CHECK(tokens("sft.steps=0", 1, 256) == 256);
+  // Dynamic sampling may leave both prompts to one rank.
+  config::Recipe filtered = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
+  filtered.actor.max_tokens_per_micro_batch = 1'000'000;
+  filtered.algorithm.filter_groups.enable = true;
+  CHECK(train::trained_tokens_at_once(filtered, 2) == 2 * 4 * 48);
+}
+
 TEST_CASE("the estimated peak is all there is, or with phases that take turns the larger of them") {
   using Phase = train::MemoryPhase;
   const std::vector<train::MemoryPart> parts = {{"a", 100, true, false, Phase::always},
