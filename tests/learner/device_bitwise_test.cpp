@@ -173,6 +173,8 @@ TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a b
                     Catch::Matchers::Contains("tokens differ"));
   CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}),
                     Catch::Matchers::Contains("the tokens that each target was sampled from"));
+  test::add_kept(batch, 8, config.vocab_size);
+  CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}), Catch::Matchers::Contains("without top-k and top-p"));
 }
 
 TEST_CASE("bitwise on a device: gradients are those of low_bit there, which computes the same layers") {
