@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "cuda/train/training_kernels.h"
 #include "learner/device_sampler.h"
 #include "learner/torch_linear.h"
 #include "model/adapter.h"
@@ -206,8 +205,7 @@ TEST_CASE("a learner with adapters on a device has the CPU's scores and gradient
     const auto got = there(options, Products::f32);
     LearnerOptions narrow = options;
     narrow.numerics.compute = ComputeDType::bf16;
-    const std::unique_ptr<cuda::TrainingKernels> kernels = cuda::emulated::make_device_training(0);
-    narrow.kernels = kernels.get();
+    narrow.kernels = &test::emulated_kernels();
     const auto rounded = there(narrow, Products::rounded);
     for (std::size_t part = 0; part < got.size(); ++part) {
       CAPTURE(part, got[part], rounded[part], format_error[part]);

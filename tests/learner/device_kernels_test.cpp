@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdlib>
 
-#include "cuda/train/training_kernels.h"
 #include "learner/choices.h"
 #include "learner/device_sampler.h"
 #include "learner/torch.h"
@@ -23,11 +22,6 @@ using torch::Tensor;
 using types::MicroBatch;
 
 namespace {
-
-const cuda::TrainingKernels& emulated() {
-  static const std::unique_ptr<cuda::TrainingKernels> kernels = cuda::emulated::make_device_training(0);
-  return *kernels;
-}
 
 struct KernelFamily {
   const char* name;
@@ -51,15 +45,8 @@ std::vector<KernelFamily> kernel_families() {
   return all;
 }
 
-/// Returns two samples on one prompt, and another sequence.
-MicroBatch kernel_batch() {
-  std::vector<test::Sequence> sequences;
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    sequences.push_back(test::random_sequence(i, 9, 14 + 3 * static_cast<std::int64_t>(i), 37));
-    std::copy_n(sequences[0].tokens.begin(), 9, sequences[i].tokens.begin());
-  }
-  return test::pack_shared(sequences);
-}
+/// Returns two samples on one prompt.
+MicroBatch kernel_batch() { return test::random_group(0, 2, 14, 37, 3); }
 
 LossOptions kernel_grpo(double entropy_coef) {
   LossOptions loss = test::policy_options();
@@ -80,7 +67,7 @@ struct KernelWork {
 
 KernelOutcome kernel_outcome(const model::ModelConfig& config, LearnerOptions options, const KernelWork& work,
                              bool by_kernels) {
-  options.kernels = by_kernels ? &emulated() : nullptr;
+  options.kernels = by_kernels ? &test::emulated_kernels() : nullptr;
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, quant::Format::int8);
@@ -200,7 +187,7 @@ TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradi
       LearnerOptions options = kernel_options(ComputeDType::f32);
       options.numerics.forward = LearnerForward::low_bit;
       options.numerics.bitwise = bitwise;
-      options.kernels = by_kernels ? &emulated() : nullptr;
+      options.kernels = by_kernels ? &test::emulated_kernels() : nullptr;
       const auto world = dist::make_solo();
       Learner learner(config, test::tiny_weights(config), options, *world);
       decoder::DecoderOptions how = test::decoder_options();

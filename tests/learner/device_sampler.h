@@ -7,6 +7,7 @@
 
 #include "callers_memory.h"
 #include "cuda/engine/device_engine.h"
+#include "cuda/train/training_kernels.h"
 #include "decoder/decoder.h"
 #include "decoder/device_backend.h"
 #include "learner/learner.h"
@@ -24,6 +25,12 @@ inline decoder::DecoderOptions decoder_options(quant::KvFormat kv_format = quant
   options.kv_pages = 40;
   options.max_model_len = 32;
   return options;
+}
+
+/// Returns training's kernels, emulated on the host.
+inline const cuda::TrainingKernels& emulated_kernels() {
+  static const std::unique_ptr<cuda::TrainingKernels> kernels = cuda::emulated::make_device_training(0);
+  return *kernels;
 }
 
 /// Selects the results of the engine's matmuls: bf16 as in normal use, or as exact as the CPU's.

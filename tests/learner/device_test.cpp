@@ -76,14 +76,7 @@ MicroBatch cut_sequences() {
 /// A group on its prompt, and another one: prefixes computed once.
 std::vector<MicroBatch> shared_prefixes() {
   std::vector<MicroBatch> batches;
-  for (std::uint64_t group = 0; group < 2; ++group) {
-    std::vector<test::Sequence> sequences;
-    for (std::uint64_t i = 0; i < 3; ++i) {
-      sequences.push_back(test::random_sequence(10 * group + i, 9, 4 + static_cast<std::int64_t>(i), 40));
-      std::copy_n(sequences[0].tokens.begin(), 9, sequences[i].tokens.begin());
-    }
-    batches.push_back(test::pack_shared(sequences));
-  }
+  for (std::uint64_t group = 0; group < 2; ++group) batches.push_back(test::random_group(group, 3, 4, 40));
   return batches;
 }
 

@@ -2,7 +2,6 @@
 // losses the host computes while the device works, and updates in few launches.
 #include <limits>
 
-#include "cuda/train/training_kernels.h"
 #include "learner/choices.h"
 #include "learner/device_sampler.h"
 #include "learner/emulated_gpu.h"
@@ -21,11 +20,6 @@ using types::MicroBatch;
 
 namespace {
 
-const cuda::TrainingKernels& work_kernels() {
-  static const std::unique_ptr<cuda::TrainingKernels> kernels = cuda::emulated::make_device_training(0);
-  return *kernels;
-}
-
 model::ModelConfig work_config(std::int64_t num_layers = 2, bool qkv_bias = false) {
   model::ModelConfig config = test::tiny_config(!qkv_bias, qkv_bias);
   config.num_hidden_layers = num_layers;
@@ -39,14 +33,7 @@ model::ModelConfig work_config(std::int64_t num_layers = 2, bool qkv_bias = fals
 /// Returns micro-batches of two samples on each of `count` prompts, one prompt each.
 std::vector<MicroBatch> work_batches(std::uint64_t count) {
   std::vector<MicroBatch> batches;
-  for (std::uint64_t group = 0; group < count; ++group) {
-    std::vector<test::Sequence> sequences;
-    for (std::uint64_t i = 0; i < 2; ++i) {
-      sequences.push_back(test::random_sequence(10 * group + i, 9, 5 + static_cast<std::int64_t>(i), 37));
-      std::copy_n(sequences[0].tokens.begin(), 9, sequences[i].tokens.begin());
-    }
-    batches.push_back(test::pack_shared(sequences));
-  }
+  for (std::uint64_t group = 0; group < count; ++group) batches.push_back(test::random_group(group, 2, 5, 37));
   return batches;
 }
 
@@ -62,7 +49,7 @@ enum class Where : std::uint8_t { cpu, device, device_without_room };
 LearnerOptions work_options(Where where) {
   LearnerOptions options = test::options(config::ComputeDType::bf16);
   options.torch_ops = true;
-  options.kernels = &work_kernels();
+  options.kernels = &test::emulated_kernels();
   options.logprob_chunk_tokens = 7;
   if (where == Where::cpu) return options;
   options.place = test::emulated_gpu();
@@ -77,8 +64,9 @@ struct WorkOutcome {
 };
 
 void learn_from(Learner& learner, const std::vector<MicroBatch>& batches, const LossOptions& loss = work_loss()) {
+  const ops::SampleParams drawn{1.0F, batches.front().kept.empty() ? 1.0F : 0.9F};
   for (const MicroBatch& batch : batches)
-    learner.accumulate(batch, test::count(batches), loss, {1.0F}, &batch == &batches.back());
+    learner.accumulate(batch, test::count(batches), loss, drawn, &batch == &batches.back());
 }
 
 WorkOutcome work(const model::ModelConfig& config, const LearnerOptions& options,
@@ -132,6 +120,11 @@ TEST_CASE("a learner on a GPU waits for it once a micro-batch, and twice an upda
       CHECK(of_update.waits == 2);
     }
   }
+  std::vector<MicroBatch> cut = work_batches(2);  // by top-p
+  for (MicroBatch& batch : cut) test::add_kept(batch, 8, work_config().vocab_size);
+  const GpuCounts of_cut = counts_of(work_config(), work_options(Where::device), cut);
+  INFO(listed(of_cut));
+  CHECK(of_cut.waits == 2);
   LearnerOptions muon = work_options(Where::device);
   muon.optim.name = config::OptimName::muon;
   GpuCounts of_update;

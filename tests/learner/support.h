@@ -139,6 +139,20 @@ inline types::MicroBatch pack_shared(const std::vector<Sequence>& sequences) {
   return batch;
 }
 
+/// Returns `count` samples of one prompt of 9 tokens, with the prompt as their prefix. Each response has `growth`
+/// tokens more than the one before.
+inline types::MicroBatch random_group(std::uint64_t group, std::uint64_t count, std::int64_t response,
+                                      std::int64_t vocab, std::int64_t growth = 1) {
+  constexpr std::int64_t kPrompt = 9;
+  std::vector<Sequence> sequences;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    sequences.push_back(
+        random_sequence(10 * group + i, kPrompt, response + growth * static_cast<std::int64_t>(i), vocab));
+    if (i > 0) std::copy_n(sequences[0].tokens.begin(), kPrompt, sequences[i].tokens.begin());
+  }
+  return pack_shared(sequences);
+}
+
 inline types::GlobalCounts count(const std::vector<types::MicroBatch>& batches) {
   types::GlobalCounts counts;
   for (const types::MicroBatch& batch : batches) {
