@@ -40,7 +40,8 @@ void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::
   }
 }
 
-/// Rows that stand in `from`, to columns [first, …) of rows of a matrix of their dtype; of an undefined one nothing.
+/// Copies rows of `from` to columns [first, …) of rows of a matrix of their dtype. Does nothing if the matrix is
+/// undefined.
 void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range rows, std::int64_t first = 0) {
   if (!matrix.defined()) return;
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
@@ -50,7 +51,7 @@ void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range r
   }
 }
 
-/// What rounding to `format` leaves, in `compute`.
+/// Rounds values to `format` and returns them in `compute`.
 Tensor rounded(const Tensor& values, torch::ScalarType format, torch::ScalarType compute) {
   return (format == torch::kBFloat16 ? values.to(torch::kBFloat16) : values).to(compute).contiguous();
 }
@@ -96,7 +97,7 @@ class InputGradient {
     }
   }
 
-  /// What a thread adds to its blocks of rows; this must outlive it.
+  /// Returns the function that adds to a thread's blocks of rows. This object must outlive it.
   AddToRows adding() const {
     struct Block {
       std::vector<ops::Activations> d_y;  // of each part
@@ -150,7 +151,7 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   accumulate_weight_gradient(u, x_read, adapter.a.gradient);
 }
 
-/// A forward pass's result, and what its backward pass reads: x rounded, where it is asked for, and A·x.
+/// Holds the result of a forward pass and the inputs of its backward pass: A·x, and x rounded where it is needed.
 struct Forward {
   Tensor y, x, products;
 };
@@ -212,7 +213,7 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// The base's products go on along A·x and U: what the adapter adds never exists by itself.
+/// The base's products continue along A·x and U, so the adapter's sum never exists by itself.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

@@ -6,13 +6,13 @@
 
 namespace qrl::learner {
 
-/// The layer's output, x·Wᵀ as the numerics have it, plus scale·B·(A·x) in fp32 before it is rounded. Where the forward
-/// pass reads a snapshot this is the decoder's op with its bits (model::multiply_adapted), else A, scale·B and A·x are
-/// rounded to x's dtype.
+/// Computes the layer's output: x·Wᵀ in the numerics' formats, plus scale·B·(A·x) in fp32 before rounding. If the
+/// forward pass reads a snapshot, this is the decoder's op with its bits (model::multiply_adapted). Otherwise A,
+/// scale·B and A·x are rounded to x's dtype.
 ///
-/// Backward, at the operands that the forward pass rounded, straight through the rounding, matmuls of `compute` with
-/// fp32 sums: dB = scale·dYᵀ·(A·x); with U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A.
-/// No gradient of W. Where `is_read` is false only the gradients count, and the base is not multiplied.
+/// The backward pass uses the operands that the forward pass rounded, straight through the rounding. Its matmuls are of
+/// `compute` with fp32 sums: dB = scale·dYᵀ·(A·x); with U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of
+/// the base + U·A. W has no gradient. If `is_read` is false, only the gradients count, and the base is not multiplied.
 Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics,
                       bool is_read = true);
 

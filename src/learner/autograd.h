@@ -16,8 +16,8 @@ using TensorList = std::vector<Tensor>;
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
 /// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
-/// `backward`; unrecorded when autograd is off or no input needs a gradient. `backward` must not hold the outputs
-/// themselves (a cycle), only detached copies. What it holds is freed once it has run.
+/// `backward`. They are not recorded if autograd is off or no input needs a gradient. `backward` must not hold the
+/// outputs themselves (a cycle), only detached copies. Tensors that it holds are freed once it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
 /// A weight as the forward pass reads it, and where its gradient accumulates.

@@ -49,19 +49,19 @@ void open_library() {
 int load_cuda_library(int number) {
   static bool loaded = false;
   if (!loaded) {
-    // What cuBLAS wants for sums in one order; read when it starts.
+    // cuBLAS sums in one order with this setting, which it reads when it starts.
     (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     open_library();
     loaded = true;
   }
-  // LibTorch looks for that part once, the first time that anybody asks for CUDA.
+  // LibTorch looks for that part once, at the first use of CUDA.
   QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "loaded before LibTorch was asked for it",
                 "loaded too late");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = false;  // with true FlashAttention's backward pass takes its other form
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
-  at::globalContext().setAllowBF16ReductionCuBLAS(false);              // sums that are split over blocks are fp32, too
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);              // sums split over blocks are also fp32
   at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));

@@ -17,8 +17,8 @@ namespace qrl::learner {
 /// is.
 int load_cuda_library(int number);
 
-/// Operations a second of LibTorch's matmul of two 8192 × 8192 matrices on the GPU in use (load_cuda_library was
-/// called before), the best of some: what a learner there could do at most.
+/// Measures the operations per second of LibTorch's matmul of two 8192 × 8192 matrices, the best of several runs. This
+/// bounds a learner's speed there. Requires load_cuda_library, whose GPU it uses.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
 /// Returns the bytes of a GPU's memory that LibTorch's tensors have now.
@@ -38,7 +38,7 @@ double smallest_gpu_share(int device_number, dist::Collectives& world);
 
 /// Whether ranks of `world` have one GPU between them; device_number: this rank's. Collective.
 bool share_gpus(int device_number, dist::Collectives& world);
-/// An input error where ranks with GPUs of their own lack the NCCL that they would meet by. Collective.
+/// Throws an input error if ranks with separate GPUs lack NCCL, by which they communicate. Collective.
 void require_nccl(dist::Collectives& world);
 
 /// Why GPU `device_number` cannot be used: "expected …, got …; …"; empty when it can.

@@ -15,7 +15,7 @@ void add_product(Tensor y, const Tensor& x, const Tensor& w) {
   else y.add_(exact_matmul(x, w.t()));  // LibTorch computes this sum in fp32
 }
 
-/// What rounding to `format` leaves, as matmuls of `compute` read it.
+/// Rounds to `format`, in the dtype that matmuls of `compute` read.
 struct Rounding {
   torch::ScalarType format, compute;
   Tensor operator()(const Tensor& values) const { return values.to(format).to(compute); }

@@ -9,9 +9,9 @@ namespace qrl::learner {
 /// written over. A, scale·B, x and A·x are rounded to bf16 where the layer has a form in a snapshot, else to x's dtype.
 /// Matmuls are of `compute` with fp32 sums; the sum with y is rounded to y's dtype once.
 ///
-/// Backward at the rounded operands, straight through the rounding: dB = scale·dYᵀ·(A·x); with U = dY·(scale·B),
-/// rounded to `compute`: dA = Uᵀ·x, dX = U·A. y's gradient is dY as it is. Kept: x, rounded, and A·x. Where the sum is
-/// not read, y stays as it is.
+/// The backward pass uses the rounded operands, straight through the rounding: dB = scale·dYᵀ·(A·x); with U =
+/// dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = U·A. y's gradient is dY unchanged. Kept: x, rounded, and A·x. If
+/// the sum is not read, y stays unchanged.
 Tensor with_device_adapter(const Tensor& y, const Tensor& x, const Linear& linear, torch::ScalarType compute,
                            bool is_read = true);
 

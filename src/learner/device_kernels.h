@@ -1,6 +1,5 @@
-// Owns how tensors meet cuda/train/training.h: what lies between a layer's matmuls as one kernel each way, where a
-// device's kernels are at hand. Knows no model, and no expression that these kernels stand for: those are
-// torch_ops.h's and device_logprob.h's own.
+// Owns the calls of cuda/train/training.h with tensors: one kernel each way for all operations between a layer's
+// matmuls. Knows no model. torch_ops.h and device_logprob.h define the expressions that these kernels compute.
 #pragma once
 
 #include "cuda/train/training.h"
@@ -38,12 +37,12 @@ Tensor gathered_rows(const cuda::TrainingKernels& kernels, const RowLists& lists
 /// Sums x_TD's rows over the places of each row, [N, D] in x's dtype, without a history.
 Tensor summed_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_TD);
 
-/// What rows of logits were found to be, on their device.
+/// Holds the scores of rows of logits, on their device.
 struct ScoredRows {
   Tensor scores_2M;                          ///< fp32: log_probs_M, then entropies_M
   Tensor log_probs_M, entropies_M, sums_M2;  ///< fp32
   explicit ScoredRows(std::int64_t count, const torch::Device& device);
-  /// Of rows [begin, begin + count) of these, in place.
+  /// Returns a view of rows [begin, begin + count).
   ScoredRows narrow(std::int64_t begin, std::int64_t count) const;
 
  private:

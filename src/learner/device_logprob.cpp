@@ -98,7 +98,7 @@ Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tens
   if (d_entropy_M.defined()) {
     const Distribution distribution(chunk, targets);
     const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
-    d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that a probability of 0 meets the lowest number as 0
+    d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that probability 0 times the lowest number is 0
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {
@@ -123,7 +123,7 @@ LogitRows logit_rows(const Chunk& chunk, const TargetRows& targets) {
   return {chunk.logits_MV, chunk.targets.squeeze(1), targets.temperature};
 }
 
-/// By a device's kernels: what each row was found to be stays there for the backward pass.
+/// Computes the scores with a device's kernels. The scores of each row stay on the device for the backward pass.
 ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidden_MD, const Weight& lm_head,
                        const TargetRows& targets, const Tensor& targets_M) {
   const ScoredRows scored(hidden_MD.size(0), hidden_MD.device());

@@ -10,11 +10,12 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// As target_log_probs, chunk by chunk and recomputed for the backward pass: logits are exact matmuls of hidden states
-/// and lm_head (both in hidden_ND's dtype) with fp32 sums, log-softmax and entropy fp32. hidden_ND and lm_head on one
-/// device, the scores on their way to CPU memory, where the objective is. With `kernels` a chunk's logits are read once
-/// for the scores and once for their gradient; null: LibTorch's operations. With `known` the scores are those, and the
-/// backward pass alone is computed. `targets` and `kernels` must outlive the backward pass.
+/// Computes target_log_probs on a device, chunk by chunk; the backward pass recomputes the logits. Logits are exact
+/// matmuls of hidden states and lm_head (both in hidden_ND's dtype) with fp32 sums. Log-softmax and entropy are fp32.
+/// hidden_ND and lm_head are on one device, and the scores arrive in CPU memory, where the objective is. With `kernels`
+/// a chunk's logits are read once for the scores and once for their gradient; null selects LibTorch's operations.
+/// `known` scores are returned unchanged, and only the backward pass is computed. `targets` and `kernels` must outlive
+/// the backward pass.
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
                                      const cuda::TrainingKernels* kernels, const TargetScores* known = nullptr);
 

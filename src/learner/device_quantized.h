@@ -24,14 +24,15 @@ struct DeviceLayer {
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< or fp8_e4m3, of fp8_block128 alone
 };
 
-/// y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in]: low_bit as quantized.h has it, by the decoder's own matmul on its own
-/// quantized values: without the bias, and bf16 as the decoder's results are (fp32 if its engine keeps that, or
-/// `compute` is it, which then holds a bf16 result as it is). Backward as quantized_linear's: X̂ is kept as quantized
-/// values; it and Ŵ are dequantized and rounded to `compute` when needed; dX = dY·Ŵ is fp32, and dYᵀ·X̂ added to
-/// master.gradient unrounded, where it is trained (else no X̂ is kept). With backward fp8_e4m3 dY and X̂ are quantized as
-/// quantized_linear's, dequantized and rounded to `compute` (2⁻⁹ with bf16, beside e4m3's 2⁻⁴), some thousand tokens at
-/// a time: its numbers out of `compute`'s matmuls, whose sums are fp32, scales within them. The weights must not change
-/// before it. Where y is not read it has no values.
+/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's own matmul on
+/// its quantized values. The bias is not added. y is bf16 like the decoder's results, or fp32 if its engine keeps fp32.
+/// With an fp32 `compute`, y is fp32 and holds the bf16 result exactly.
+/// The backward pass is quantized_linear's. X̂ is kept as quantized values, if W is trained. X̂ and Ŵ are dequantized
+/// and rounded to `compute` when needed. dX = dY·Ŵ is fp32, and dYᵀ·X̂ is added to master.gradient without rounding.
+/// With backward fp8_e4m3, dY and X̂ are quantized like quantized_linear's, then dequantized and rounded to `compute`,
+/// some thousand tokens at a time. That rounding is 2⁻⁹ with bf16, against e4m3's 2⁻⁴. The numbers come from
+/// `compute`'s matmuls with fp32 sums, which include the scales.
+/// The weights must not change before the backward pass. If y is not read, it has no values.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true);
 
 /// The decoder's embedding or lm_head in place, bf16 [num_rows, width].

@@ -1,5 +1,4 @@
-// Owns the decoder's own forward pass as the learner asks for it: the values of a bitwise learner on the decoder's
-// device. Knows no gradient.
+// Owns the decoder's own forward pass for a bitwise learner on the decoder's device. Knows no gradient.
 #pragma once
 
 #include "learner/layers.h"
@@ -9,14 +8,14 @@
 
 namespace qrl::learner {
 
-/// What a decoder computes of packed rows.
+/// Holds the decoder's results for packed rows.
 struct SampledPass {
   TensorList after_layer;  ///< the residual stream, fp32 [N, D] a layer on the device; nothing unless they are kept
   TargetScores scores;     ///< in host memory
 };
 
-/// By `decoder`, which has the snapshot's weights, on `device`: log-probs are the bits of its samples where it sums
-/// each row alone. Not for targets that were sampled with top-k or top-p.
+/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs are the bits of its samples if it sums each
+/// row alone. Targets must not be sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers);
 

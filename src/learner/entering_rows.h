@@ -7,7 +7,7 @@
 
 namespace qrl::learner {
 
-/// Of one thread: rows [0, most) of a block. The decoder's operations, with its bits.
+/// Holds one thread's rows [0, most) of a block. Uses the decoder's operations, with its bits.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
@@ -23,7 +23,7 @@ class EnteringRows {
   /// A·x of the adapter alone.
   void multiply_by_a(std::int64_t rows);
 
-  /// What the adapter multiplies: x in its format.
+  /// Returns x in the format that the adapter multiplies.
   const ops::Activations& adapters() const { return plain_.max_rows() > 0 ? plain_ : quantized_; }
   /// A·x of the last of those three.
   const model::AdapterProducts& products() const { return products_; }

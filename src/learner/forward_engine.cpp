@@ -181,8 +181,8 @@ ForwardNumerics forward_numerics(const Numerics& numerics) {
   made.bitwise = numerics.bitwise;
   made.kv_format = numerics.kv_format;
   if (made.quantized()) {
-    // As exact as the sampler's: its queries and softmax weights meet bf16 and fp8 pages as bf16, fp32 ones as they
-    // are.
+    // The sampler's queries and softmax weights are rounded to bf16 for bf16 and fp8 pages, and stay fp32 for fp32
+    // pages. The learner is as exact.
     made.between = torch::kFloat32;
     if (made.kv_format == quant::KvFormat::f32) made.attention = torch::kFloat32;
   }

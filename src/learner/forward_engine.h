@@ -1,4 +1,4 @@
-// Owns the choice of what computes a learner's forward pass, made once: the fused loops of src/ops (with `bitwise` the
+// Owns the choice of a learner's forward pass, made once. It runs the fused loops of src/ops (with `bitwise` the
 // decoder's own), LibTorch's operations, or the decoder itself on its device. Knows no loss.
 #pragma once
 
@@ -22,7 +22,8 @@ namespace qrl::learner {
 /// operands are of the compute dtype, unless the sampler's pages (`kv_format`) are fp32 too.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
-/// A micro-batch on its way through a policy. What it refers to must outlive the backward pass.
+/// Holds the arguments of a micro-batch's forward pass through a policy. Referenced objects must outlive the backward
+/// pass.
 struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
@@ -37,7 +38,7 @@ class ForwardEngine {
   ForwardEngine& operator=(const ForwardEngine&) = delete;
   virtual ~ForwardEngine() = default;
 
-  /// What Parameters must hold for it.
+  /// Returns the options of Parameters for this engine.
   virtual ParameterOptions parameters() const = 0;
   /// After a publish into `snapshot`: reads that version's weights from now on. `device` has them too, or is null;
   /// `is_on_device` says that it alone has.
@@ -50,7 +51,8 @@ class ForwardEngine {
 
   /// Whether `score` returns while a device still works: its results are waited for (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
-  /// Whether the device has memory for the forward pass of so many tokens more, before the one before it is given up.
+  /// Returns whether the device has memory for the forward pass of `num_tokens` more tokens beside the micro-batch
+  /// before.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
   bool reads_snapshot() const { return numerics_.quantized(); }
@@ -88,8 +90,8 @@ struct TorchPlace {
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 
-/// What options.device says: on cuda the GPU of this rank's number on its machine, counted round-robin. An input error
-/// where there is no such GPU.
+/// Returns the engine that options.device selects. With cuda, that is the GPU of this rank's number on its machine,
+/// counted round-robin. Throws an input error if there is no such GPU.
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world);
 

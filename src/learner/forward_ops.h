@@ -13,7 +13,7 @@ namespace qrl::learner {
 /// dtypes and formats of a forward pass and of its backward pass (Numerics) as the operations read them.
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
-  torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states it meets
+  torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states that it multiplies
   bool own_lm_head = false;                        ///< it is not the snapshot's, whatever `forward`
   torch::ScalarType between = torch::kBFloat16;    ///< of what lies between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< of the operands of attention's matmuls
@@ -29,9 +29,9 @@ inline Heads heads_of(const model::ModelConfig& config) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
 }
 
-/// Differentiable operations on the packed rows of one micro-batch. Gradients of weights go to Weight::gradient. The
-/// residual stream, norms and softmax are fp32. What a backward pass needs is held by the graph alone, except for the
-/// rows where an implementation says so.
+/// Declares differentiable operations on the packed rows of one micro-batch. Gradients of weights go to
+/// Weight::gradient. The residual stream, norms and softmax are fp32. The graph alone holds the tensors of the backward
+/// pass; an implementation may point to the rows where it says so.
 class Ops {
  public:
   explicit Ops(const ForwardNumerics& numerics) : numerics_(numerics) {}
@@ -48,8 +48,8 @@ class Ops {
   /// The residual stream with a branch and its bias added, fp32, and RMSNorm of that in `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
-  /// x · Wᵀ, [N, out]. Its bias is the business of what reads it, attention or add_norm. Where `is_read` is false only
-  /// the gradients count: an implementation may leave out the product.
+  /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. If `is_read` is false, only the
+  /// gradients count, and an implementation may leave out the product.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
   /// Bias, norms of q and k, rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;

@@ -12,8 +12,8 @@ c10::Stream stream_of(const torch::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Memory that a device copies from and to while the host works. LibTorch gives it to nobody else before a copy that
-/// was begun has ended.
+/// Selects memory that a device copies from and to while the host works. LibTorch reuses it only when copies that were
+/// begun have ended.
 torch::TensorOptions pinned_for(const torch::Device& device) {
   return torch::TensorOptions().pinned_memory(!device.is_cpu());
 }

@@ -31,7 +31,7 @@ class Arrival {
  public:
   /// Begins the copy. A tensor on the CPU is copied at once.
   explicit Arrival(const Tensor& from);
-  /// Blocks until the values are there.
+  /// Blocks until the values have arrived.
   void wait() const;
   /// The copy, in host memory. Its values mean nothing before wait() returns.
   const Tensor& values() const { return values_; }

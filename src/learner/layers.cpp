@@ -95,7 +95,7 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
 }
 
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute) {
-  // The graph hangs on one leaf that stands for all weights; their gradients go to Weight::gradient instead.
+  // The graph has one leaf that represents all weights; their gradients go to Weight::gradient instead.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);

@@ -1,6 +1,6 @@
-// Owns the differentiable operations of a transformer on packed rows: each runs our fused loops or one matmul,
-// and adds its weights' gradients straight into their fp32 accumulators. What is cheap to recompute is not kept for
-// the backward pass. Knows no model.
+// Owns the differentiable operations of a transformer on packed rows. Each runs our fused loops or one matmul, and adds
+// its weights' gradients straight into their fp32 accumulators. Values that are cheap to recompute are not kept for the
+// backward pass. Knows no model.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,8 @@ struct Normed {
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
   Recompute recompute_normed;
 };
-/// What a norm adds to the residual stream before it: nothing when `value_ND` is undefined (then sum is x itself).
+/// Holds the term that a norm adds to the residual stream before it. Nothing is added if `value_ND` is undefined (then
+/// sum is x itself).
 struct Branch {
   Tensor value_ND;
   Weight bias{};            ///< of the matmul that made it; undefined in models without
@@ -62,7 +63,8 @@ struct Branch {
 /// x fp32.
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
 
-/// What turns rows of q, k, v heads into what attention reads. Undefined weights are absent from the model.
+/// Holds the weights that turn rows of q, k, v heads into attention's inputs. Undefined weights are absent from the
+/// model.
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
@@ -80,12 +82,12 @@ struct AttentionTypes {
 /// Causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.
 Tensor attention(const Recomputable& qkv_NC, const PackedRows& rows, const Heads& heads, const AttentionTypes& types);
 
-/// What the attention ops of ops/varlen_attention.h take; points into both.
+/// Returns the arguments of the attention ops of ops/varlen_attention.h. They point into both.
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
                                     torch::ScalarType matmuls);
 
-/// silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass writes its result over halves_N2F, which
-/// nobody else may read by then.
+/// Computes silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass overwrites halves_N2F, which must
+/// not be read after it.
 Recomputable swiglu(const Tensor& halves_N2F);
 
 /// left · right of few inner columns, [N, r] and [r, columns], added in the sums of another product.

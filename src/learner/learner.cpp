@@ -108,7 +108,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
                 std::to_string(counts.response_tokens));
   if (!parts_->engine->has_room_for(batch.num_tokens())) parts_->finish_micro_batch();
   next->scores = parts_->score(next->rows, next->targets, is_last);
-  parts_->finish_micro_batch();  // the one before
+  parts_->finish_micro_batch();  // the previous one
   parts_->in_flight = std::move(next);
   if (!parts_->engine->works_beside_host()) parts_->finish_micro_batch();
 }
@@ -137,7 +137,7 @@ UpdateReport Learner::update() {
     // 1e-6 as in torch.nn.utils.clip_grad_norm_.
     const double scale = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
     take_step(parts_->parameters, parts_->options.optim, {lr(), parts_->num_updates, scale}, *parts_->ranks);
-    parts_->parameters.wait_for_device();  // so that whoever takes the time has the step's, and what follows its own
+    parts_->parameters.wait_for_device();  // so that a timer counts the device's work to the update
     parts_->published = nullptr;
     ++parts_->num_updates;
   } else {

@@ -24,15 +24,15 @@
 
 namespace qrl::learner {
 
-/// What `accumulate` minimizes. policy: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
-/// mean over response tokens of −log p.
+/// Selects the loss that `accumulate` minimizes. policy: the policy-gradient loss of algorithms.md with the recipe's
+/// settings; sft: the mean over response tokens of −log p.
 enum class LossKind : std::uint8_t { policy, sft };
 
 struct PolicyLoss;
 struct Correction;
 struct KlEstimator;
 
-/// What selects tokens of a mini-batch by all of its tokens (objective/selection.h).
+/// Selects tokens of a mini-batch by statistics of all of its tokens (objective/selection.h).
 struct TokenSelection {
   bool is_set = false;
   bool by_entropy = false;
@@ -66,16 +66,16 @@ inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 /// dtypes and formats of a learner's forward and backward pass.
 struct Numerics {
   config::ComputeDType compute = config::ComputeDType::bf16;
-  /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
-  /// masters at every forward pass: publish after each update and restore.
+  /// With fake_quant and low_bit the linear layers read the snapshot last published. It must hold the present masters
+  /// at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
   /// With low_bit: the backward matmuls of the layers in that format in its quantized values as well (quantized.h).
   /// int8 is not for a learner on cuda.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
-  /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
-  /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that sampled. On a
-  /// device the decoder itself, which must sum each row alone, runs the forward pass, without top-k and top-p; the
-  /// backward pass recomputes each layer from what entered it.
+  /// With low_bit: every op of the forward pass is the decoder's, and keys and values are kept in `kv_format` (not
+  /// fp8_e4m3) like its pages. Log-probs are therefore the sampler's bit for bit at the weights that sampled. On a
+  /// device the decoder itself runs the forward pass, without top-k and top-p, and must sum each row alone. The
+  /// backward pass recomputes each layer from its input.
   bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 pages make low_bit's attention fp32 too
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
@@ -106,8 +106,8 @@ struct LearnerOptions {
   int num_threads = 0;  ///< on the CPU, LibTorch's too; 0: the caller's (base/thread_scope.h). Changes no bit
 };
 
-/// Tokens whose gradients a device's learner quantizes at once with backward fp8_e4m3, whole segments of 128: what that
-/// takes in fp32 stays small beside a micro-batch of a large model, and matmuls keep a GPU busy.
+/// Limits the tokens whose gradients a device's learner quantizes at once with backward fp8_e4m3, whole segments of
+/// 128. Their fp32 form stays small beside a micro-batch of a large model, and matmuls keep a GPU busy.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
 /// Named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …; the names are those
@@ -138,7 +138,7 @@ class Learner {
   /// it computes: the distribution really sampled from.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
-  /// The same with an engine of the caller's (forward_engine.h) instead of the one that options.device chooses.
+  /// Does the same with the given engine (forward_engine.h) instead of the one that options.device selects.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world, std::unique_ptr<ForwardEngine> engine);
   ~Learner();
@@ -155,11 +155,11 @@ class Learner {
   /// `score` of the base with those adapters: the reference of a KL term without a second model.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
-  /// Gradients accumulate in fp32. is_last: none follows before `update`, so that sums over ranks begin while the
-  /// backward pass goes on (GradientSums); every rank may or may not say so. On a device the loss and the backward pass
-  /// wait for the next call where memory has room for a second micro-batch: the device then has that one's forward pass
-  /// to do while the host computes the loss. The bits are the same.
+  /// Adds the gradient of this micro-batch's share of the loss, whose denominators are the global `counts`. Gradients
+  /// accumulate in fp32. is_last: no micro-batch follows before `update`, so sums over ranks begin during the backward
+  /// pass (GradientSums). Each rank may set it or not. On a device the loss and the backward pass wait for the next
+  /// call if memory has room for a second micro-batch. The device then runs the next forward pass while the host
+  /// computes the loss. The bits are the same.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
@@ -178,17 +178,18 @@ class Learner {
   bool is_sharded() const;
   bool has_adapters() const;
   const model::LoraConfig& lora() const;  ///< of rank 0 without
-  /// What checkpoints, exports and tests see of masters, moments and gradients.
+  /// Returns the view of masters, moments and gradients for checkpoints, exports and tests.
   LearnerState& state();
   const LearnerState& state() const;
 
-  /// Quantizes the masters into `snapshot`. With options.lora, if the snapshot has adapters: the base once, from then
-  /// on A and B alone; if it has none, the merged weights each time. With fake_quant and low_bit the learner reads it
-  /// from now on: it must live as long, and nobody else may publish into it. Collective when sharded: then takes one
-  /// tensor at a time. `device` (or null): where on this learner's device the snapshot's weights are kept, too. Once
-  /// they are there (holds) they are rewritten there alone, from the masters in place (DeviceWriter), and dequantized
-  /// there for fake_quant. With low_bit on a device it is a must, and lives as long as the snapshot: the forward pass
-  /// reads the weights there, and has them brought there if need be.
+  /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, the base is quantized once,
+  /// and then A and B alone are published. Without adapters in the snapshot, the merged weights are published each
+  /// time. With fake_quant and low_bit the learner reads the snapshot from now on. It must outlive the learner, and
+  /// only the learner may publish into it. Collective when sharded, and then takes one tensor at a time.
+  /// `device` (or null) also keeps the snapshot's weights on this learner's device. Once it holds them, they are
+  /// rewritten only there, from the masters in place (DeviceWriter), and dequantized there for fake_quant. With low_bit
+  /// on a device it is required and must live as long as the snapshot. The forward pass reads the weights there, and
+  /// uploads them if they are missing.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// QuRL's update-aware quantization (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
@@ -196,14 +197,14 @@ class Learner {
   /// when sharded.
   void apply_uaq(float scale);
 
-  /// What `publish` wrote to, while it holds the present masters; else null.
+  /// Returns the snapshot that `publish` wrote to if it holds the present masters, else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
   /// Whether the forward pass reads this tensor of the published snapshot itself, where the decoder does: not with
   /// bf16, nor with fake_quant on a GPU, which has a copy.
   bool reads_in_place(const std::string& tensor) const;
 
-  /// Gives memory that is only kept for the next micro-batch to whoever asks for it where the learner is.
+  /// Frees the memory that is only kept for the next micro-batch, for other users of the learner's device.
   void release_memory();
 
  private:
@@ -220,8 +221,9 @@ LossOptions policy_options(const config::Recipe& recipe);
 bool needs_whole_mini_batch(const LossOptions& loss);
 /// Whether it needs every token's entropy under the old policy, too (MicroBatch::old_entropy).
 bool needs_old_entropy(const LossOptions& loss);
-/// What such an update computes over the mini-batch on all ranks (`batches`: this rank's, with old log-probs): sets
-/// loss.blend, weight_scale and selection and returns metrics; nothing with other losses. Collective.
+/// Computes the statistics of such an update over the mini-batch on all ranks (`batches`: this rank's, with old
+/// log-probs). Sets loss.blend, weight_scale and selection and returns metrics. Does nothing with other losses.
+/// Collective.
 Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
                            dist::Collectives& world);
 

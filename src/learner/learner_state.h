@@ -34,8 +34,8 @@ class LearnerState {
   /// Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Has masters and moments written to host memory, a tensor at a time, masters first, the same order on every rank
-  /// that is not sharded (NamedState::fill), and sets the update count. Collective when sharded.
+  /// Has masters and moments written to host memory, a tensor at a time, masters first (NamedState::fill), and sets the
+  /// update count. The order is the same on every rank that is not sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
   /// Frees the memory of the moments, behind the last update and checkpoint: neither may follow.

@@ -19,11 +19,11 @@ base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string
 /// Before LibTorch is used.
 void require_libtorch();
 
-/// Where libtorch_cuda.so is: beside the libtorch_cpu.so of this process, as in PyTorch's own folder; where
-/// scripts/setup puts it; in a folder of LD_LIBRARY_PATH; or its bare name.
+/// Returns the path of libtorch_cuda.so. Looks beside the libtorch_cpu.so of this process, as in PyTorch's own folder,
+/// then where scripts/setup puts it, then in LD_LIBRARY_PATH. Returns the bare name if it finds none.
 std::string libtorch_cuda_path();
-/// By what lies beside the file: PyTorch's version.py, or the .dist-info that pip and scripts/setup unpack. A library
-/// of which nothing tells the version fits; what it lacks shows when it is loaded.
+/// Reports the version by the files beside the library: PyTorch's version.py, or the .dist-info that pip and
+/// scripts/setup unpack. A library without a known version is accepted; loading it shows missing parts.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
 /// NCCL's, by what ncclGetVersion says: 22809 is 2.28.9, 2304 is 2.3.4. 0: another library.
@@ -37,8 +37,8 @@ base::LibraryReport find_nccl();
 /// error). Returns nothing for another text.
 std::optional<base::Error> gpu_error(const std::string& what);
 
-/// What a GPU's rollouts want of this machine, and its learner where there is one: without an error where it is not
-/// there. NCCL is another matter: ranks that share a GPU do without.
+/// Reports the libraries that a GPU's rollouts need on this machine, and with `learns` those of a learner. An absent
+/// one is no error. NCCL is not among them: ranks that share a GPU do without.
 std::vector<base::LibraryReport> gpu_libraries(bool learns);
 
 }  // namespace qrl::learner

@@ -57,8 +57,8 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// d_logits · lm_head in fp32, by the values that the kernels read: some tokens' at a time, since the whole table in
-/// rows would be one more copy of it. Sums of a block's products are added in fp32.
+/// Computes d_logits · lm_head in fp32 from the values that the kernels read. Takes some tokens at a time, since all
+/// rows of the table would be one more copy of it. Sums of a block's products are added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);

@@ -29,19 +29,18 @@ struct TargetRows {
 /// Log-probs of the targets and entropies, fp32 [M] each, in host memory.
 struct TargetScores {
   Tensor log_probs_M, entropy_M;
-  std::shared_ptr<const Arrival> arrival = nullptr;  ///< of both from a device; null: they are there
+  std::shared_ptr<const Arrival> arrival = nullptr;  ///< arrival of both from a device; null: they have arrived
   void wait() const {
     if (arrival != nullptr) arrival->wait();
   }
 };
 
-/// Logits are ops::linear's, from hidden states quantized for `head` (lm_head as the kernels read it); log-softmax is
-/// fp32. The backward pass goes through lm_head.value, or, where that is undefined, through the values of `head`. Where
-/// neither lm_head nor the entropies are trained, the forward pass leaves the gradient of each log-prob by its hidden
-/// state, fp32 [M, D], from the gradient by the logits in the hidden states' dtype. Otherwise the backward pass
-/// recomputes the logits chunk by chunk. With `as_sampled` the
-/// log-probs are ops::logprob's, the sampler's own bits. `head`, `targets` and their micro-batch must outlive the
-/// backward pass.
+/// Computes log-probs and entropies. Logits are ops::linear's, from hidden states quantized for `head` (lm_head as the
+/// kernels read it); log-softmax is fp32. The backward pass goes through lm_head.value, or through the values of `head`
+/// if it is undefined. If neither lm_head nor the entropies are trained, the forward pass keeps the gradient of each
+/// log-prob by its hidden state, fp32 [M, D]. It is computed from the gradient by the logits in the hidden states'
+/// dtype. Otherwise the backward pass recomputes the logits chunk by chunk. With `as_sampled` the log-probs are
+/// ops::logprob's, the sampler's own bits. `head`, `targets` and their micro-batch must outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, bool as_sampled = false);
 

@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // What is kept for other sizes makes room, largest first: a change of shapes must not add up.
+      // Blocks kept for other sizes are freed, largest first, so that changed shapes do not add up.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }

@@ -1,5 +1,5 @@
-// Owns the memory that LibTorch's CPU tensors live in: blocks are kept for the next tensor of about that size instead
-// of going back to the system, whose page faults otherwise cost a fifth of a training step. Knows no tensor.
+// Owns the memory of LibTorch's CPU tensors. Blocks are kept for the next tensor of about that size instead of being
+// returned to the system, whose page faults cost a fifth of a training step. Knows no tensor.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 
 namespace qrl::learner {
 
-/// What the loss and the backward pass of a micro-batch need of its forward pass. Stays where it is: the graph points
-/// into rows and targets.
+/// Holds a micro-batch's forward pass for its loss and backward pass. Cannot be moved: the graph points into rows and
+/// targets.
 struct MicroBatchInFlight {
   MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
                      const LossOptions& loss_in)

@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Of matrices that bf16 holds exactly: a GPU has them as that, the CPU may have no such matmuls.
+/// Multiplies matrices that bf16 holds exactly. A GPU multiplies them as bf16, while a CPU may lack such matmuls.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -42,7 +42,7 @@ torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
-  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // nobody waits for it
+  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // without a wait
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
   for (std::int64_t step = 0; step < steps; ++step) {
     const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));

@@ -10,11 +10,11 @@
 
 namespace qrl::learner {
 
-/// The nearest semi-orthogonal matrix, roughly: `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al. 2024,
-/// "Muon", coefficients 3.4445, −4.7750, 2.0315): singular values of G that are not tiny against its norm end between
-/// about 0.7 and 1.2, and not at 1. Values are rounded to bf16 after each matmul, whose sums are fp32, so the result
-/// depends neither on threads nor on what the machine knows of bf16. [rows, cols] fp32 in, bf16 out, on its device; 0
-/// stays 0.
+/// Approximates the nearest semi-orthogonal matrix by `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al.
+/// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values of G that are not tiny against its norm end
+/// between about 0.7 and 1.2, not at 1. Values are rounded to bf16 after each matmul, whose sums are fp32. The result
+/// therefore depends neither on threads nor on the machine's bf16 instructions. Takes [rows, cols] fp32 and returns
+/// bf16 on its device; 0 stays 0.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
 /// A weight matrix with what Muon reads and writes, fp32 [rows, cols] each, contiguous, on one device.

@@ -99,7 +99,7 @@ void NamedState::change_masters(const std::function<bool(const std::string& name
   for (const Placement& each : layout_.placements()) {
     if (!layout_.is_mine(each) || !chosen(each.spec.name)) continue;
     const Tensor values = flat_.master(each);
-    const Tensor host = values.cpu();  // itself where it is there
+    const Tensor host = values.cpu();  // itself if it is in host memory
     change(each.spec.name, {host.data_ptr<float>(), static_cast<std::size_t>(host.numel())});
     if (!values.is_cpu()) values.copy_(host);
   }

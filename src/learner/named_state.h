@@ -10,11 +10,11 @@
 
 namespace qrl::learner {
 
-/// Of a rank's own tensors, and of all gradients. Layout and buffers outlive this.
+/// Gives access by name to a rank's own tensors and to all gradients. Layout and buffers must outlive it.
 class NamedState {
  public:
-  /// is_staged: what host memory is given goes through a buffer of at most staging_bytes, even where the flat buffers
-  /// are in host memory, so that the way is the same on every device.
+  /// is_staged: data for host memory passes through a buffer of at most staging_bytes, even if the flat buffers are in
+  /// host memory. The path is then the same on every device.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
@@ -30,8 +30,8 @@ class NamedState {
   /// This rank's master of that name in host memory; empty where it is another rank's.
   base::Buffer master(const std::string& name) const;
 
-  /// Has each master and moment written, masters first: fill(name, to) writes all of a tensor to host memory. Staged,
-  /// that is one tensor's, from where it goes on. Then Parameters::refresh.
+  /// Has each master and moment written, masters first: fill(name, to) writes all of a tensor to host memory. If
+  /// staged, that is one tensor's buffer, from which it is copied. Call Parameters::refresh afterwards.
   void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
   /// Has masters changed in host memory, a tensor at a time, those that `chosen` names. Then Parameters::refresh.
   void change_masters(const std::function<bool(const std::string& name)>& chosen,

@@ -124,7 +124,7 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// What body(stream) starts goes as one, in a stream beside the device's present one, after what that holds so far.
+  /// Runs what body(stream) starts as one group, in a stream beside the device's present one and after its work so far.
   template <class Body>
   void begin(const char* what, const Body& body) {
     const dist::Deadline deadline = limit(what);  // the first launch connects the ranks

@@ -22,7 +22,7 @@ class GradientSums {
   /// Both must outlive it.
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
 
-  /// What a forward pass gives its backward pass to call: ForwardOptions::layer_done. Empty where sums wait for `end`.
+  /// Returns ForwardOptions::layer_done, which the backward pass calls. Empty if sums wait for `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
   /// Has gradients as a backward pass adds to them: before each of a mini-batch.
@@ -45,9 +45,9 @@ class GradientSums {
   bool is_rotated_ = false, was_rotated_back_ = false;  // of those that are not begun: now; and what was gathered
 };
 
-/// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64, all in one
-/// launch of a device's kernel), their sum in fp64; and the first tensor whose gradient is not finite, or nothing.
-/// Collective when sharded.
+/// Holds ‖gradients‖², the same on every rank, and the first tensor with a gradient that is not finite, or nothing. A
+/// tensor's square is ops::sum_of_squares, or with torch_ops a sum in fp64, all in one launch of a device's kernel.
+/// Their sum is in fp64. Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
@@ -60,9 +60,9 @@ struct OptimizerStep {
   double gradient_scale = 1;     ///< on gradients, before everything: clipping
 };
 
-/// AdamW (ops::AdamW's formula) or, on the layers' matrices, Muon; gradients are cleared and what the forward pass
-/// reads is brought up to the masters. Sharded over GPUs, a layer's copies travel while the optimizer works on the next
-/// ones; all are there at the end. Collective.
+/// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Clears gradients and refreshes the
+/// forward pass's copies of the masters. If sharded over GPUs, a layer's copies travel while the optimizer works on the
+/// next layers; all have arrived at the end. Collective.
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);

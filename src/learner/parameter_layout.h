@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// Where a named tensor lies in the flat buffers.
+/// Holds the place of a named tensor in the flat buffers.
 struct Placement {
   model::WeightSpec spec;
   std::int64_t offset = 0;        ///< elements, in the gradients
@@ -72,7 +72,7 @@ class ParameterLayout {
 
   /// The owners of these gradients, counted from the range's first.
   std::vector<dist::Part> parts(const GradientRange& range) const;
-  /// What AdamW updates here of these gradients' tensors, in as few segments as there can be.
+  /// Returns the segments that AdamW updates here among these gradients' tensors, as few as possible.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
 
  private:

@@ -211,7 +211,7 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    // Of a compute dtype, so that what is copied to a device is no larger than what stays there.
+    // The compute dtype keeps the copy to a device as small as its result.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
   // The sampler's are bf16 where the compute dtype may be fp32; a tied head is the embedding.

@@ -30,7 +30,7 @@ namespace qrl::learner {
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< else no gradients and no moments
-  bool f32_lm_head = false;  ///< lm_head meets hidden states in fp32 whatever `compute`
+  bool f32_lm_head = false;  ///< lm_head multiplies hidden states in fp32, whatever `compute` is
   bool packs_head = true;    ///< logits are of PolicyWeights::head
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, and need no such copies
   torch::Device device = torch::kCPU;
@@ -62,12 +62,12 @@ class Parameters {
 
   /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
   void refresh(RankTensors& ranks);
-  /// The same for tensors in this order as their masters are done: what the forward pass reads of them begins to travel
-  /// between ranks, and is there, with all else that has begun, when end_refresh returns. Whole tensors. Collective
-  /// when sharded. are_written: copies of this rank's masters are there already (copies_of), except Muon's.
+  /// Refreshes tensors in this order as their masters are updated. The forward pass's copies begin to travel between
+  /// ranks, and all that have begun have arrived when end_refresh returns. Takes whole tensors. Collective when
+  /// sharded. are_written: copies of this rank's masters are up to date (copies_of), except Muon's.
   void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
-  /// What the forward pass reads of some of the flat order; undefined where it reads the masters, or nothing.
+  /// Holds the forward pass's copy of a part of the flat order. Undefined if it reads the masters, or nothing.
   struct Copy {
     GradientRange range;
     Tensor values;

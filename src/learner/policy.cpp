@@ -15,8 +15,8 @@ Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
   return ops.linear(w.o, {attended_NHE, {}}, is_read);
 }
 
-/// What a layer computes of a normed stream: attention or mlp. Where its result is not read, as when it is computed
-/// once more for its gradients, it has no values.
+/// Computes attention or mlp from a normed stream. If `is_read` is false, as in a recomputation for gradients, the
+/// result has no values.
 using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
 
 /// part(x) without keeping anything for its backward pass, not even x: that is recomputed when it comes.
@@ -38,7 +38,7 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
 }
 
 /// Takes and returns {residual stream, branch still to be added to it}: the sum belongs to the next norm.
-/// `checkpoints_parts`: keeps the sums alone. Where not `is_read`, the branch has no values.
+/// `checkpoints_parts`: keeps the sums alone. If `is_read` is false, the branch has no values.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool is_read, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
@@ -71,7 +71,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
       return block(ops, w, in, is_read);
     };
-    // The gradients of both that enter leave the layer's first operation together; the branch's goes on first.
+    // The gradients of both inputs leave the layer's first operation together; the branch's gradient is first to
+    // continue.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
       const auto sum = [layer](const TensorList& in) {  // what the decoder keeps is stream and branch together

@@ -21,8 +21,8 @@ struct ForwardOptions {
   std::function<void(std::size_t layer)> layer_done;
 };
 
-/// The last layer's output after the final norm, [N, D] in the dtype of lm_head: what lm_head reads. What `weights`
-/// point to must outlive the backward pass.
+/// Computes the input of lm_head: the last layer's output after the final norm, [N, D] in the dtype of lm_head. Tensors
+/// of `weights` must outlive the backward pass.
 Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const Ops>& ops,
                      const ForwardOptions& options);
 

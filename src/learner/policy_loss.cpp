@@ -87,7 +87,7 @@ ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vect
   return tokens;
 }
 
-/// What rejection and selection left out, where the recipe has them.
+/// Adds statistics of the tokens that rejection and selection left out, if the recipe has them.
 void add_rejections(const ObjectiveTokens& tokens, const Objective& terms, Statistics& statistics) {
   const Sequences& sequences = tokens.sequences;
   const auto num_tokens = static_cast<double>(sequences.num_tokens());

@@ -14,12 +14,12 @@ namespace qrl::learner {
 
 /// The low-rank adapter of a linear layer (model/adapter.h): what is trained of it. Empty: the layer has none.
 struct LinearAdapter {
-  /// Of one module of the matrix.
+  /// Describes one module of the matrix.
   struct Part {
     Weight b;                       ///< [out of the module, rank]
     std::int64_t first_output = 0;  ///< in the matrix's output
   };
-  Weight a;  ///< those of its parts, one behind the other: [parts · rank, in]
+  Weight a;  ///< those of its parts, concatenated: [parts · rank, in]
   std::vector<Part> parts;
   double scale = 1;
   const model::MatrixAdapter* packed = nullptr;  ///< as Linear::quantized
@@ -48,8 +48,8 @@ struct PolicyWeights {
   std::vector<LayerWeights> layers;
   Weight final_norm;
   Weight lm_head;          ///< the embedding itself when tied; undefined beside adapters, where `head` is all
-  ops::PackedLinear head;  ///< lm_head as the kernels read it, in lm_head_dtype; empty unless asked for
-  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states it meets
+  ops::PackedLinear head;  ///< lm_head as the kernels read it, in lm_head_dtype; empty unless requested
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states that it multiplies
 };
 
 }  // namespace qrl::learner

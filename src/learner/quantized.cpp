@@ -19,7 +19,7 @@ constexpr quant::Format kFp8 = quant::Format::fp8_block128;
 constexpr std::int64_t kFp8Segment = 128;   // inputs under one of its scales
 constexpr std::int64_t kFp8BlockRows = 96;  // its quantized values are dequantized once a block of rows
 
-/// What dequantize_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the
+/// Returns dequantize_rows's fp32 rows in `type`. Works a block at a time, so that the fp32 form never leaves the
 /// cache.
 template <class DequantizeRows>
 Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType type,
@@ -157,7 +157,8 @@ void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
   });
 }
 
-/// What the backward pass of this layer multiplies: quantized values where the layer has the format that is asked for.
+/// Returns the form that the backward pass of this layer multiplies: quantized values if the layer has the requested
+/// format.
 LearnerBackward backward_of(const Quantized& quantized) {
   const quant::Format format = quantized.packed->format;
   const bool has_format = quantized.backward == LearnerBackward::int8 ? format == quant::Format::int8 : format == kFp8;

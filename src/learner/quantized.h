@@ -55,11 +55,11 @@ bool gathers_rotated(const Linear& linear);
 /// Rotates that gradient, fp32 [out, in], or rotates it back, on all threads; nothing where it is not gathered rotated.
 void rotate_gradient(const Linear& linear);
 
-/// quantized_linear's forward pass alone, without the product where nobody reads it. Leaves X̂ in `input`, of the packed
-/// format for all rows. No gradient.
+/// Runs quantized_linear's forward pass alone, without the product if it is not read. Leaves X̂ in `input`, of the
+/// packed format for all rows. Has no gradient.
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read = true);
 
-/// What a thread adds to some rows of dX: d_x is the first of them.
+/// Adds a thread's term to some rows of dX. d_x points to the first of them.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
 /// dX = dY·Ŵ of quantized_linear's backward pass, rotated back, fp32 [N, in]; d_y [N, out] of any dtype. `make_add`
 /// makes what each thread adds, of kBlockRows rows (row_blocks.h) at most at a time; empty: nothing.

@@ -26,7 +26,7 @@ class ThroughHost final : public RankTensors {
     }
   }
   void end_sums() override {}
-  /// Of a GPU's nodes autograd's own thread takes care.
+  /// Autograd's own thread runs a GPU's nodes.
   bool sums_during_backward() const override { return device_.is_cpu(); }
   void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });
@@ -46,7 +46,7 @@ class ThroughHost final : public RankTensors {
   }
   template <class Body>
   static void on_host(const torch::Tensor& values, const Body& body) {
-    const torch::Tensor host = values.cpu();  // itself where it is there
+    const torch::Tensor host = values.cpu();  // itself if it is in host memory
     body(host);
     if (!values.is_cpu()) values.copy_(host);
   }

@@ -33,12 +33,12 @@ class RankTensors {
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// By `world`, which must outlive it: tensors that are not in host memory are copied there and back. A sum or copy is
-/// done when it has begun.
+/// Makes ranks that use `world`, which must outlive them. Tensors outside host memory are copied there and back. A sum
+/// or copy is complete when its call returns.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
-/// What ranks with tensors on `device` use: NCCL (nccl.h) where every rank has a GPU of its own, else host memory,
-/// which a warning says of GPUs that are shared. Collective.
+/// Makes the ranks for tensors on `device`: NCCL (nccl.h) if every rank has a GPU of its own, else host memory. Warns
+/// if ranks share a GPU. Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world);
 
 }  // namespace qrl::learner

@@ -1,4 +1,4 @@
-// Owns how rows of a micro-batch are cut into blocks that threads take in turn. Knows nothing of what is computed.
+// Owns how rows of a micro-batch are split into blocks for threads. Knows nothing of the computation.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace qrl::learner {
 
 constexpr std::int64_t kBlockRows = 48;
 
-/// Calls make_body()(team of one, rows) for all rows, a block of so many at a time, with a body of its own on every
-/// thread: none waits for another, and what a block's matmuls give is still in a core's second cache for the next op.
+/// Calls make_body()(team of one, rows) for all rows, a block at a time. Every thread has its own body and waits for no
+/// other. The result of a block's matmuls is still in a core's second-level cache for the next op.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};

@@ -1,5 +1,5 @@
-// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass: the bits
-// of the decoder's ops, packed rows instead of sequences. Knows no model.
+// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass. It has
+// the bits of the decoder's ops, on packed rows instead of sequences. Knows no model.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace qrl::learner {
 
-/// Where the keys and values of a micro-batch lie in pages; every layer uses it anew. A sequence that continues a
-/// prefix reads the prefix's full pages and has a copy of its last one, as the decoder's samples do.
+/// Holds the places of a micro-batch's keys and values in pages; every layer reuses it. A sequence that continues a
+/// prefix reads the prefix's full pages and has a copy of its last one, like the decoder's samples.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
   PageLayout(const PageLayout&) = delete;  // rows point into it

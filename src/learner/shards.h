@@ -8,9 +8,9 @@
 
 namespace qrl::learner {
 
-/// The rank that keeps each tensor of `specs`: whole tensors, since Muon works on whole matrices and a checkpoint's
-/// shard then is one of a Hugging Face folder, shared out so that each rank has about the same bytes. `muon`: the
-/// layers' matrices have one moment instead of two.
+/// Returns the rank that keeps each tensor of `specs`, so that each rank has about the same bytes. Tensors stay whole:
+/// Muon needs whole matrices, and a checkpoint's shard is then one of a Hugging Face folder. `muon`: the layers'
+/// matrices have one moment instead of two.
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
 
 }  // namespace qrl::learner

@@ -1,5 +1,5 @@
-// Owns a linear layer out of LibTorch's matmuls, with the decoder's rounding of its input where a format asks for it.
-// Knows no model.
+// Owns a linear layer of LibTorch's matmuls, with the decoder's rounding of its input if a format requires it. Knows no
+// model.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,9 @@
 
 namespace qrl::learner {
 
-/// Computes x · Wᵀ. The gradient of x has x's dtype. That of W, where W is trained, is fp32 and not rounded before it
-/// is added. With a format x is fp32 and rounded_activations in the weight's dtype enter the product; the result is
-/// fp32, and gradients pass through the rounding. Where the result is not read, only gradients count and it has no
-/// values.
+/// Computes x · Wᵀ. The gradient of x has x's dtype. The gradient of a trained W is fp32 and not rounded before it is
+/// added. With a format, x is fp32, and rounded_activations in the weight's dtype enter the product. The result is then
+/// fp32, and gradients pass through the rounding. If the result is not read, only gradients count and it has no values.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool is_read = true);
 

@@ -21,7 +21,7 @@ std::vector<std::int32_t> starts_of(const std::vector<std::int64_t>& lengths) {
   return starts;
 }
 
-/// What stays as it is where the dtype is bf16 or fp32 already: sums below are of fp32 copies.
+/// Returns x itself if it is fp32, else an fp32 copy. The sums below are of fp32 values.
 Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
 /// One kernel where LibTorch has it (a GPU), sums fp32.
@@ -34,7 +34,7 @@ Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
 }
 
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
-  // As layers.h's embed: one leaf stands for all weights.
+  // One leaf represents all weights, like in layers.h's embed.
   const Tensor leaf = torch::empty({0}, table_VD.value.options().dtype(torch::kFloat32)).set_requires_grad(true);
   const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens.tokens_N).to(compute));
   return differentiable({leaf}, {x_ND}, [tokens = rows.tokens.tokens_N, table_VD](const TensorList& d) {
@@ -119,7 +119,7 @@ Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& head
   return torch::cat(outputs);
 }
 
-/// What FlashAttention's kernels in LibTorch take.
+/// Returns whether FlashAttention's kernels in LibTorch accept these queries.
 bool has_flash(const Tensor& q_NHE) {
   return !q_NHE.is_cpu() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
 }

@@ -1,6 +1,6 @@
-// Owns the operations of a forward pass out of LibTorch's own and, where a device has some, its kernels between them
-// (device_kernels.h): what a GPU runs, where src/ops has no kernels. The same weights, precisions and packed rows as
-// fused_ops.h. Knows no order of operations.
+// Owns the operations of a forward pass built from LibTorch's own and, if a device has some, its kernels
+// (device_kernels.h). A GPU runs them, for which src/ops has no kernels. Weights, precisions and packed rows are those
+// of fused_ops.h. Knows no order of operations.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ struct DeviceRows {
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
-/// What a device brings to the operations.
+/// Holds a device's parts of the operations.
 struct TorchDevice {
   /// Not null: what computes norms, rotation and SwiGLU, on LibTorch's present stream. Null: LibTorch's operations,
   /// which define what those kernels compute.
@@ -34,13 +34,14 @@ struct TorchDevice {
   model::DeviceWeights* weights = nullptr;  ///< of low_bit: where the snapshot's weights are
 };
 
-/// Residual stream, norms, rotation and SwiGLU fp32, matmuls' operands and what lies between them in the compute dtype,
-/// k and v rounded as the decoder's pages hold them. Attention is FlashAttention's (softmax fp32, its weights rounded
-/// to bf16) where the device has it, else one sequence at a time with fp32 softmax weights. Weights' gradients are
-/// added to in fp32. Kept for the backward pass: what enters each norm, transform and matmul; the rest is recomputed.
-/// With fake_quant each matmul's input is fp32, rounded to what the sampler's activations of that layer keep
+/// Implements the operations on a device. Residual stream, norms, rotation and SwiGLU are fp32. Operands of matmuls and
+/// values between them are in the compute dtype, with k and v rounded like the decoder's pages. Attention is
+/// FlashAttention's (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise it is computed one
+/// sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. Kept for the backward pass: the
+/// inputs of each norm, transform and matmul; the rest is recomputed.
+/// With fake_quant each matmul's input is fp32, rounded to the values of the sampler's activations
 /// (rounded_activations), and its weights are the snapshot's (Parameters::read_quantized). With low_bit the matmul is
-/// the decoder's own (device_quantized.h). Straight-through gradients in both. Adapters are device_adapter.h's.
+/// the decoder's own (device_quantized.h). Gradients are straight-through in both. Adapters are device_adapter.h's.
 class TorchOps final : public Ops {
  public:
   /// `device` must outlive the backward pass in what it points to.

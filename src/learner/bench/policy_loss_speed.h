@@ -9,9 +9,9 @@
 
 namespace qrl::learner {
 
-/// Seconds that a mini-batch's loss takes once its log-probs are there: prepare_mini_batch, the objective, its gradient
-/// with respect to them, and the statistics. `batches` hold the sampler's log-probs; those of π_old and π_θ are made
-/// from them, up to 0.05 away, and are not timed. Collective where needs_whole_mini_batch.
+/// Measures the seconds of a mini-batch's loss from given log-probs: prepare_mini_batch, the objective, its gradient by
+/// the log-probs, and the statistics. `batches` hold the sampler's log-probs. The log-probs of π_old and π_θ are made
+/// from them, up to 0.05 away, and are not timed. Collective if needs_whole_mini_batch.
 double measure_policy_loss(std::span<const types::MicroBatch> batches, const types::GlobalCounts& counts,
                            LossOptions loss, dist::Collectives& world);
 

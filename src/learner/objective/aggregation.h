@@ -9,7 +9,8 @@
 
 namespace qrl::learner {
 
-/// Of the whole optimizer mini-batch over all ranks, so that partial sums over micro-batches add up.
+/// Holds the denominators of the whole optimizer mini-batch over all ranks, so that partial sums over micro-batches add
+/// up.
 struct Denominators {
   std::int64_t tokens = 0;               ///< counted response tokens
   std::int64_t sequences = 0;            ///< with at least one of them

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMaxLogRho = 20;
 
-/// Of a mean of squares and a mean; not below 0 for rounding's sake.
+/// Computes the variance from a mean of squares and a mean; rounding cannot make it negative.
 double population_variance(double squares, double mean) { return std::max(0.0, squares - mean * mean); }
 
 }  // namespace

@@ -45,12 +45,12 @@ struct Correction : config::Choice {
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 
-/// What every correction excludes: behaviour_in_ratio. With `own_cap` (the sentence that names it)
-/// rollout_correction.threshold too, and without a lower bound (`one_bound`) threshold_low.
+/// Returns the limits of every correction: behaviour_in_ratio. With `own_cap` (the sentence that names it) also
+/// rollout_correction.threshold, and without a lower bound (`one_bound`) threshold_low.
 std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound);
 
-/// What TIS's truncation takes off a token's weight, r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C)
-/// (QuRL, eq. 7); ACR multiplies the upper clip bound by 1/r_t (eq. 9).
+/// Computes the factor by which TIS truncates a token's weight: r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ,
+/// π_old/C) (QuRL, eq. 7). ACR multiplies the upper clip bound by 1/r_t (eq. 9).
 torch::Tensor truncation_factor(const torch::Tensor& log_rho, double threshold);
 
 }  // namespace qrl::learner

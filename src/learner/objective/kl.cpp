@@ -15,7 +15,7 @@ torch::Tensor clamped_value(const torch::Tensor& x) {
 
 torch::Tensor estimate_k2(const KlLogRatios& ratios) { return ratios.to_reference * ratios.to_reference / 2; }
 
-/// Where it is above kMaxKl, a line through that value with the slope that k3 has where it reaches it.
+/// Above kMaxKl it continues as a line with the slope of k3 at that value.
 torch::Tensor estimate_k3(const KlLogRatios& ratios) {
   constexpr double kRatioAtBound = 13.610868638149876;  // e^y of the y > 0 with e^y − y − 1 = kMaxKl
   const torch::Tensor& x = ratios.to_reference;

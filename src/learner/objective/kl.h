@@ -9,7 +9,7 @@ namespace qrl::learner {
 /// The value of k3 is at most this.
 inline constexpr double kMaxKl = 10;
 
-/// Of each token, [M], clamped to ±20 without stopping a gradient.
+/// Holds log ratios of each token, [M], clamped to ±20 without stopping a gradient.
 struct KlLogRatios {
   torch::Tensor to_reference;  ///< x = log π_θ − log π_ref
   torch::Tensor to_sampler;    ///< log π_θ − log μ

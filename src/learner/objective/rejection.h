@@ -15,16 +15,17 @@ struct RejectionSettings {
   double veto = 0;                          ///< a sequence with a ρ_t below this is rejected; 0: none
 };
 
-/// What was kept, bool.
+/// Holds masks (bool) of kept tokens and vetoed sequences.
 struct Kept {
   torch::Tensor tokens;  ///< [M]; undefined when nothing can be rejected
   torch::Tensor vetoed;  ///< [S], sequences that the veto rejected; undefined without one
 };
 
-/// By veRL's words, of each token or by the sum, mean or largest of its sequence's tokens:
-///   k1  log ρ_t, kept where exp of it is within [threshold_low, threshold]
-///   k2  (log ρ_t)²/2 and k3  ρ_t − 1 − log ρ_t, kept where at most threshold.
-/// `log_rho` [M] as for a correction: clamped to ±20 and detached; a sum is clamped so too.
+/// Selects tokens by veRL's names, of each token or by the sum, mean or largest of its sequence's tokens:
+/// - k1: log ρ_t, kept if exp of it is within [threshold_low, threshold];
+/// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t, kept if at most threshold.
+///
+/// `log_rho` [M] is clamped to ±20 and detached like a correction's. A sum is also clamped.
 Kept kept_tokens(const torch::Tensor& log_rho, const Sequences& sequences, const RejectionSettings& settings);
 
 }  // namespace qrl::learner

@@ -12,7 +12,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// What the batch-wide numbers are made of; the same bits in the micro-batch and in its tensors.
+/// Holds a token's inputs of the batch-wide numbers, with the same bits in the micro-batch and in its tensors.
 struct TokenFacts {
   double log_prob, entropy, advantage;
   std::int64_t position;  // not part of the draw
@@ -56,7 +56,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Sets the limit that `wanted` of all ranks' candidates are within. Of those at it the first by rank and position are.
+/// Sets the limit that `wanted` of all ranks' candidates are within. Among candidates at the limit, the first by rank
+/// and position count.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

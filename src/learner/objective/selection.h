@@ -1,6 +1,6 @@
-// Owns which tokens a policy-gradient term is taken of, where that is decided by what the policy thinks of them: the
-// off-policy mask of sequences, the most uncertain tokens, Clip-Cov. The terms that are left out stay in the
-// denominators; KL and entropy terms are of all tokens.
+// Owns the selection of tokens for a policy-gradient term by the policy itself: the off-policy mask of sequences, the
+// most uncertain tokens, Clip-Cov. Terms that are left out stay in the denominators. KL and entropy terms cover all
+// tokens.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct SelectionSettings {
   TokenSelection of_batch;  ///< LossOptions::selection
 };
 
-/// What was left out, bool.
+/// Holds masks (bool) of tokens and sequences that are left out or remain.
 struct Selected {
   torch::Tensor tokens;                  ///< [M]: what remains; undefined when all do
   torch::Tensor masked_sequences;        ///< [S], by the off-policy mask; undefined without one
