@@ -22,7 +22,7 @@ struct AdapterBase {
 };
 
 model::LoraConfig lora_config(const config::LoraRecipe& lora);
-/// A recipe's section for adapters that a folder brings.
+/// Returns a recipe's section for a folder's adapters.
 config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 
 /// The base of a run whose cold start, if there is one, is done in the folder `cold_start`. Reads all its weights once.
@@ -33,10 +33,11 @@ AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const 
 void require_same_base(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
                        const std::string& hash);
 
-/// What lora.path names; nothing where it names none. An input error where its rank, scale or modules are not the
-/// recipe's.
+/// Reads the adapters of lora.path; nothing without one. Throws an input error if its rank, scale or modules differ
+/// from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Whether a start of the run reads them: a fresh one does, one that goes on where they are the KL term's reference.
+/// Returns whether a start of the run reads them. A fresh run does; a resumed run does if they are the KL term's
+/// reference.
 bool reads_given_adapters(const config::Recipe& recipe, bool goes_on);
 
 /// The recipe's policy before training: make_policy's, with the adapters of lora.path.

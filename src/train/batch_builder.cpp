@@ -21,9 +21,9 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   const config::Recipe& recipe = setup_.recipe;
-  // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms or a teacher do: it is
-  // counted in the denominators and spared the forward and backward pass. Where statistics are over all tokens it is
-  // scored once.
+  // A sequence with advantage 0 adds exactly nothing to the gradient without KL terms, entropy terms or a teacher. It
+  // then counts in the denominators but has no forward and backward pass. If statistics cover all tokens, it is scored
+  // once.
   const bool all_count =
       recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || setup_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
@@ -57,8 +57,8 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
   const config::Recipe& recipe = setup_.recipe;
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
-  // With one update per rollout the step's first weights are those of the update: old log-probs are the forward's own,
-  // unless something of the whole mini-batch must be known before its first micro-batch.
+  // With one update per rollout the step's first weights are those of the update, so old log-probs are the forward
+  // pass's own. The exception is a loss that needs the whole mini-batch before its first micro-batch.
   const bool needs_old =
       updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || setup_.teacher != nullptr;
   if (learner::needs_old_entropy(loss_)) {

@@ -154,7 +154,7 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
   state::File::open(dir / file).sync();
 }
 
-/// What the first rank adds to it.
+/// Adds the first rank's files.
 void write_neighbors(const fs::path& dir, const RunState& state, const learner::Learner& learner,
                      const CheckpointContext& context) {
   if (learner.is_sharded()) model::finish_hf_shards(dir, masters_config(context.config));

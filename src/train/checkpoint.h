@@ -1,4 +1,4 @@
-// Owns what a checkpoint holds, where checkpoints lie, and which one a run goes on from. The commit protocol itself is
+// Owns what a checkpoint holds, where checkpoints lie, and which one a run resumes from. The commit protocol itself is
 // state/folder.h's. Knows nothing of how training works.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace qrl::train {
 
-/// Where a run stands: everything beside weights and moments that the next step depends on.
+/// Holds the state of a run besides weights and moments: all that the next step depends on.
 struct RunState {
   bool cold_start = false;       ///< true while the supervised cold start is under way
   std::int64_t sft_step = 0;     ///< cold-start updates done
@@ -34,7 +34,7 @@ struct RunState {
 
 struct AdapterBase;  // train/adapters.h
 
-/// What stays fixed over a run and goes into every checkpoint beside the state.
+/// Holds the facts of a run that never change and are in every checkpoint.
 struct CheckpointContext {
   const model::ModelConfig& config;  ///< dtype: what an export will be in
   const data::Tokenizer& tokenizer;

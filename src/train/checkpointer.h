@@ -1,4 +1,4 @@
-// Owns when and with what a run's checkpoints are committed, and how a stopped run ends. What a checkpoint holds is
+// Owns when a run's checkpoints are committed, with which data, and how a stopped run ends. The contents are
 // checkpoint.h's.
 #pragma once
 
@@ -18,7 +18,7 @@ class Checkpointer {
   /// Commits a checkpoint of the state and prunes old ones. All ranks of `world` call. `row`: the metrics of
   /// state.step, kept when state.evaluation_due.
   void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
-  /// Commits on the run's ranks unless this step's checkpoint is there; returns the seconds it took.
+  /// Commits on the run's ranks unless this step's checkpoint exists. Returns the seconds it took.
   double save(const learner::Learner& learner, const Metrics& row);
   /// Throws the error of a run that a signal stopped, with its state on disk (exit 75).
   [[noreturn]] void stop_here() const;

@@ -1,5 +1,5 @@
-// Owns whether the decoder that a recipe asks for fits its model and the machine, in the recipe's words: the
-// decoder knows its own options alone. Knows nothing of how it is used.
+// Owns the check that a recipe's decoder fits its model and the machine, in the recipe's words. The decoder knows only
+// its own options. Knows nothing of how it is used.
 #pragma once
 
 #include "decoder/decoder.h"

@@ -134,8 +134,8 @@ void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, cons
 
 namespace {
 
-/// What the samples of a held-out set come to, over all ranks: whole numbers, so that sums over ranks do not depend on
-/// their number.
+/// Counts the samples of a held-out set over all ranks. Counts are whole numbers, so that sums do not depend on the
+/// number of ranks.
 class SetCounts {
  public:
   SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
@@ -184,7 +184,7 @@ class SetCounts {
   }
 
  private:
-  /// How many prompts have so many judged and so many right samples.
+  /// Returns the number of prompts for each pair (judged samples, right samples).
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
     for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {

@@ -20,19 +20,20 @@ namespace qrl::train {
 /// (Chen et al. 2021, "Evaluating large language models trained on code", eq. 1). 1 ≤ k ≤ n.
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
-/// Whether the answer that most of a prompt's samples gave is right (Wang et al. 2022, "Self-consistency"). All correct
-/// samples gave one answer; a wrong one gave that of the first wrong sample whose extracted answer the verifier says is
-/// the same (Verifier::same_answer, asked of the first 64 different wrong answers only, so that work is linear in the
-/// samples; later ones are one with their own text). Samples without an answer have no vote; of answers with equal
-/// votes the one that came first counts (our choice, so that sums stay whole numbers).
+/// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
+/// correct samples count as one answer. A wrong sample counts for the first wrong sample whose extracted answer the
+/// verifier calls the same (Verifier::same_answer). Only the first 64 different wrong answers are compared, so that
+/// work is linear in the samples; later answers are compared by their text. Samples without an answer have no vote.
+/// Among answers with equal votes the first one wins (our choice, so that sums stay whole numbers).
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
-/// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction} over all
-/// ranks, and error_fraction where the verifier may drop samples: the first three are over those that were judged; the
-/// same on every rank. Prompts are divided over ranks; samples are keyed by (seed, prompt, sample) alone, so a
-/// checkpoint scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as
-/// collect_or_abandon does. `responses`, which all ranks give or none: gets every response with its verdict as rows of
-/// JSON (rollout_rows), in prompt order, on the first rank; of each set those of its first `max_prompts`.
+/// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction} over
+/// all ranks, the same on every rank. If the verifier may drop samples, error_fraction is added, and the first three
+/// cover the judged samples. Prompts are divided over ranks. Samples are keyed by (seed, prompt, sample) alone. A
+/// checkpoint therefore scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned
+/// like collect_or_abandon.
+/// `responses` is given on all ranks or on none. The first rank's receives the responses with their verdicts as rows of
+/// JSON (rollout_rows), in prompt order, for the first `max_prompts` prompts of each set.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,

@@ -39,7 +39,7 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-/// What the file of this step has; null when there is none.
+/// Reads the scores in the file of this step; null if there is none.
 nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
   const std::filesystem::path file = setup.folder->path() / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};

@@ -10,9 +10,10 @@
 
 namespace qrl::train {
 
-/// What quant.rollout.* asks for, auto resolved. Combinations that the recipe's rules refuse are an internal error.
+/// Returns the formats of quant.rollout.* with auto resolved. Combinations that the recipe's rules refuse are an
+/// internal error.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
-/// What quant.rollout.kv_cache asks for; auto: int8 where activations are int8, fp32 with fp32 weights, else bf16.
+/// Returns the format of quant.rollout.kv_cache; auto: int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
 /// Names what samples: "int8 weights with int8 keys and values", "adapters beside int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);

@@ -14,8 +14,8 @@ namespace qrl::train {
 /// publish.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
-/// Samples a few tokens for each request and scores them by the learner, both at the weights last published:
-/// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}. Changes nothing that a run's bits depend on.
+/// Samples a few tokens for each request and scores them by the learner, both at the weights last published. Returns
+/// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}. The run's bits do not change.
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
                   const config::Recipe& recipe, const types::SamplingParams& sampling);
 

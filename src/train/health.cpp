@@ -11,7 +11,7 @@ namespace qrl::train {
 
 namespace {
 
-// Our choice; bounds of a step that are rules of a run, too, stand in report/rules.
+// Our choice; report/rules has the bounds of a step that are also rules of a run.
 constexpr double kNoAnswers = 0.95;  // share of responses without an answer
 constexpr double kByChance = 0.01;   // probability below which steps without a right response are no chance
 constexpr double kMeanOver = 5;      // steps
@@ -137,7 +137,7 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
     if (text.empty()) continue;
     Course& course = courses_[i];
     if (course.num_steps++ == 0) course.first = step;
-    // What broke the policy explains its flat groups.
+    // The cause of the policy's collapse also explains its flat groups.
     const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && value(row, kCorrect) == 0;
     if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
     course.last_told = step;

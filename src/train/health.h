@@ -16,8 +16,8 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Looks at the row of a step, the steps in their order. A warning a symptom, without "warning: "; a symptom that
-  /// goes on is reported once in ten steps at most. Values that a step does not define are NaN.
+  /// Checks the row of a step; steps come in order. Returns a warning per symptom, without "warning: ". A lasting
+  /// symptom is reported once in ten steps at most. Values that a step does not define are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
   /// One line about all steps so far: "all groups flat in 12 of 12 steps; …"; empty when there was nothing.

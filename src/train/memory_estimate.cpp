@@ -58,8 +58,8 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
   return bytes + linear_bytes(head, config.vocab_size, config.hidden_size);
 }
 
-/// What a sampler and a learner with adapters have instead of all weights' masters: A and B packed, and what a learner
-/// whose forward pass does not read the snapshot keeps of the base.
+/// Counts the bytes that adapters need in place of all weights' masters: A and B packed for sampler and learner. Adds
+/// the base for a learner whose forward pass does not read the snapshot.
 double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelConfig& config) {
   const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
   double bytes = 0;
@@ -91,12 +91,12 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   return bytes;
 }
 
-/// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
-/// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed.
-/// A quantized forward is fp32 between its matmuls, and keeps their inputs quantized, its pages' keys and values. On a
-/// GPU each matmul keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
-/// while q, k and v before the rotation are kept for norms of heads alone; with low_bit the output of a matmul is bf16,
-/// and its input is quantized.
+/// Counts the bytes per token that the backward pass of a layer reads. These are the residual stream at both norms, q,
+/// k and v before the rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation
+/// are recomputed. A quantized forward is fp32 between its matmuls, and keeps their inputs and its pages' keys and
+/// values quantized. On a GPU each matmul keeps its input, and attention keeps the rotated heads with the keys and
+/// values that each sequence reads. There q, k and v before the rotation are kept only for norms of heads. With low_bit
+/// on a GPU the output of a matmul is bf16, and its input is quantized.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
@@ -149,7 +149,8 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
   return largest;
 }
 
-/// What the GPU's matmuls of many rows, of a tick or of a low_bit micro-batch, keep for operands that they dequantize.
+/// Counts the GPU's buffers for dequantized operands of matmuls of many rows: those of a tick or of a low_bit
+/// micro-batch.
 double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
@@ -158,8 +159,8 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Arrays of a chunk's logits, counted as fp32, that are there at once: the logits and their gradient, which takes the
-/// place of the logits where it is fp32, too.
+/// Returns how many arrays of a chunk's logits exist at once, counted as fp32: the logits and their gradient. An fp32
+/// gradient overwrites the logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
@@ -183,7 +184,7 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
   return largest;
 }
 
-/// What masters, gradients and moments take on the rank that keeps most.
+/// Counts masters, gradients and moments on the rank that keeps most.
 std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const bool muon = recipe.optim.name == config::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
@@ -232,7 +233,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
 }
 
 /// Counts the pages of the pool that sequences of full length write to. Samples share the pages of their prompt. A page
-/// that nobody writes to takes no CPU memory. A step's prompts are known; an evaluation may fill the whole pool.
+/// without writes takes no CPU memory. A step's prompts are known; an evaluation may fill the whole pool.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =

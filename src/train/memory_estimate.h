@@ -28,8 +28,8 @@ double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhas
 /// Sums the parts of one memory that are exact and always there: weights, gradients and moments.
 double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 
-/// The most that is there at once, on the GPU or in the machine's own memory: all parts, or, where phases take turns
-/// (rollout.free_cache_engine), what is always there and the larger phase.
+/// Returns the largest sum of parts that exist at once, on the GPU or in the machine's own memory. If phases take turns
+/// (rollout.free_cache_engine), that is the permanent parts and the larger phase, else all parts.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
 /// Text of an amount: "12.50 GiB", in MiB below a GiB.
@@ -43,8 +43,8 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
 
 /// Returns the most tokens of an update on one rank: whole groups of the longest samples.
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
-/// Returns the most tokens of a micro-batch that is trained on: actor.max_tokens_per_micro_batch, or fewer where the
-/// updates of RL and of a cold start hold fewer.
+/// Returns the most tokens of a micro-batch that is trained on. This is actor.max_tokens_per_micro_batch, or fewer if
+/// the updates of RL and of a cold start are smaller.
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
 
 /// Estimates what a micro-batch's token leaves for its backward pass, in bytes.

@@ -9,8 +9,8 @@
 
 namespace qrl::train {
 
-/// What rounding a trained model to its dtype costs of the update: ‖rounded − trained‖ / ‖trained − base‖ over a linear
-/// layer's weights. Layers without an update are left out. Sums are fp64.
+/// Holds how much of the update is lost when a trained model is rounded to its dtype: ‖rounded − trained‖ / ‖trained −
+/// base‖ over a linear layer's weights. Layers without an update are left out. Sums are fp64.
 struct UpdateErrors {
   std::int64_t num_layers = 0;
   double sum = 0, worst = 0;

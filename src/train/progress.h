@@ -30,7 +30,7 @@ class Progress {
   std::string what_;
   std::int64_t first_step_, last_step_;
   bool quiet_, terminal_;
-  std::atomic<bool> line_open_ = false;  ///< whoever logs ends it
+  std::atomic<bool> line_open_ = false;  ///< the next log line ends it
   double start_s_;
 };
 

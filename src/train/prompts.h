@@ -36,7 +36,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
 /// The number of a held-out prompt among all of them, from 0: its id less where held-out ids begin.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
-/// A warning when held-out prompts are training prompts, too: their score says less about others.
+/// Warns if held-out prompts are also training prompts, whose score says less about other prompts.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
 /// Turns the text of a prompt into the tokens that the model sees: data.prompt_template around it, the chat template
@@ -48,8 +48,8 @@ class PromptEncoder {
   /// `system`: the row's own system message, before data.system_prompt; "": none. Input errors name `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
-  /// A conversation that the model is to go on; data.system_prompt before one without a system message. Of one question
-  /// and perhaps a system message: as above. Input errors name `where`.
+  /// Encodes a conversation for the model to continue, with data.system_prompt first if it has no system message. A
+  /// single question, perhaps with a system message, is encoded as above. Input errors name `where`.
   std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
   const data::ChatTemplate& chat() const { return chat_; }
   /// An input error that names `where` for a system message that the template has no place for.
@@ -95,7 +95,7 @@ class PromptOrder {
   std::vector<Source> sources_;
 };
 
-/// The order that a recipe asks for.
+/// Returns the order that a recipe selects.
 PromptOrder make_order(const config::Recipe& recipe, const PromptSet& prompts);
 
 }  // namespace qrl::train

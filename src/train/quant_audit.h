@@ -10,15 +10,15 @@
 
 namespace qrl::train {
 
-/// One line for embedding, each linear layer of each block, and lm_head: the sampler's format and scales, what the
-/// learner's forward pass reads, and whether that is the same memory.
+/// Returns one line for embedding, each linear layer of each block, and lm_head. A line names the sampler's format and
+/// scales, the tensors of the learner's forward pass, and whether both are the same memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler);
 /// The same in a line: how many linear layers of which format, on the same memory or not.
 std::string audit_summary(const std::vector<std::string>& audit);
 
-/// One line for each weight that a linear layer or lm_head holds: its format, and largest and root mean square error,
-/// signal-to-noise ratio and cosine against the learner's masters, which may be spread over ranks: then it is
-/// collective. Empty on all ranks but the first where they are not.
+/// Returns one line for each weight that a linear layer or lm_head holds: its format and its errors against the
+/// learner's masters. Errors are the largest, the root mean square, the signal-to-noise ratio and the cosine.
+/// Collective if masters are sharded; otherwise empty on all ranks but the first.
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world);
 

@@ -15,7 +15,7 @@
 
 namespace qrl::train {
 
-/// Made by this run (or the run it goes on from), or empty where every publish begins anew.
+/// Made by this run (or the run it resumes); empty if every publish quantizes anew.
 struct QuantizerState {
   std::shared_ptr<const model::Int8Profile> profile;   ///< quant.rollout.profile
   std::optional<decoder::KvScales> kv_scales;          ///< quant.kv_calibration.when: once
@@ -31,8 +31,8 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
 /// file is missing or does not fit this model config. Needs neither weights nor prompts.
 std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// An input error when the recipe names a file made from other weights or settings than `own`, the profile that a
-/// checkpoint brings: that one is used, and the key would have no effect.
+/// Throws an input error if the recipe names a file made from other weights or settings than `own`, a checkpoint's
+/// profile. `own` is used, so the key would have no effect.
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
@@ -42,22 +42,21 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
-/// Of the calibration prompts the first are for fp8 scales of keys and values: two, and more until there are this many
-/// tokens. Ours: 99.9 % of a head's values needs some thousands of them.
+/// Limits the calibration prompts for fp8 scales of keys and values: two, and more until this many tokens. Ours: 99.9 %
+/// of a head's values needs some thousands of them.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
 /// And of the last step's samples this many tokens, or all there are.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
-/// Keeps the first of the step's samples, prompt and response, until there are kKvResponseTokens tokens, the last cut
-/// there: what the next calibration sees beside prompts, so that a response's keys and values have scales, too.
-/// `places`: of each group of n among those of all ranks; the same samples on every rank. Nothing unless scales are
-/// made anew. Collective.
+/// Keeps the step's first samples, prompt and response, up to kKvResponseTokens tokens; the last sample is cut there.
+/// The next calibration reads them besides prompts, so that scales also cover a response's keys and values. `places`:
+/// the place of each group of n among those of all ranks. Keeps the same samples on every rank. Does nothing unless
+/// scales are made anew. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
-/// What follows a learner's publish: the decoder reads the sampler's snapshot from now on; fp8 keys and values are
-/// calibrated on the first of `prompts` and on the responses seen, the same on every rank, or keep the scales of the
-/// first time (when: once).
+/// Loads the sampler's snapshot into the decoder after a learner's publish. Calibrates fp8 keys and values on the first
+/// of `prompts` and on the responses seen, the same on every rank. With when: once, the scales of the first time stay.
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 

@@ -23,8 +23,8 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// The checkpoint of --resume PATH. A run that went on from it beside newer ones would meet their names and mix their
-/// metric rows with its own, so the run folder may hold nothing sound that is newer.
+/// Returns the checkpoint of --resume PATH. The run folder may hold no sound checkpoint that is newer. A resumed run
+/// would reach its name and mix metric rows with it.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
@@ -70,8 +70,8 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
-/// "[a.jsonl], contents 1b2c3d4e": files may have one name and other prompts, and prompts follow from the tokenizer,
-/// too.
+/// Returns e.g. "[a.jsonl], contents 1b2c3d4e". Files of one name may hold other prompts, which also depend on the
+/// tokenizer.
 std::string with_contents(const std::string& files, const std::string& hash) {
   return files + ", contents " + hash.substr(0, 8);
 }
@@ -81,7 +81,7 @@ void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyCha
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
 
-/// Other rows of the cold start, which nothing can go on with.
+/// Adds other rows of the cold start, from which no run can resume.
 void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
                     const Inputs& inputs, std::vector<config::KeyChange>& changes) {
   if (saved.inputs.sft_rows == inputs.sft_rows) return;
@@ -90,10 +90,12 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
                      with_contents(files.print(recipe), inputs.sft_rows), false});
 }
 
-/// What this recipe and its data have otherwise than the checkpoint's run had, freely changeable keys left out.
+/// Returns the differences of this recipe and its data from those of the checkpoint's run, without freely changeable
+/// keys.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
-  // What these name is compared by its contents (train/inputs.h): a clone or a data folder may have moved.
+  // Files and folders of these keys are compared by contents (train/inputs.h), since a clone or a data folder may have
+  // moved.
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
@@ -108,7 +110,8 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// What scores depend on and may change freely: a run says from where on its scores are others.
+/// Returns the changes that scores depend on and that are allowed. A run then names the step from which its scores
+/// differ.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -150,7 +153,7 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
 }
 
-/// What a cold start depends on, beside the model's shape.
+/// Keys that a cold start depends on, beside the model's shape.
 constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "model.init.seed",
                                                "sft.steps",
@@ -240,7 +243,7 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
   require_sound_checkpoint(home, restore);
 }
 
-/// Checks a checkpoint against what this run is to be; the changes it goes on with.
+/// Checks a checkpoint against this run. Returns the changes with which it resumes.
 std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
                                          const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
   // One taken over from another run has that run's recipe.
@@ -284,7 +287,7 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const auto newest = newest_sound_checkpoint(folder.checkpoints());
   point.checkpoint = chosen_checkpoint(recipe.trainer, folder.path(), newest);
   set_aside_damaged(folder.checkpoints(), newest);
-  // Metric rows are kept with the folder they were written in: a run that does not go on there begins its own.
+  // Metric rows stay in the folder they were written in. A run that does not resume there begins its own.
   const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder.path());
   if (!point.checkpoint) {
     if (recipe.sft.from.empty()) {

@@ -1,4 +1,4 @@
-// Owns the choice of the checkpoint a run goes on from. Knows nothing of what is done with it.
+// Owns the choice of the checkpoint that a run resumes from. Knows nothing of its use.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace qrl::train {
 
-/// Where a run goes on from.
+/// Holds the point that a run resumes from.
 struct ResumePoint {
   std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
   RunState state;
@@ -28,12 +28,12 @@ struct ResumePoint {
 /// The finished cold start's checkpoint in a run folder.
 std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
-/// The checkpoint that trainer.resume_mode chooses, verified and checked against the recipe and its inputs; damaged
-/// ones in its way are set aside, and so are the rows and rollouts of an earlier run that this one does not go on from.
-/// When the recipe's KL term needs the finished cold start too, that is verified, and copied into the run folder from
-/// beside a checkpoint that lies elsewhere. A fresh run with sft.from begins at a copy of that cold start in its own
-/// folder. `allow_change`: values that are not fixed for a run may be others than the checkpoint's. `folder`: null on
-/// all ranks but the first, which chooses for all. Collective. Throws input errors.
+/// Returns the checkpoint that trainer.resume_mode selects, verified and checked against the recipe and its inputs.
+/// Damaged checkpoints are set aside, and so are rows and rollouts of an earlier run that this one does not resume. If
+/// the recipe's KL term also needs the finished cold start, that is verified, and copied into the run folder if the
+/// checkpoint is elsewhere. A fresh run with sft.from begins at a copy of that cold start in its own folder.
+/// `allow_change`: values that are not fixed for a run may differ from the checkpoint's. `folder`: null on all ranks
+/// but the first, which selects for all. Collective. Throws input errors.
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
@@ -46,7 +46,7 @@ std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe)
 /// `inputs` only when a checkpoint exists, since it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 
-/// Whether a start has a checkpoint to go on from, or takes a cold start (sft.from). Reads, and changes nothing.
+/// Returns whether a start resumes from a checkpoint or takes a cold start (sft.from). Changes nothing.
 bool finds_checkpoint(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -63,7 +63,7 @@ class GroupSampler {
   }
 
  private:
-  /// Of the next prompts of the order: rank r has the r-th and every size-th from there.
+  /// Returns this rank's share of the next prompts of the order: rank r has the r-th and every size-th from there.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(setup_.world.size()),
@@ -99,7 +99,8 @@ class GroupSampler {
     counts_.verifier_errors += sums[1];
   }
 
-  /// Of groups that dynamic sampling leaves out, too: what is trained on says nothing of the policy's own success.
+  /// Counts scores, also of groups that dynamic sampling leaves out: the kept groups alone do not show the policy's
+  /// success.
   void count_scores(std::span<const rollout::Rollout> batch) {
     double sum = 0, best = std::numeric_limits<double>::lowest();
     std::int64_t num_judged = 0;

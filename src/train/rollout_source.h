@@ -29,7 +29,7 @@ struct GenerationCounts {
   double best_group_score = 0;   ///< mean score of the group that has the highest
 };
 
-/// What a source gives the trainer for a step.
+/// Holds a source's output for a step.
 struct RolloutBatch {
   StepGroups groups;
   GenerationCounts counts;
@@ -39,8 +39,8 @@ struct RolloutBatch {
   std::int64_t prompts_drawn = 0;   ///< the data cursor after these groups: what a checkpoint of the step records
 };
 
-/// Where a step's rollouts come from. Asynchronous (one-step-off, overlapped) rollouts are another source, which
-/// samples in a thread of its own: tests/train/late_source_test.cpp.
+/// Produces a step's rollouts. Asynchronous (one-step-off, overlapped) rollouts are another source, which samples in a
+/// thread of its own: tests/train/late_source_test.cpp.
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
@@ -51,12 +51,12 @@ class RolloutSource {
   virtual void drain() {}
 };
 
-/// Generates a step's groups when they are requested, with the weights last published: data.train_batch_size prompts,
-/// or with algorithm.filter_groups data.gen_batch_size at a time until that many groups have scores that differ (DAPO's
-/// dynamic sampling; those beyond are dropped). What is kept depends neither on the number of ranks nor on how the run
-/// got here: samples are keyed by (seed, step, prompt, sample), a prompt that a step samples twice having samples of
-/// its own. A guard error when dynamic sampling finds too few (on_exhausted), or none at all, and when the verifier
-/// failed too often.
+/// Generates a step's groups on request, with the weights last published. Samples data.train_batch_size prompts. With
+/// algorithm.filter_groups it samples data.gen_batch_size at a time until enough groups have scores that differ (DAPO's
+/// dynamic sampling), and drops any surplus. The kept groups depend neither on the number of ranks nor on earlier
+/// resumes. Samples are keyed by (seed, step, prompt, sample); a prompt that a step samples twice has samples of its
+/// own. Throws a guard error if dynamic sampling finds too few groups (on_exhausted) or none, or if the verifier failed
+/// too often.
 class SamplingSource final : public RolloutSource {
  public:
   SamplingSource(const RunSetup& setup, Sampler& sampler, std::int64_t prompts_drawn);

@@ -53,7 +53,7 @@ void say(const std::string& line) {
   base::log_to_file(line);
 }
 
-/// What the metric rows show of steps that did not teach, in a line; empty where there is nothing.
+/// Returns a line on the steps that did not teach, from the metric rows; empty if there are none.
 std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   Health health(recipe);
   for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)
@@ -120,13 +120,13 @@ std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Colle
   return folder;
 }
 
-/// Where the cold start's checkpoint is: rank 0's folder, wherever other ranks were started.
+/// Returns the cold start's checkpoint in rank 0's folder, wherever other ranks were started.
 fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
   const fs::path own = cold_start_checkpoint(recipe);
   return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
 }
 
-/// Rank 0 makes the cold start with all threads of its machine; every rank goes on from its end.
+/// Makes the cold start on rank 0 with all threads of its machine; every rank continues from its end.
 void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                     const std::optional<fs::path>& checkpoint) {
   if (setup.world.is_first()) {
@@ -149,8 +149,8 @@ std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const f
   return given_adapters(recipe, setup.policy.config);
 }
 
-/// What happens once, between the cold start and the first step of RL: a new optimizer, since the cold start's moments
-/// belong to another loss, and update-aware scaling.
+/// Runs once, between the cold start and the first step of RL. Makes a new optimizer, since the cold start's moments
+/// belong to another loss, and applies update-aware scaling.
 void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& learner) {
   if (state.cold_start) {
     learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
@@ -178,7 +178,7 @@ void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, co
   warn_of_idle_settings(loaded);
 }
 
-/// What --allow-change let through, in the log and among the metric rows.
+/// Records the changes that --allow-change permitted, in the log and among the metric rows.
 void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   for (const config::KeyChange& change : point.changes) {
     base::log_info("changed after step " + std::to_string(point.state.step) + " (--allow-change): " + change.key + " " +
@@ -241,7 +241,7 @@ class SessionLine {
   const RunState& state_;
 };
 
-/// From the weights after the cold start, or a checkpoint's, to the trained model.
+/// Trains from the weights after the cold start, or a checkpoint's, to the end of the run.
 void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
                   QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool goes_on) {
   const config::Recipe& recipe = setup.recipe;
@@ -291,7 +291,7 @@ void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
   if (!doubt.empty()) base::log_warning(doubt + "; the run may be killed (--dry-run lists the parts)");
 }
 
-/// What does not fit the model, or is not there, shows before the cold start.
+/// Throws an input error before the cold start if something does not fit the model or does not exist.
 void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   const config::Recipe& recipe = loaded.recipe;
   require_positions(loaded, model);
@@ -321,7 +321,8 @@ void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, con
   require_gpu_memory(loaded.recipe, model, world.size(), bytes);
 }
 
-/// What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
+/// Makes and drops a decoder, which allocates all its memory. A machine's limits thus show now and not after the cold
+/// start.
 void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
   if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 }

@@ -1,5 +1,5 @@
-// Owns a training run from recipe to result: opens the folder, decides where to go on from, makes the parts, runs the
-// cold start and then RL. Knows nothing of how a step is computed (trainer.h) or a cold start made (cold_start.h).
+// Owns a training run from recipe to result: opens the folder, chooses the resume point, makes the parts, runs the cold
+// start and then RL. Knows nothing of how a step is computed (trainer.h) or a cold start made (cold_start.h).
 #pragma once
 
 #include <string>

@@ -19,8 +19,8 @@
 
 namespace qrl::train {
 
-/// Threads of this process by trainer.threads: a number, or the machine's processors divided among its ranks (with
-/// several ranks a launcher's binding to one core is undone, so that the division holds).
+/// Sets this process's threads by trainer.threads: a number, or the machine's processors divided among its ranks. With
+/// several ranks a launcher's binding to one core is undone, so that the division holds.
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 /// Threads for work that one rank does while the others wait: those of all its machine's ranks together.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
@@ -44,8 +44,9 @@ struct Policy {
 model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
-/// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
+/// Makes the policy of model.path (an HF folder with tokenizer.json), or of model.init: a new model of that config and
+/// seed. The new model's tokenizer is the tokenizer.json beside the config, or else the byte-level one. Throws if
+/// vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
 /// The policy of a checkpoint (verified), or of an HF folder or one of PEFT's.
 Policy load_policy(const std::filesystem::path& dir);
@@ -60,9 +61,9 @@ struct Sampler {
           std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
           const data::Tokenizer* tokenizer = nullptr);
   model::Snapshot snapshot;
-  decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
+  decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) after a stop request
 };
-/// What the recipe's sampler holds: snapshot_formats, with adapters unless lora.publish merges them.
+/// Returns the formats of the recipe's sampler: snapshot_formats, with adapters unless lora.publish merges them.
 model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 
 /// Prompts to calibrate on: a few of the set, chosen by the seed and how many prompts were drawn so far.
@@ -83,13 +84,13 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
 /// default.
 double gpu_memory_share(const config::Recipe& recipe);
 
-/// An input error that names what the recipe's GPU lacks on this machine: driver, device, or a library of the version
-/// that is wanted. With trainer.device cuda LibTorch's CUDA part is loaded when it returns, before any decoder can
-/// bring a cuBLASLt of another version. Any number of calls.
+/// Throws an input error that names what the recipe's GPU lacks on this machine: driver, device, or a library of the
+/// required version. With trainer.device cuda it loads LibTorch's CUDA part, before any decoder can load a cuBLASLt of
+/// another version. May be called any number of times.
 void require_gpu(const config::Recipe& recipe, int device_number);
 
-/// Why the GPU that the recipe asks for cannot be used, named by the key that asks: "trainer.device: cuda: expected …";
-/// empty when it can, or none is asked for.
+/// Returns why the recipe's GPU cannot be used, with the key that selects it: "trainer.device: cuda: expected …". Empty
+/// if it can be used, or if the recipe selects none.
 std::string missing_gpu(const config::Recipe& recipe, int device_number);
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe);

@@ -89,7 +89,7 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-/// What advantages are, where that is not the mean reward's distance alone; else nothing.
+/// Describes the advantages if they are more than the reward's distance from the mean; else returns nothing.
 std::string advantages_text(const config::LoadedRecipe& loaded) {
   const std::string text =
       changed(loaded, "algorithm.",
@@ -231,7 +231,7 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
 
 void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
   const config::AlgorithmRecipe& algorithm = loaded.recipe.algorithm;
-  // Beside a teacher a token's advantage may be negative all the same.
+  // With a teacher, a token's advantage may still be negative.
   if (!algorithm.positive_only || !algorithm.teacher.path.empty()) return;
   IdleKeys idle(loaded);
   for (const config::OwnKey& own : loaded.recipe.keys->catalog().losses.find(algorithm.name)->keys) {

@@ -12,12 +12,12 @@
 
 namespace qrl::train {
 
-/// Mode, loss, correction, formats, learner, optimizer, verifier and sampling, a line each; which values of the mode
-/// the recipe overrides. A value that nobody set is marked (default), one of the mode (mode NAME).
+/// Describes mode, loss, correction, formats, learner, optimizer, verifier and sampling, a line each, and the mode's
+/// values that the recipe overrides. A value that is not set is marked (default), a value of the mode (mode NAME).
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
-/// Warns, in one line, of settings that act through the ratio to the old policy alone and so have no effect with one
-/// update a step: acr, clip bounds that were set, losses that differ from the default in their ratio.
+/// Warns, in one line, of settings that act only through the ratio to the old policy and so have no effect with one
+/// update a step. These are acr, clip bounds that were set, and losses that differ from the default in their ratio.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded);
 
 /// A key's value with that mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
@@ -30,7 +30,7 @@ void require_positions(const config::LoadedRecipe& loaded, const model::ModelCon
 /// An input error when a row of the cold start is longer than the model has positions.
 void require_row_positions(const SftRows& rows, const model::ModelConfig& config);
 
-/// What identifies the resolved recipe: 32 hexadecimal digits (state/hash.h).
+/// Returns the identity of the resolved recipe: 32 hexadecimal digits (state/hash.h).
 std::string recipe_hash(const config::LoadedRecipe& loaded);
 
 }  // namespace qrl::train

@@ -78,7 +78,7 @@ class SftReader {
     return data::read_conversation(Json::array({{{"role", "user"}, {"content", prompt}}}), tools, name, where);
   }
 
-  /// What reinforcement learning would ask with.
+  /// Returns the tokens that reinforcement learning would use as the prompt.
   std::vector<types::TokenId> prompt_tokens(const Json& prompt, const std::string& name, const Json& tools,
                                             const std::string& where) const {
     if (prompt.is_string()) return encoder_.encode(data::prompt_text(prompt, name, where), {}, where);

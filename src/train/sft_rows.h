@@ -44,8 +44,8 @@ SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& token
 /// fewer rows.
 std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
 
-/// Indices of the rows of update `step`, from 0: of epoch after epoch, each in the files' order or with sft.shuffle in
-/// an order of its own, which depends on trainer.seed and the epoch.
+/// Returns the indices of the rows of update `step`, from 0, epoch after epoch. Each epoch is in the files' order, or
+/// with sft.shuffle in an order of its own that depends on trainer.seed and the epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
 /// Whether the last row of an epoch is among those of update `step`.

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What failed first, by rank, and where; empty when nothing did. Collective.
+/// Returns the first failure by rank, and its place; empty without one. Collective.
 std::string first_failure(const std::string& mine, dist::Collectives& world) {
   const std::vector<std::string> all = world.all_gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -19,8 +19,8 @@ using Fill = std::function<void(const std::filesystem::path& dir)>;
 void commit_together(const std::filesystem::path& path, const Fill& fill_share, const Fill& finish,
                      const std::string& facts_json, dist::Collectives& world);
 
-/// An input error on every rank, with `what_to_do`, unless all of them see and can write to the first rank's folder
-/// `dir` (elsewhere the argument is not read): hosts need not share a file system. Collective.
+/// Throws an input error on every rank, with `what_to_do`, unless all ranks see and can write to the first rank's
+/// folder `dir`. Other ranks' argument is not read: hosts need not share a file system. Collective.
 void require_shared_folder(const std::filesystem::path& dir, const std::string& what_to_do, dist::Collectives& world);
 
 }  // namespace qrl::train

@@ -31,7 +31,7 @@ void install_signal_handlers() {
   struct sigaction before {};
   sigaction(SIGHUP, nullptr, &before);  // nohup ignores it
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // who read the progress is gone, the run is not: log.txt has it, too
+  std::signal(SIGPIPE, SIG_IGN);  // the run outlives the reader of its progress, which log.txt also has
 }
 
 void set_time_limit(double seconds) { g_deadline_s = base::now_s() + seconds; }

@@ -18,7 +18,7 @@ namespace qrl::train {
 
 namespace {
 
-/// What of a rollout the metrics need: small enough to bring all of a step's to every rank.
+/// Holds the numbers of a rollout for the metrics, small enough to send all of a step's to every rank.
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
@@ -226,7 +226,7 @@ Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectiv
 
 namespace {
 
-/// What a row shows the score to be made of: a rule's parts, or the scores that apply by their names.
+/// Returns the parts of the score that a row shows: a rule's parts, or the scores that apply by their names.
 nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
   if (verifier.is_rule()) {

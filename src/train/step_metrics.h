@@ -11,18 +11,23 @@
 
 namespace qrl::train {
 
-/// critic/{score,rewards,advantages}/{mean,std,max,min}, response_length/{mean,max,min,clip_ratio}, prompt_length/mean,
-/// response/seq_rep_4, data/flat_group_fraction, reward/{correct,wrong,no_answer,verifier_error}_fraction,
-/// reward/{accuracy,format,partial}/{mean,std,max,min} (the parts of a rule's score) or reward/NAME/… of the scores of
-/// other verifiers, reward/overlong/mean with overlong_buffer; the same on every rank: fp64 sums over the rollouts in
-/// their global order. Samples that were not judged are in none of critic/ and reward/. `places`: of each group of n,
-/// among those of all ranks.
+/// Returns the metrics of a step's rollouts, the same on every rank, from fp64 sums in their global order:
+/// - critic/{score,rewards,advantages}/{mean,std,max,min};
+/// - response_length/{mean,max,min,clip_ratio}, prompt_length/mean, response/seq_rep_4, data/flat_group_fraction;
+/// - reward/{correct,wrong,no_answer,verifier_error}_fraction;
+/// - reward/{accuracy,format,partial}/{mean,std,max,min} (the parts of a rule's score) or reward/NAME/… of other
+///   verifiers;
+/// - reward/overlong/mean with overlong_buffer.
+///
+/// Samples that were not judged are in none of critic/ and reward/. `places`: the place of each group of n among those
+/// of all ranks.
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
-/// rollout/kept_tokens/{mean,max}, rollout/kept_tokens/limited_fraction: how many tokens top-k and top-p left a sampled
-/// token to be sampled from, and the share of sampled tokens where config::kMaxKeptTokens cut. Collective.
+/// Returns rollout/kept_tokens/{mean,max}: how many tokens top-k and top-p left for each sampled token. Also returns
+/// rollout/kept_tokens/limited_fraction: the share of sampled tokens for which config::kMaxKeptTokens excluded some.
+/// Collective.
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 
 /// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first. Without a
@@ -36,13 +41,14 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 /// reward/{timeout,crash,protocol, error}_fraction, shares of what was judged, over all ranks. Collective.
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
-/// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean over
-/// the updates that have it (a mini-batch of flat groups alone has no tokens to measure).
+/// Returns a step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr. Other
+/// metrics are means over the updates that have them; a mini-batch of only flat groups has no tokens to measure.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Peak resident memory of this process so far, or since reset_peak_memory, in GiB.
 double peak_memory_gib();
-/// Begins the peak anew with what is resident now. Where Linux does not allow that, the peak stays that of the process.
+/// Restarts the peak from the present resident memory. If Linux does not allow that, the peak stays that of the
+/// process.
 void reset_peak_memory();
 
 }  // namespace qrl::train

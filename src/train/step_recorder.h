@@ -40,7 +40,7 @@ class StepRecorder {
   void write_scores();
 
  private:
-  /// What a verifier that is a program cost.
+  /// Adds the cost of a verifier that is a program.
   void add_judging();
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();

@@ -7,8 +7,9 @@
 
 namespace qrl::train {
 
-/// Standard deviation of the noise on the sampler's gains after so many steps of a run, as QeRL's code has it: of the
-/// stages, equal parts of the run, the first has none, and from `start` to `end` it falls by one factor a stage.
+/// Returns the standard deviation of the noise on the sampler's gains after `steps_done` steps of a run, as in QeRL's
+/// code. The run has equal stages. The first has no noise, and then it falls from `start` to `end` by one factor per
+/// stage.
 double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
 
 class WeightPublisher {
@@ -19,13 +20,13 @@ class WeightPublisher {
 
   /// The first publish of a run: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
   void begin();
-  /// Publishes the present weights and calibrates the sampler for them, after so many steps of the run, which decide
-  /// how much noise its gains have. Nothing may be generated meanwhile. Collective.
+  /// Publishes the present weights and calibrates the sampler for them. `steps_done` determines how much noise its
+  /// gains have. No generation may run meanwhile. Collective.
   void publish(std::int64_t steps_done);
   /// Keeps what the next calibration sees of the step's samples. Collective.
   void see(const StepGroups& groups);
-  /// Of the last publish: quant/kv_saturated_fraction where the CPU's sampler has fp8 keys and values with scales of
-  /// it, quant/gain_noise_std where the recipe has noise.
+  /// Returns metrics of the last publish: quant/kv_saturated_fraction if the CPU's sampler has fp8 keys and values with
+  /// scales of it. Also returns quant/gain_noise_std if the recipe has noise.
   Metrics calibration() const;
   /// Publishes the weights alone, for a learner whose forward pass reads the sampler's tensors: fp8 scales of keys and
   /// values stay behind until `publish`. Nothing where the forward pass reads the masters.
