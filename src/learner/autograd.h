@@ -20,20 +20,20 @@ using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 /// outputs themselves (a cycle), only detached copies. Tensors that it holds are freed once it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
-/// A weight as the forward pass reads it, and where its gradient accumulates.
+/// Holds a weight as the forward pass reads it, and the accumulator of its gradient.
 struct Weight {
   Tensor value;     ///< the fp32 master; matmuls round it to bf16 as they read it where they compute in bf16
   Tensor gradient;  ///< fp32, same shape; undefined: the weight is not trained
   bool defined() const { return value.defined(); }
 };
 
-/// block(inputs, then the weights' values) without keeping what its backward pass needs: that is recomputed, with the
-/// same bits, when it comes (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Inputs may be
-/// undefined; weights, which are those that autograd is to add up in Weight::gradient where that is defined, may not.
+/// Runs block(inputs, then the weights' values) without keeping the tensors of its backward pass, which recomputes them
+/// with the same bits (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Inputs may be undefined.
+/// Weights must be defined, and are those whose gradients autograd adds to Weight::gradient.
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// The same where block's outputs are known from elsewhere: `outputs` (without a history) come back recorded.
+/// Does the same for known results: returns `outputs` (without a history) recorded.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

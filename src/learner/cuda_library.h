@@ -32,16 +32,16 @@ inline constexpr double kPlannedGpuShare = 0.85;
 
 /// Bytes of memory that a GPU has in all.
 double gpu_bytes(int device_number);
-/// The least GPU memory that a rank of `world` has, in bytes: ranks with one GPU between them have equal parts of it.
+/// Returns the least GPU memory of a rank of `world`, in bytes. Ranks that share a GPU have equal parts of it.
 /// device_number: this rank's. Collective.
 double smallest_gpu_share(int device_number, dist::Collectives& world);
 
-/// Whether ranks of `world` have one GPU between them; device_number: this rank's. Collective.
+/// Returns whether ranks of `world` share a GPU. device_number: this rank's. Collective.
 bool share_gpus(int device_number, dist::Collectives& world);
 /// Throws an input error if ranks with separate GPUs lack NCCL, by which they communicate. Collective.
 void require_nccl(dist::Collectives& world);
 
-/// Why GPU `device_number` cannot be used: "expected …, got …; …"; empty when it can.
+/// Returns why GPU `device_number` cannot be used: "expected …, got …; …"; empty if it can.
 std::string gpu_fault(int device_number);
 
 }  // namespace qrl::learner

@@ -5,8 +5,8 @@
 
 namespace qrl::learner {
 
-/// y + scale·B·(A·x), [N, out] in y's dtype: y is what the layer's base gave from x, [N, in] bf16 or fp32, and is
-/// written over. A, scale·B, x and A·x are rounded to bf16 where the layer has a form in a snapshot, else to x's dtype.
+/// Computes y + scale·B·(A·x), [N, out] in y's dtype, and overwrites y, the output of the layer's base for x, [N, in]
+/// bf16 or fp32. A, scale·B, x and A·x are rounded to bf16 if the layer has a form in a snapshot, else to x's dtype.
 /// Matmuls are of `compute` with fp32 sums; the sum with y is rounded to y's dtype once.
 ///
 /// The backward pass uses the rounded operands, straight through the rounding: dB = scale·dYᵀ·(A·x); with U =

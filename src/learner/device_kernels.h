@@ -8,19 +8,19 @@
 
 namespace qrl::learner {
 
-/// {sum [N, D] fp32, normed [N, D] in `out`}: x with a branch (or nothing: then sum is x) and its bias added, and
-/// RMSNorm of that. Kept for the backward pass: sum and a number a row.
+/// Holds {sum [N, D] fp32, normed [N, D] in `out`}: x with a branch and its bias added (without a branch sum is x), and
+/// RMSNorm of the sum. Kept for the backward pass: sum and a number per row.
 struct AddedNorm {
   Tensor sum_ND, normed_ND;
 };
 AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
                          const Weight& gain, float eps, torch::ScalarType out);
 
-/// silu(gate) · up, [N, F] in `out`, of halves bf16 or fp32. Kept for the backward pass: halves.
+/// Computes silu(gate) · up, [N, F] in `out`, of halves bf16 or fp32. Kept for the backward pass: halves.
 Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N2F, torch::ScalarType out);
 
-/// {q [N, H, E], k, v [N, K, E]} in `out`: bias, norms of q and k where there are some, rotation. angles_NE as
-/// DeviceRows has them. Kept for the backward pass: angles, and qkv where there are norms.
+/// Computes {q [N, H, E], k, v [N, K, E]} in `out`: bias, norms of q and k if the model has them, rotation. angles_NE
+/// as in DeviceRows. Kept for the backward pass: angles, and qkv if there are norms.
 TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
                      const Heads& heads, const QkvWeights& weights, torch::ScalarType out);
 
@@ -48,14 +48,14 @@ struct ScoredRows {
  private:
   ScoredRows() = default;
 };
-/// A chunk of logits, fp32 [M, V], and whose log-probs are asked.
+/// Holds a chunk of logits, fp32 [M, V], and the tokens to score.
 struct LogitRows {
   Tensor logits_MV, targets_M;  ///< targets int64
   float temperature = 1;        ///< that the logits are not divided by yet
 };
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
-/// ∂ / ∂ logits in `out`, fp32 over the logits themselves, of what fused_scores left in `scored`. d_entropies_M may be
-/// undefined: all 0. Both gradients fp32 on the device, dense.
+/// Computes ∂ / ∂ logits in `out` from the results of fused_scores in `scored`. An fp32 gradient overwrites the logits.
+/// d_entropies_M may be undefined: all 0. Both given gradients are fp32 on the device, dense.
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
                             const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
 

@@ -11,11 +11,11 @@
 
 namespace qrl::learner {
 
-/// The present stream of LibTorch's work on a device, for model::DeviceWeights; null on the CPU, where its work is done
-/// when a call returns.
+/// Returns the present stream of LibTorch's work on a device, for model::DeviceWeights. Null on the CPU, where work is
+/// done when a call returns.
 void* stream_on(const torch::Device& device);
 
-/// A linear layer of the snapshot whose weights are in this device's memory.
+/// Holds a linear layer of the snapshot whose weights are in this device's memory.
 struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
   std::string matrix;                                                       ///< its name there, "layers.0.qkv"
@@ -35,7 +35,7 @@ struct DeviceLayer {
 /// The weights must not change before the backward pass. If y is not read, it has no values.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true);
 
-/// The decoder's embedding or lm_head in place, bf16 [num_rows, width].
+/// Returns the decoder's embedding or lm_head in place, bf16 [num_rows, width].
 Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,
                     const torch::Device& device);
 

@@ -9,7 +9,7 @@
 namespace qrl::learner {
 
 struct FlatBuffers {
-  /// All zeros; not trainable: no gradients and no moments.
+  /// Fills all buffers with zeros. Without `trainable` there are no gradients and no moments.
   FlatBuffers(const ParameterLayout& layout, bool trainable, const torch::Device& device);
 
   /// Frees the memory of the moments: no update may follow.
@@ -22,7 +22,7 @@ struct FlatBuffers {
   Tensor exp_avg_sq;  ///< without the elements that are Muon's, layout.num_muons(), which come first elsewhere
 };
 
-/// A view of contiguous values, fp32 or bf16, wherever they are.
+/// Returns a view of contiguous values, fp32 or bf16, in any memory.
 base::View view_of(const Tensor& values, const base::Shape& shape);
 
 }  // namespace qrl::learner

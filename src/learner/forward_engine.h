@@ -18,8 +18,9 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// bf16: all of the compute dtype. fake_quant and low_bit are fp32 between the linear layers; their attention's
-/// operands are of the compute dtype, unless the sampler's pages (`kv_format`) are fp32 too.
+/// Returns the formats of a forward pass. With bf16 all are the compute dtype. fake_quant and low_bit are fp32 between
+/// the linear layers. Their attention's operands are of the compute dtype, or fp32 if the sampler's pages (`kv_format`)
+/// are.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
 /// Holds the arguments of a micro-batch's forward pass through a policy. Referenced objects must outlive the backward
@@ -40,16 +41,16 @@ class ForwardEngine {
 
   /// Returns the options of Parameters for this engine.
   virtual ParameterOptions parameters() const = 0;
-  /// After a publish into `snapshot`: reads that version's weights from now on. `device` has them too, or is null;
-  /// `is_on_device` says that it alone has.
+  /// Reads `snapshot`'s weights from now on; called after a publish into it. `device` also has them, or is null;
+  /// `is_on_device` says that it alone has them.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
   /// Has all that a forward pass reads of that snapshot in place, as `score` does first.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
-  /// Log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last read, of
-  /// the present weights; it may be null where reads_snapshot() is false.
+  /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last
+  /// read, of the present weights; it may be null if reads_snapshot() is false.
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
-  /// Whether `score` returns while a device still works: its results are waited for (TargetScores::wait).
+  /// Returns whether `score` returns while a device still works. The results are then waited for (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
   /// Returns whether the device has memory for the forward pass of `num_tokens` more tokens beside the micro-batch
   /// before.
@@ -57,7 +58,7 @@ class ForwardEngine {
 
   bool reads_snapshot() const { return numerics_.quantized(); }
   bool is_bitwise() const { return numerics_.bitwise; }
-  /// Learner::reads_in_place.
+  /// Implements Learner::reads_in_place.
   virtual bool reads_in_place(const std::string& tensor) const = 0;
 
  protected:
@@ -74,19 +75,19 @@ class ForwardEngine {
   bool activation_checkpointing_;
 };
 
-/// How many bytes of a device's memory tensors have now, and how many more activations may take.
+/// Reads the bytes of a device's memory in tensors now, and the bytes left for more activations.
 struct DeviceRoom {
   std::function<std::int64_t()> used, left;
 };
 
-/// LibTorch's operations on a device.
+/// Selects the device of LibTorch's operations.
 struct TorchPlace {
   torch::Device device = torch::kCPU;
   const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
   DeviceRoom room = {};                            ///< empty: the device's own (cuda_library.h)
 };
-/// Not with backward int8: an input error.
+/// Makes an engine of LibTorch's operations. Throws an input error with backward int8.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 

@@ -10,7 +10,7 @@
 
 namespace qrl::learner {
 
-/// dtypes and formats of a forward pass and of its backward pass (Numerics) as the operations read them.
+/// Holds dtypes and formats of a forward pass and of its backward pass (Numerics) as the operations read them.
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states that it multiplies
@@ -40,22 +40,23 @@ class Ops {
   virtual ~Ops() = default;
 
   const ForwardNumerics& numerics() const { return numerics_; }
-  /// Whether add_norm's results come with a Recompute.
+  /// Returns whether add_norm's results have a Recompute.
   virtual bool recomputes_norms() const { return false; }
 
-  /// The tokens' rows of the embedding, fp32 [N, D]. Starts the graph.
+  /// Gathers the tokens' rows of the embedding, fp32 [N, D]. Starts the graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;
-  /// The residual stream with a branch and its bias added, fp32, and RMSNorm of that in `out`.
+  /// Adds a branch and its bias to the residual stream, fp32, and computes RMSNorm of the sum in `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
   /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. If `is_read` is false, only the
   /// gradients count, and an implementation may leave out the product.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
-  /// Bias, norms of q and k, rotation, then causal attention within each sequence: [N, H·E].
+  /// Applies bias, norms of q and k and rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
-  /// silu(gate) · up of [N, 2F], gate first.
+  /// Computes silu(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
-  /// second(swiglu(first(x))), where that is one operation with the same bits; undefined: it is not.
+  /// Computes second(swiglu(first(x))) if one operation does so with the same bits; otherwise returns an undefined
+  /// tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
  private:

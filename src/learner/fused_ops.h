@@ -11,7 +11,8 @@
 
 namespace qrl::learner {
 
-/// Linear layers add their own bias where they read a snapshot, as the decoder's do.
+/// Implements the operations with the loops of src/ops. Linear layers add their own bias if they read a snapshot, like
+/// the decoder's.
 class FusedOps final : public Ops {
  public:
   /// `snapshot` has the embedding of fake_quant and low_bit; else it may be null. `rows` and `snapshot` must outlive

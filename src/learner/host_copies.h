@@ -11,7 +11,7 @@
 
 namespace qrl::learner {
 
-/// An array of the host's.
+/// Points to an array in host memory.
 struct HostArray {
   const void* values = nullptr;
   torch::ScalarType type = torch::kInt32;
@@ -26,14 +26,14 @@ HostArray array_of(const std::vector<T>& values) {
 /// returns.
 TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
 
-/// A tensor's copy on its way to host memory, behind the work of its device's present stream.
+/// Copies a tensor to host memory, after the work of its device's present stream.
 class Arrival {
  public:
   /// Begins the copy. A tensor on the CPU is copied at once.
   explicit Arrival(const Tensor& from);
   /// Blocks until the values have arrived.
   void wait() const;
-  /// The copy, in host memory. Its values mean nothing before wait() returns.
+  /// Returns the copy in host memory. Its values are undefined before wait() returns.
   const Tensor& values() const { return values_; }
 
  private:

@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// The shape of a micro-batch, shared by every operation on it.
+/// Holds the shape of a micro-batch, shared by every operation on it.
 struct PackedRows {
   std::vector<std::int32_t> tokens;            ///< N
   std::vector<std::int32_t> positions;         ///< N, within the sequence, its prefix included
@@ -31,7 +31,7 @@ struct Heads {
 /// Computes a result once more, with the same bits, from what is kept anyway. Called at most once, before what it reads
 /// is given up.
 using Recompute = std::function<Tensor()>;
-/// A result that its consumer need not keep for its backward pass.
+/// Holds a result that its consumer need not keep for its backward pass.
 struct Recomputable {
   Tensor value;
   Recompute recompute;
@@ -42,12 +42,12 @@ struct Recomputable {
 /// must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
 
-/// x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. This and its gradients are ops/matmul.h's: bf16
-/// operands are multiplied exactly and added in fp32; y and dX = dY·W are rounded to bf16 once, dW = dYᵀ·X not at all
-/// before it is added to the fp32 gradient. `recompute_x` takes the place of x in the backward pass.
+/// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. The product and its gradients are
+/// ops/matmul.h's: bf16 operands are multiplied exactly and added in fp32. y and dX = dY·W are rounded to bf16 once; dW
+/// = dYᵀ·X is added to the fp32 gradient without rounding. `recompute_x` replaces x in the backward pass.
 Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {}, bool is_read = true);
 
-/// The residual stream after a branch, and its normed form.
+/// Holds the residual stream after a branch, and its normed form.
 struct Normed {
   Tensor sum_ND;     ///< x + branch and its bias, fp32
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
@@ -68,18 +68,18 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
-/// Bias, norm of q and k, rotary positions; fp32 [N, C]. With bf16 input k and v are rounded to bf16, as the decoder's
-/// pages hold them. `bias_is_in` says that the matmul has added the bias already: then only its gradient is left to
-/// do. `rows` must outlive the backward pass.
+/// Applies bias, norm of q and k, and rotary positions; fp32 [N, C]. With bf16 input k and v are rounded to bf16, like
+/// in the decoder's pages. `bias_is_in` says that the matmul has already added the bias; only its gradient remains.
+/// `rows` must outlive the backward pass.
 Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
                            bool bias_is_in);
 
-/// bf16 or fp32: what operands are rounded to in attention's matmuls, forward and backward, and what comes out.
+/// Selects bf16 or fp32 for operands of attention's matmuls, forward and backward, and for the result.
 struct AttentionTypes {
   torch::ScalarType matmuls = torch::kBFloat16, out = torch::kBFloat16;
 };
 
-/// Causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.
+/// Computes causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.
 Tensor attention(const Recomputable& qkv_NC, const PackedRows& rows, const Heads& heads, const AttentionTypes& types);
 
 /// Returns the arguments of the attention ops of ops/varlen_attention.h. They point into both.
@@ -90,15 +90,15 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
 /// not be read after it.
 Recomputable swiglu(const Tensor& halves_N2F);
 
-/// left · right of few inner columns, [N, r] and [r, columns], added in the sums of another product.
+/// Holds left · right of few inner columns, [N, r] and [r, columns], which is added in the sums of another product.
 struct LowRankProduct {
   Tensor left, right;  ///< in the dtype of the matmul; undefined: nothing
 };
-/// x · weightᵀ and d_y · weight, as linear computes them, rounded to `out` once. x, d_y in the dtype of the matmul;
-/// weight of any.
+/// Computes x · weightᵀ and d_y · weight like `linear`, rounded to `out` once. x and d_y are in the dtype of the
+/// matmul; weight may have any.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
-/// gradient += d_yᵀ · x, fp32; d_y in the dtype of the matmul, x of any. Nothing where there is no gradient.
+/// Adds d_yᵀ · x to the gradient, fp32; d_y in the dtype of the matmul, x of any. Does nothing without a gradient.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

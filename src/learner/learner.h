@@ -63,7 +63,7 @@ struct LossOptions {
 /// what LibTorch rounds pinned memory up to.
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
-/// dtypes and formats of a learner's forward and backward pass.
+/// Selects dtypes and formats of a learner's forward and backward pass.
 struct Numerics {
   config::ComputeDType compute = config::ComputeDType::bf16;
   /// With fake_quant and low_bit the linear layers read the snapshot last published. It must hold the present masters
@@ -110,8 +110,8 @@ struct LearnerOptions {
 /// 128. Their fp32 form stays small beside a micro-batch of a large model, and matmuls keep a GPU busy.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
-/// Named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …; the names are those
-/// of metrics.jsonl), each the same on every rank.
+/// Holds named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …), each the same
+/// on every rank. The names are those of metrics.jsonl.
 using Metrics = std::map<std::string, double>;
 
 struct UpdateReport {
@@ -120,7 +120,7 @@ struct UpdateReport {
   Metrics metrics;
 };
 
-/// Per-token log-probs (and entropy) of a micro-batch's targets, N entries; 0 where masked.
+/// Holds per-token log-probs (and entropy) of a micro-batch's targets, N entries; 0 where masked.
 struct TokenScores {
   std::vector<float> logprobs;
   std::vector<float> entropy;
@@ -129,8 +129,8 @@ struct TokenScores {
 class ForwardEngine;   // forward_engine.h
 struct PolicyWeights;  // policy_weights.h
 
-/// A policy being trained. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and
-/// makes the same calls in the same order. One thread calls. All that comes in and goes out is in host memory.
+/// Trains a policy. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and makes
+/// the same calls in the same order. One thread calls. All arguments and results are in host memory.
 class Learner {
  public:
   /// Has `initial` written into the masters, tensor by tensor. With options.lora it is the base, which is read again
@@ -148,11 +148,11 @@ class Learner {
   /// Scores targets under the present weights, without gradients. After a cut only a batch's kept tokens count.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora: has score_reference be of the adapters that training began with. `start`: adapter_specs'
+  /// With options.lora: makes score_reference use the adapters that training began with. `start`: adapter_specs'
   /// tensors, which must stay readable; none: new ones, which add nothing.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
-  /// `score` of the base with those adapters: the reference of a KL term without a second model.
+  /// Computes `score` of the base with those adapters: the reference of a KL term without a second model.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// Adds the gradient of this micro-batch's share of the loss, whose denominators are the global `counts`. Gradients
@@ -167,14 +167,14 @@ class Learner {
   /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.
   UpdateReport update();
 
-  /// Learning rate of the next update, updates applied so far.
+  /// Returns the learning rate of the next update, or the updates applied so far.
   double lr() const;
   std::int64_t num_updates() const;
   /// Starts the optimizer afresh (moments 0, count 0) with new options: between cold start and RL.
   void reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates);
 
-  /// Whether ranks share masters and moments out: then each tensor's are of one rank alone, and what is marked as
-  /// collective is to be called by all.
+  /// Returns whether ranks shard masters and moments. Each tensor's are then on one rank alone, and all ranks must make
+  /// the calls marked as collective.
   bool is_sharded() const;
   bool has_adapters() const;
   const model::LoraConfig& lora() const;  ///< of rank 0 without
@@ -200,8 +200,8 @@ class Learner {
   /// Returns the snapshot that `publish` wrote to if it holds the present masters, else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
-  /// Whether the forward pass reads this tensor of the published snapshot itself, where the decoder does: not with
-  /// bf16, nor with fake_quant on a GPU, which has a copy.
+  /// Returns whether the forward pass reads this tensor of the published snapshot in the decoder's memory. False with
+  /// bf16, and with fake_quant on a GPU, which has a copy.
   bool reads_in_place(const std::string& tensor) const;
 
   /// Frees the memory that is only kept for the next micro-batch, for other users of the learner's device.
@@ -214,12 +214,12 @@ class Learner {
   std::unique_ptr<LearnerParts> parts_;
 };
 
-/// The recipe's loss and correction, resolved in the catalog that the recipe was read with.
+/// Returns the recipe's loss and correction, resolved in the catalog that the recipe was read with.
 LossOptions policy_options(const config::Recipe& recipe);
 
-/// Whether an update needs to see every response token and its old log-prob before its first micro-batch.
+/// Returns whether an update needs every response token and its old log-prob before its first micro-batch.
 bool needs_whole_mini_batch(const LossOptions& loss);
-/// Whether it needs every token's entropy under the old policy, too (MicroBatch::old_entropy).
+/// Returns whether it also needs every token's entropy under the old policy (MicroBatch::old_entropy).
 bool needs_old_entropy(const LossOptions& loss);
 /// Computes the statistics of such an update over the mini-batch on all ranks (`batches`: this rank's, with old
 /// log-probs). Sets loss.blend, weight_scale and selection and returns metrics. Does nothing with other losses.
@@ -230,10 +230,10 @@ Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, Lo
 /// Pointers to each of `batches`, which outlive them.
 std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
 
-/// The names of the statistics that an update with such a loss has (UpdateReport::metrics), in their order.
+/// Returns the names of the statistics that an update with such a loss has (UpdateReport::metrics), in their order.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);
 
-/// Version of LibTorch built with.
+/// Returns the version of LibTorch that this program was built with.
 std::string torch_version();
 
 }  // namespace qrl::learner

@@ -19,11 +19,11 @@ struct LearnerParts {
   LearnerParts(const model::ModelConfig& config_in, const model::WeightSource& initial,
                const LearnerOptions& options_in, dist::Collectives& world_in, std::unique_ptr<ForwardEngine> engine_in);
   void require_trainable() const;
-  /// With masters and moments that were written from outside.
+  /// Restarts from masters and moments that were written from outside.
   void restart(std::int64_t updates);
   bool holds_present_weights() const { return published != nullptr && published->version() == published_version; }
-  /// Log-probs and entropies of the targets, differentiable unless autograd is off. rows and targets must outlive the
-  /// backward pass. is_last: of the mini-batch's micro-batches.
+  /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. rows and targets must
+  /// outlive the backward pass. is_last: of the mini-batch's micro-batches.
   TargetScores score(const PackedRows& rows, const TargetRows& targets, bool is_last,
                      const PolicyWeights* policy = nullptr);
   /// Computes the loss of the micro-batch in flight and its gradients; nothing where there is none. With autograd on.

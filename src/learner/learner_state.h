@@ -13,25 +13,25 @@ namespace qrl::learner {
 
 struct LearnerParts;  // learner_parts.h
 
-/// Masters, moments and gradients of a learner (Learner::state), which outlives this.
+/// Gives access to masters, moments and gradients of a learner (Learner::state), which outlives this.
 class LearnerState {
  public:
   explicit LearnerState(LearnerParts& parts) : parts_(parts) {}
 
-  /// The fp32 masters that this rank keeps by name, where they lie, as views that stay valid for the learner's life.
+  /// Returns the fp32 masters that this rank keeps, by name, as views in place that stay valid for the learner's life.
   model::WeightViews masters() const;
-  /// The same of what an exact resume needs beside the masters ("exp_avg.<tensor>", Muon's momentum too, and
-  /// "exp_avg_sq.<tensor>", not of Muon's matrices); nothing when not trainable.
+  /// Returns the other tensors of an exact resume in the same way: "exp_avg.<tensor>" (Muon's momentum included) and
+  /// "exp_avg_sq.<tensor>" (without Muon's matrices). Empty if not trainable.
   model::WeightViews moments() const;
-  /// The same of the gradients accumulated so far (before `update`), all of them: for tests.
+  /// Returns the gradients accumulated so far (before `update`) in the same way, all of them: for tests.
   model::WeightViews gradients() const;
-  /// How a file's writer reads masters and moments (NamedState::staged_read).
+  /// Returns a reader of masters and moments for a file's writer (NamedState::staged_read).
   state::StagedRead staged_read() const;
 
   /// This rank's fp32 master of that name, or with adapters the base's weight; empty where it is another rank's.
   base::Buffer master(const std::string& name) const;
-  /// Everybody's masters, read by all ranks in the same order; with adapters merged into the base (merged_weights).
-  /// Collective when sharded.
+  /// Returns the masters of all ranks, read by all ranks in the same order; with adapters merged into the base
+  /// (merged_weights). Collective when sharded.
   model::WeightSource all_masters() const;
 
   /// Has masters and moments written to host memory, a tensor at a time, masters first (NamedState::fill), and sets the

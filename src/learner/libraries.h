@@ -13,10 +13,11 @@
 
 namespace qrl::learner {
 
-/// LibTorch's of a process, by what aoti_torch_abi_version() says; 0: it has no such function (before 2.9).
+/// Reports the version of a process's LibTorch by the result of aoti_torch_abi_version(); 0: it has no such function
+/// (before 2.9).
 base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string& path);
-/// An input error when the LibTorch that was loaded with this program is not of the version that it was built with.
-/// Before LibTorch is used.
+/// Throws an input error if the loaded LibTorch is not of the version that this program was built with. Call it before
+/// LibTorch is used.
 void require_libtorch();
 
 /// Returns the path of libtorch_cuda.so. Looks beside the libtorch_cpu.so of this process, as in PyTorch's own folder,
@@ -26,10 +27,10 @@ std::string libtorch_cuda_path();
 /// scripts/setup unpack. A library without a known version is accepted; loading it shows missing parts.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
-/// NCCL's, by what ncclGetVersion says: 22809 is 2.28.9, 2304 is 2.3.4. 0: another library.
+/// Reports NCCL's version by the result of ncclGetVersion: 22809 is 2.28.9, 2304 is 2.3.4. 0: another library.
 base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
 
-/// NCCL as it is found: loaded already, beside LibTorch's CUDA part, or by the loader's search.
+/// Finds NCCL: loaded already, beside LibTorch's CUDA part, or by the loader's search.
 base::LibraryReport find_nccl();
 
 /// Turns what LibTorch says of a GPU into an error of ours with the recipe's key: memory that ends ("CUDA out of

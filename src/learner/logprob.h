@@ -11,13 +11,13 @@
 
 namespace qrl::learner {
 
-/// Which rows are asked, and how.
+/// Selects the rows to score, and how.
 struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M row numbers, ascending
   std::vector<std::int32_t> targets;  ///< M
   float temperature = 1.0F;           ///< the sampler's
-  /// M, or none: the tokens that the sampler drew each target from, over which its distribution is. They point into
-  /// the micro-batch.
+  /// M, or none: the tokens that the sampler drew each target from; its distribution is over them. They point into the
+  /// micro-batch.
   std::vector<std::span<const types::TokenId>> kept = {};
   std::int64_t chunk_tokens = 1024;  ///< rows whose logits exist at once
   bool entropy_is_trained = true;    ///< whether a gradient of the entropies may come
@@ -26,7 +26,7 @@ struct TargetRows {
   }
 };
 
-/// Log-probs of the targets and entropies, fp32 [M] each, in host memory.
+/// Holds log-probs of the targets and entropies, fp32 [M] each, in host memory.
 struct TargetScores {
   Tensor log_probs_M, entropy_M;
   std::shared_ptr<const Arrival> arrival = nullptr;  ///< arrival of both from a device; null: they have arrived

@@ -17,7 +17,7 @@ namespace qrl::learner {
 /// bf16 on its device; 0 stays 0.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
-/// A weight matrix with what Muon reads and writes, fp32 [rows, cols] each, contiguous, on one device.
+/// Holds a weight matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.
 struct MuonMatrix {
   torch::Tensor weights, gradients, momentum;
 };

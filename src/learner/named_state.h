@@ -24,8 +24,8 @@ class NamedState {
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;
-  /// How a file's writer reads them: through one staging buffer, pinned where there is a GPU, which is made by the
-  /// first read and stays. Null where they are not staged.
+  /// Returns a file writer's reader of masters and moments. It uses one staging buffer, pinned if there is a GPU, which
+  /// the first read allocates and keeps. Null if they are not staged.
   state::StagedRead staged_read() const;
   /// This rank's master of that name in host memory; empty where it is another rank's.
   base::Buffer master(const std::string& name) const;

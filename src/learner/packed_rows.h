@@ -18,11 +18,12 @@ class MicroBatchPacker {
   MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
       : config_(config), chunk_tokens_(chunk_tokens) {}
 
-  /// Input errors: a token beyond the vocabulary, a sequence beyond max_position_embeddings. The rows point into this
-  /// until its next call.
+  /// Returns the rows of a micro-batch, which point into this until its next call. Throws input errors for a token
+  /// beyond the vocabulary and a sequence beyond max_position_embeddings.
   PackedRows rows(const types::MicroBatch& batch);
-  /// The masked-in tokens, with the distribution that they were sampled from; they point into `batch`. An input error:
-  /// a temperature of 0. An internal error: sample_params cut and a token's kept set is missing or without the token.
+  /// Returns the masked-in tokens with the distribution that they were sampled from; they point into `batch`. Throws an
+  /// input error for temperature 0. Throws an internal error if sample_params cut and a token's kept set is missing or
+  /// lacks the token.
   TargetRows targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
 
  private:

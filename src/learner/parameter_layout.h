@@ -26,7 +26,7 @@ struct AdamwSegment {
   bool decays = false;
 };
 
-/// Some of the gradients, next to each other.
+/// Holds a contiguous range of the gradients.
 struct GradientRange {
   std::int64_t begin = 0, count = 0;
   std::int64_t end() const { return begin + count; }
@@ -35,18 +35,18 @@ struct GradientRange {
 
 struct LayoutOptions {
   bool muon = false;  ///< the layers' matrices have a first moment alone
-  /// Not of rank 0: what is trained are model::adapter_specs alone. Not sharded.
+  /// Not of rank 0: only model::adapter_specs are trained. Not sharded.
   model::LoraConfig lora = {};
   /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners).
   int rank = 0, shards = 1;
 };
 
-/// Neither a gain nor a bias.
+/// Returns whether a weight is neither a gain nor a bias.
 bool is_matrix(const model::WeightSpec& spec);
 
-/// An order of our own: matrices first (weight decay applies to them), of these the layers' before embedding and
-/// lm_head, then gains and biases; tensors that one matmul reads together lie together. Gradients are of all tensors;
-/// masters and moments of those that this rank keeps, all of them unless sharded.
+/// Orders the tensors: matrices first (weight decay applies to them), the layers' before embedding and lm_head, then
+/// gains and biases. Tensors that one matmul reads together are adjacent. Gradients are of all tensors. Masters and
+/// moments are of those that this rank keeps, all of them unless sharded.
 class ParameterLayout {
  public:
   ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);
@@ -70,7 +70,7 @@ class ParameterLayout {
   GradientRange others() const { return {first_other_, size_ - first_other_}; }
   GradientRange all() const { return {0, size_}; }
 
-  /// The owners of these gradients, counted from the range's first.
+  /// Returns the owners of these gradients, counted from the range's first.
   std::vector<dist::Part> parts(const GradientRange& range) const;
   /// Returns the segments that AdamW updates here among these gradients' tensors, as few as possible.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;

@@ -76,13 +76,13 @@ class Parameters {
   std::vector<Copy> copies_of(const GradientRange& range) const;
   /// Has each linear layer know the snapshot's form of it (Linear::quantized).
   void bind_quantized(const model::Snapshot& snapshot);
-  /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, dequantized and rounded to the
+  /// With fake_quant: makes the forward pass read matrices as `snapshot` holds them, dequantized and rounded to the
   /// compute dtype, until the next refresh.
   void read_quantized(const model::Snapshot& snapshot);
-  /// The same of its weights on this device, which are dequantized there.
+  /// Does the same with its weights on this device, which are dequantized there.
   void read_quantized(model::DeviceWeights& weights);
-  /// Without reads_tables: has the forward pass read embedding and lm_head in place, until they move; lm_head as a copy
-  /// where lm_head_dtype is fp32.
+  /// Without reads_tables: makes the forward pass read embedding and lm_head in place until they move. It reads lm_head
+  /// as a copy if lm_head_dtype is fp32.
   void read_tables(model::DeviceWeights& weights);
   /// Writes a tensor's master to `to`, on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
@@ -93,14 +93,15 @@ class Parameters {
 
   void clear_moments();
   void free_moments() { flat_.free_moments(); }  ///< no update may follow
-  /// Until the device has done what it was told.
+  /// Blocks until the device has finished its work.
   void wait_for_device() const;
 
  private:
   bool has_copies() const;  ///< the forward pass reads others than the masters
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
-  /// A weight that is not trained, or nothing where nothing reads it; is_packed: a table that pack_head reads.
+  /// Returns a weight that is not trained, or nothing if it is not read. is_kept: a table that is read from these
+  /// copies and not from a snapshot.
   Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);
   LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;

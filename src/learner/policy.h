@@ -9,15 +9,15 @@
 
 namespace qrl::learner {
 
-/// How a forward pass goes through the layers, apart from weights and operations.
+/// Selects how a forward pass runs through the layers, apart from weights and operations.
 struct ForwardOptions {
-  /// Keep only what enters each layer; where norms can be computed again, the stream before each norm instead, so that
-  /// the last product of either part of a layer need not be.
+  /// Keep only the input of each layer. If norms can be recomputed, keep the stream before each norm instead, so that
+  /// the last product of either part of a layer is not recomputed.
   bool activation_checkpointing = false;
   /// Not null: the residual stream after each layer as the decoder computed it, [N, D] fp32. These are then the values
-  /// of the forward pass, and the backward pass recomputes each layer from what entered it.
+  /// of the forward pass, and the backward pass recomputes each layer from its input.
   const TensorList* after_layer = nullptr;
-  /// Called in the backward pass when it has added all that it will to a layer's gradients. Empty: not wanted.
+  /// Called in the backward pass when a layer's gradients are complete. Empty: not wanted.
   std::function<void(std::size_t layer)> layer_done;
 };
 

@@ -12,20 +12,20 @@
 
 namespace qrl::learner {
 
-/// The micro-batch's share of the mini-batch's loss by objective.h's formulas, fp64, of the counted tokens (rows of
-/// `batch`) with their scores under the policy now; its part of the metrics of algorithms.md is added. Without old
-/// log-probs in the batch π_old is π_θ, detached. An invariant error names an array of another size than N.
+/// Computes the micro-batch's share of the mini-batch's loss by objective.h's formulas, fp64. It covers the counted
+/// tokens (rows of `batch`) with their scores under the policy now. Adds its part of the metrics of algorithms.md.
+/// Without old log-probs in the batch π_old is π_θ, detached. An invariant error names an array of another size than N.
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics);
 
 /// Rows of the tokens that count.
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Their places in the caller's order of sequences: ascending within a rank's mini-batch, however it is packed.
+/// Returns their places in the caller's order of sequences: ascending within a rank's mini-batch, however it is packed.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
-/// The masked-in entries (`rows`) of a per-token array as fp64; an invariant error names the array when its size is not
-/// N.
+/// Returns the masked-in entries (`rows`) of a per-token array as fp64. An invariant error names the array if its size
+/// is not N.
 std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
                             std::size_t num_tokens, const char* name);
 

@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// The low-rank adapter of a linear layer (model/adapter.h): what is trained of it. Empty: the layer has none.
+/// Holds the trained low-rank adapter of a linear layer (model/adapter.h). Empty: the layer has none.
 struct LinearAdapter {
   /// Describes one module of the matrix.
   struct Part {
@@ -28,17 +28,17 @@ struct LinearAdapter {
   std::int64_t rank() const { return parts.front().b.value.size(1); }
 };
 
-/// A linear layer. Every matmul of a layer takes one.
+/// Holds a linear layer. Every matmul of a layer takes one.
 struct Linear {
   Weight weight, bias;  ///< bias: undefined in models without; weight: where nothing reads it
   std::string name;     ///< a snapshot's: "layers.0.qkv"
-  /// The published snapshot's form of it, for its format and shape, and for its values where the snapshot holds them
+  /// Points to its form in the published snapshot, for format and shape, and for the values if the snapshot holds them
   /// in host memory. Null: the forward pass reads `weight` alone.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;
 };
 
-/// One transformer block's weights. Gains that the model lacks are undefined.
+/// Holds one transformer block's weights. Gains that the model lacks are undefined.
 struct LayerWeights : model::Block<Weight, Linear> {
   QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };

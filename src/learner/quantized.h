@@ -10,13 +10,13 @@
 
 namespace qrl::learner {
 
-/// A snapshot's embedding, in place.
+/// Returns a snapshot's embedding, in place.
 Tensor snapshot_embedding(const model::Snapshot& snapshot);
 
-/// A packed layer's weights dequantized, [out, in], rounded to `type` (bf16 or fp32) once.
+/// Dequantizes a packed layer's weights, [out, in], rounded to `type` (bf16 or fp32) once.
 Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
-/// How a linear layer's forward runs on quantized values.
+/// Holds how a linear layer's forward pass runs on quantized values.
 struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's own tensor
   bool multiplies_quantized = false;             ///< low_bit: ops::linear on the quantized values; else fake_quant
@@ -50,7 +50,7 @@ struct Quantized {
 /// is added to becomes NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
 
-/// Whether quantized_linear adds rotated rows to the gradient of the layer's weight.
+/// Returns whether quantized_linear adds rotated rows to the gradient of the layer's weight.
 bool gathers_rotated(const Linear& linear);
 /// Rotates that gradient, fp32 [out, in], or rotates it back, on all threads; nothing where it is not gathered rotated.
 void rotate_gradient(const Linear& linear);
@@ -61,13 +61,13 @@ Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activa
 
 /// Adds a thread's term to some rows of dX. d_x points to the first of them.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
-/// dX = dY·Ŵ of quantized_linear's backward pass, rotated back, fp32 [N, in]; d_y [N, out] of any dtype. `make_add`
-/// makes what each thread adds, of kBlockRows rows (row_blocks.h) at most at a time; empty: nothing.
+/// Computes dX = dY·Ŵ of quantized_linear's backward pass, rotated back, fp32 [N, in]; d_y [N, out] of any dtype.
+/// `make_add` makes each thread's function that adds to at most kBlockRows rows (row_blocks.h) at a time; empty: none.
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 
-/// second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. low_bit's matmuls and bits, with
-/// the layers' adapters; no gradient. Nothing between exists for more than a block of rows a thread.
+/// Computes second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. Uses low_bit's matmuls and
+/// bits, with the layers' adapters. Has no gradient. Intermediate values exist only for a block of rows per thread.
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
 
 }  // namespace qrl::learner

@@ -10,9 +10,9 @@
 
 namespace qrl::learner {
 
-/// dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of elements to sum,
-/// of bytes to copy). Sums and copies begin, in the same order on every rank, and end together: where ranks have GPUs
-/// of their own these work on meanwhile.
+/// Implements dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of
+/// elements to sum, of bytes to copy). Sums and copies begin in the same order on every rank, and end together. Ranks
+/// with GPUs of their own continue to work meanwhile.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
@@ -22,13 +22,13 @@ class RankTensors {
   /// are not to be touched before end_sums.
   virtual void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) = 0;
   virtual void end_sums() = 0;
-  /// Whether a sum may begin out of a backward pass: not where that runs in another thread than MPI's.
+  /// Returns whether a sum may begin in a backward pass: not if that runs in another thread than MPI's.
   virtual bool sums_during_backward() const = 0;
   /// Begins an all_gather of what the device's work so far leaves. `values` are neither to be read nor written before
   /// end_copies.
   virtual void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
   virtual void end_copies() = 0;
-  /// Whether copies travel while the device works: else one that begins early saves nothing.
+  /// Returns whether copies travel while the device works. If not, beginning them early saves nothing.
   virtual bool copies_beside_work() const = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };

@@ -19,7 +19,7 @@ class ReferencePolicy {
   ReferencePolicy(const ReferencePolicy&) = delete;
   ReferencePolicy& operator=(const ReferencePolicy&) = delete;
 
-  /// On the base as the parameters have it by now, without PolicyWeights::head: that is theirs.
+  /// Returns the policy on the base as the parameters have it now, without PolicyWeights::head, which is theirs.
   const PolicyWeights& policy();
 
  private:

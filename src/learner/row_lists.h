@@ -21,13 +21,13 @@ struct TokenLists {
   torch::Tensor rows_N;              ///< ascending for each
 };
 
-/// RowLists in host memory.
+/// Holds RowLists in host memory.
 struct HostRowLists {
   std::vector<std::int32_t> rows, starts, places;
 };
 /// Lists the places of each of num_rows rows.
 HostRowLists row_lists(std::vector<std::int32_t> rows, std::int64_t num_rows);
-/// TokenLists' last three in host memory.
+/// Holds TokenLists' last three in host memory.
 struct HostTokenLists {
   std::vector<std::int32_t> distinct, starts, rows;
 };

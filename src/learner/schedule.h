@@ -7,9 +7,9 @@
 
 namespace qrl::learner {
 
-/// Learning rate of the update after `num_updates` applied ones. Warm-up: update k of W (counted from 1) has k/W of the
-/// peak; W is lr_warmup_steps, or lr_warmup_ratio of total_updates, rounded. Then constant; or linear from the peak
-/// down to 0 after total_updates; or cosine, ½(1 + cos πx), likewise.
+/// Returns the learning rate of the update after `num_updates` applied ones. Warm-up: update k of W (counted from 1)
+/// has k/W of the peak; W is lr_warmup_steps, or lr_warmup_ratio of total_updates, rounded. Then it is constant, falls
+/// linearly from the peak to 0 after total_updates, or falls likewise as cosine, ½(1 + cos πx).
 double learning_rate(const config::OptimRecipe& optim, std::int64_t num_updates, std::int64_t total_updates);
 
 }  // namespace qrl::learner

@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// Per-token values of a micro-batch's M counted tokens, all about the sampled token.
+/// Holds per-token values of a micro-batch's M counted tokens, all of the sampled token.
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
   std::span<const double> weights;  ///< of the correction
@@ -22,9 +22,9 @@ struct PolicyTokens {
 class Statistics {
  public:
   void add_policy_tokens(const PolicyTokens& tokens);
-  /// A micro-batch's share of a loss term, already divided by global counts: shares add up to the metric `name`.
+  /// Adds a micro-batch's share of a loss term, already divided by global counts. Shares add up to the metric `name`.
   void add_share(const std::string& name, double share) { add(name, {Kind::share, share, 1}); }
-  /// The metric `name` is Σ sum / Σ count; there is none without any count.
+  /// Makes the metric `name` Σ sum / Σ count. Without any count there is no such metric.
   void add_mean(const std::string& name, double sum, double count) { add(name, {Kind::mean, sum, count}); }
   void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }

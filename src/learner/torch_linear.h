@@ -15,13 +15,13 @@ namespace qrl::learner {
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool is_read = true);
 
-/// quant::round_activations of each row, in fp32, except for ties: fp32 [N, in] as quantized values of the format would
-/// keep it.
+/// Applies quant::round_activations to each row, in fp32, except for ties: fp32 [N, in] with the values that the format
+/// keeps.
 Tensor rounded_activations(const Tensor& x, quant::Format format);
 
-/// x · y, operands of one dtype, the result fp32 and not rounded to that dtype on the way: sums are fp32.
+/// Computes x · y of operands of one dtype, with fp32 sums and an fp32 result that is never rounded to that dtype.
 Tensor exact_matmul(const Tensor& x, const Tensor& y);
-/// sum += x · y, sum fp32.
+/// Adds x · y to an fp32 sum.
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
 
 }  // namespace qrl::learner

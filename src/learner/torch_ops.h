@@ -16,7 +16,7 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// PackedRows where LibTorch's operations read them, on the device of the weights.
+/// Holds PackedRows for LibTorch's operations, on the device of the weights.
 struct DeviceRows {
   TokenLists tokens;
   Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines

@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// The correction's own keys.
+/// Holds the correction's own keys.
 struct AisSettings {
   double cap = 5;  ///< C
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
@@ -21,7 +21,7 @@ inline constexpr double AisSums::*kAisSums[] = {&AisSums::tokens,     &AisSums::
                                                 &AisSums::a,          &AisSums::a_squared,  &AisSums::aw,
                                                 &AisSums::aw_squared, &AisSums::abs_log_rho};
 
-/// α and the three signals it is made of (AIS §3; names as there).
+/// Holds α and its three signals (AIS §3; names as there).
 struct AisSignals {
   double alpha = 0, alpha_ess = 0, alpha_mis = 0, alpha_var = 0;
   double mean_abs_log_rho = 0;  ///< d̄

@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// A method's settings, with no defaults left open.
+/// Holds a method's settings, all defaults filled in.
 struct CorrectionSettings {
   double threshold = 0, threshold_low = 0;
   bool drop = false;  ///< a sequence outside its band gets weight 0 instead of the band's bound
@@ -29,10 +29,10 @@ struct CorrectionWeights {
   bool rejects = false;      ///< what acting means: weight 0
 };
 
-/// At what level a correction weighs: each token by its own ratio, or all tokens of a sequence alike.
+/// Selects whether a correction weighs each token by its own ratio, or all tokens of a sequence alike.
 enum class CorrectionLevel : std::uint8_t { none, token, sequence };
 
-/// A correction: its word, its defaults, its function.
+/// Holds a correction: its name, its defaults, its function.
 struct Correction : config::Choice {
   CorrectionLevel level = CorrectionLevel::none;
   /// `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).

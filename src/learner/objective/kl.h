@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// The value of k3 is at most this.
+/// Limits the value of k3.
 inline constexpr double kMaxKl = 10;
 
 /// Holds log ratios of each token, [M], clamped to ±20 without stopping a gradient.
@@ -29,7 +29,7 @@ struct KlEstimator : config::Choice {
   torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;
 };
 
-/// The estimate of each token, [M].
+/// Returns the estimate of each token, [M].
 torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estimator);
 
 }  // namespace qrl::learner

@@ -25,11 +25,11 @@ struct ObjectiveSettings {
   double entropy_coef = 0;
 };
 
-/// The settings of a loss and a correction that were resolved (policy_options) from a recipe whose defaults are filled
+/// Returns the settings of a loss and a correction that policy_options resolved from a recipe with its defaults filled
 /// in.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
-/// A micro-batch's shares (scalars) of the mini-batch's terms, and what happened to its tokens.
+/// Holds a micro-batch's shares (scalars) of the mini-batch's terms, and statistics of its tokens.
 struct Objective {
   torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
   torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy: to be minimized
@@ -40,7 +40,7 @@ struct Objective {
   Selected selected;
 };
 
-/// Each term is aggregated alike: −weight_t·J_t, of the tokens that are kept and selected; the KL penalty; the entropy.
+/// Aggregates each term alike: −weight_t·J_t of the tokens that are kept and selected; the KL penalty; the entropy.
 Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Denominators& denominators);
 
 }  // namespace qrl::learner

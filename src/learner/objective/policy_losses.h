@@ -11,10 +11,11 @@
 
 namespace qrl::learner {
 
-/// Why a token's ratio teaches nothing: where it lies beyond a bound that its advantage's sign makes act.
+/// Tells why a token's ratio has no gradient: the bound, if any, that its advantage's sign makes active and that it
+/// exceeds.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
-/// J of each token, [M], to be maximized. A sequence's surrogate stands on each of its tokens.
+/// Holds J of each token, [M], to be maximized. A sequence's surrogate is repeated on each of its tokens.
 struct Surrogate {
   torch::Tensor objective;
   torch::Tensor side;   ///< uint8, ClipSide
@@ -47,7 +48,7 @@ class Statistics;
 /// Adds the metrics that only one loss or correction has.
 using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&, const Objective&, Statistics&);
 
-/// A loss: its word, its defaults, its function.
+/// Holds a loss: its name, its defaults, its function.
 struct PolicyLoss : config::Choice {
   Surrogate (*surrogate)(const SurrogateInput&, const SurrogateSettings&) = nullptr;
   /// Takes the loss's own keys into its settings; nullptr: it has none.
@@ -56,7 +57,7 @@ struct PolicyLoss : config::Choice {
   bool around_sampler = false;  ///< its ratio and its bound are relative to μ, not to π_old
 };
 
-/// The surrogate of tokens' ratios, which several losses share that differ in aggregation and settings alone.
+/// Computes the surrogate of tokens' ratios, shared by losses that differ only in aggregation and settings.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
 }  // namespace qrl::learner

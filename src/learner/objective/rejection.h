@@ -7,7 +7,7 @@
 
 namespace qrl::learner {
 
-/// rollout_correction.rs and its keys, with no defaults left open.
+/// Holds rollout_correction.rs and its keys, all defaults filled in.
 struct RejectionSettings {
   config::RsLevel level = config::RsLevel::none;
   config::RsStat stat = config::RsStat::k1;

@@ -36,10 +36,10 @@ struct Selected {
 ///     the number is exact. log π is that of π_old (ours, as draw and order are).
 Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped, const SelectionSettings& settings);
 
-/// Whether the recipe selects by what only the whole mini-batch knows.
+/// Returns whether the recipe selects by statistics of the whole mini-batch.
 bool selects_by_mini_batch(const config::AlgorithmRecipe& algorithm);
 
-/// Those numbers, over all ranks' micro-batches with old log-probs and old entropies. Collective.
+/// Computes those statistics over all ranks' micro-batches with old log-probs and old entropies. Collective.
 TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const> batches,
                                        const config::AlgorithmRecipe& algorithm, dist::Collectives& world);
 

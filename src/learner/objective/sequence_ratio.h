@@ -5,8 +5,8 @@
 
 namespace qrl::learner {
 
-/// s_i = exp(mean_t log R_t) on each token, [M]. With `token_form` log s_it = log R_t − sg(log R_t) + sg(log s_i): the
-/// same values with the gradient of a token's own log-ratio.
+/// Computes s_i = exp(mean_t log R_t) on each token, [M]. With `token_form` log s_it = log R_t − sg(log R_t) + sg(log
+/// s_i): the same values with the gradient of a token's own log-ratio.
 torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
 
 /// Keys that act on a token's ratio.

@@ -11,11 +11,11 @@ namespace qrl::learner {
 /// Log-ratios are clamped to ±kMaxLogRatio before exp; the gradient is 0 where the clamp acts.
 inline constexpr double kMaxLogRatio = 20;
 
-/// clamp(log_p − log_q, ±20).
+/// Computes clamp(log_p − log_q, ±20).
 torch::Tensor log_ratio(const torch::Tensor& log_p, const torch::Tensor& log_q);
 
-/// Which tokens make one response. A response's counted tokens are all in one micro-batch, so that whatever belongs to
-/// a sequence can be worked out there; only denominators come from outside.
+/// Maps tokens to responses. A response's counted tokens are all in one micro-batch, so statistics of a sequence are
+/// computed there. Only denominators come from outside.
 class Sequences {
  public:
   /// of_token: int64 [M], in [0, sequences of this micro-batch); an index without a token is allowed and counts
@@ -25,19 +25,19 @@ class Sequences {
   std::int64_t num_tokens() const { return of_token_M_.numel(); }
   std::int64_t num_slots() const { return lengths_S_.numel(); }  ///< S: highest index + 1
   const torch::Tensor& lengths() const { return lengths_S_; }    ///< float64 [S], counted tokens
-  /// Σ and mean over each sequence's tokens: [M] → [S], in the tokens' order and dtype; 0 without tokens.
+  /// Computes the sum or mean over each sequence's tokens: [M] → [S], in the tokens' order and dtype; 0 without tokens.
   torch::Tensor sum(const torch::Tensor& values_M) const;
   torch::Tensor mean(const torch::Tensor& values_M) const;
-  /// The largest of each sequence's tokens: [M] → [S]; 0 without tokens.
+  /// Returns the largest of each sequence's tokens: [M] → [S]; 0 without tokens.
   torch::Tensor largest(const torch::Tensor& values_M) const;
-  /// A sequence's value on each of its tokens: [S] → [M].
+  /// Repeats a sequence's value on each of its tokens: [S] → [M].
   torch::Tensor on_tokens(const torch::Tensor& values_S) const;
 
  private:
   torch::Tensor of_token_M_, lengths_S_;
 };
 
-/// The M counted tokens of a micro-batch, [M] each, float64, all about the drawn token.
+/// Holds the M counted tokens of a micro-batch, [M] each, float64, all of the drawn token.
 struct ObjectiveTokens {
   torch::Tensor log_probs, entropy;   ///< under the policy now, π_θ; the gradient flows into these
   torch::Tensor old_log_probs;        ///< π_old: the learner at the weights that drew
