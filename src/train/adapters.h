@@ -14,7 +14,7 @@
 
 namespace qrl::train {
 
-/// The weights that a run's adapters are trained on.
+/// Holds the weights that a run's adapters are trained on.
 struct AdapterBase {
   std::string path;  ///< a model's folder, or the run's finished cold start
   std::string hash;  ///< of the weights (model::weights_hash)
@@ -25,11 +25,12 @@ model::LoraConfig lora_config(const config::LoraRecipe& lora);
 /// Returns a recipe's section for a folder's adapters.
 config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 
-/// The base of a run whose cold start, if there is one, is done in the folder `cold_start`. Reads all its weights once.
+/// Returns the base of a run; its cold start, if it has one, is finished in the folder `cold_start`. Reads all its
+/// weights once.
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
 
-/// An input error when the adapters of a checkpoint were trained on other weights than those of `folder`, whose hash is
-/// `hash` (model::weights_hash).
+/// Throws an input error if the adapters of a checkpoint were trained on other weights than those of `folder`, whose
+/// hash is `hash` (model::weights_hash).
 void require_same_base(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
                        const std::string& hash);
 
@@ -40,11 +41,11 @@ std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, 
 /// reference.
 bool reads_given_adapters(const config::Recipe& recipe, bool goes_on);
 
-/// The recipe's policy before training: make_policy's, with the adapters of lora.path.
+/// Returns the recipe's policy before training: make_policy's, with the adapters of lora.path.
 Policy initial_policy(const config::Recipe& recipe);
 
-/// The policy of a folder of adapters: one of PEFT's, or a checkpoint. An input error where its base is not found, or,
-/// for a checkpoint, has other weights than those it was trained on.
+/// Loads the policy of a folder of adapters: one of PEFT's, or a checkpoint. Throws an input error if its base is not
+/// found, or, for a checkpoint, has other weights than those it was trained on.
 Policy load_adapted_policy(const std::filesystem::path& dir);
 
 }  // namespace qrl::train

@@ -9,7 +9,7 @@
 
 namespace qrl::train {
 
-/// One optimizer mini-batch: this rank's micro-batches and the denominators over all ranks.
+/// Holds one optimizer mini-batch: this rank's micro-batches and the denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
   std::vector<types::MicroBatch>
@@ -25,8 +25,8 @@ class BatchBuilder {
   BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);
 
-  /// The step's mini-batches with old and reference log-probs where the recipe needs them. `at_sampling_weights`: the
-  /// learner has the weights that sampled. Collective.
+  /// Returns the step's mini-batches with old and reference log-probs where the recipe needs them.
+  /// `at_sampling_weights`: the learner has the weights that sampled. Collective.
   std::vector<MiniBatch> build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds);
 
  private:

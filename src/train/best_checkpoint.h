@@ -10,10 +10,11 @@
 
 namespace qrl::train {
 
-/// An input error when trainer.keep_best is no score that this recipe's evaluations have.
+/// Throws an input error if trainer.keep_best is not a score of this recipe's evaluations.
 void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out);
 
-/// Whether the row of state.step has a higher score than every evaluation before it; then notes it in the state.
+/// Returns whether the row of state.step has a higher score than every evaluation before it, and then notes it in the
+/// state.
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
 /// Makes DIR/best a link to DIR/step_N, in one step.

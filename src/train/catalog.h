@@ -5,9 +5,9 @@
 
 namespace qrl::train {
 
-/// Every word that the program knows. A test may add to a copy.
+/// Returns every word that the program knows. A test may add to a copy.
 config::Catalog catalog();
-/// The keys of recipes with that catalog.
+/// Returns the keys of recipes with that catalog.
 const config::Keys& keys();
 
 }  // namespace qrl::train

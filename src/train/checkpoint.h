@@ -61,8 +61,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const Ru
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
 
-/// The newest sound checkpoint in `dir` (RL steps after cold-start steps). Damaged ones, and copies under another name,
-/// are named in a warning. Does not change anything. Throws an internal error when the system cannot read one.
+/// Returns the newest sound checkpoint in `dir` (RL steps after cold-start steps). A warning names damaged ones, and
+/// copies under another name. Does not change anything. Throws an internal error if the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
 /// Renames the damaged checkpoints in `dir` that are newer than `sound`, or all when no sound one exists. Their new
@@ -75,7 +75,7 @@ void require_sound_checkpoint(const std::filesystem::path& path, const std::stri
 /// Commits a copy of `from` as `to`, and checks that every byte arrived.
 void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// True when both are committed checkpoints with the same files, byte for byte, as their manifests say.
+/// Returns whether both are committed checkpoints with the same files, byte for byte, by their manifests.
 bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
 
 struct LoadedState {
@@ -86,7 +86,7 @@ struct LoadedState {
   learner::Metrics unfinished_row;  ///< with state.evaluation_due
   int world_size = 1;               ///< ranks of the run that wrote it
 };
-/// The hash of the weights that a checkpoint's adapters were trained on; empty for one without adapters.
+/// Returns the hash of the weights that a checkpoint's adapters were trained on; empty without adapters.
 std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Reads state.json, recipe.yaml and the config of a checkpoint after verifying every byte; throws an input error that
 /// names what is damaged.
@@ -100,7 +100,7 @@ void restore_learner(const std::filesystem::path& checkpoint, const RunState& st
 /// Returns the RL step in a checkpoint's name; nothing for one of the cold start and for other names.
 std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);
 
-/// True when `path` looks like a checkpoint of ours (however damaged) rather than a plain HF folder.
+/// Returns whether `path` looks like a checkpoint of ours (however damaged) rather than a plain HF folder.
 bool is_checkpoint(const std::filesystem::path& path);
 
 }  // namespace qrl::train

@@ -7,11 +7,11 @@
 
 namespace qrl::train {
 
-/// An input error when sequences of `max_tokens` are beyond the model's positions.
+/// Throws an input error if sequences of `max_tokens` are beyond the model's positions.
 void require_positions(const model::ModelConfig& config, std::int64_t max_tokens);
 
-/// `options`, unless their longest sequence is beyond the model's positions or their KV pages are more than the
-/// machine's memory: input errors.
+/// Returns `options`. Throws input errors if their longest sequence is beyond the model's positions or their KV pages
+/// exceed the machine's memory.
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options);
 
 }  // namespace qrl::train

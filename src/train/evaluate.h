@@ -16,8 +16,8 @@
 
 namespace qrl::train {
 
-/// Unbiased estimate of P(at least one of k samples is right) from c right ones of n: 1 − C(n−c, k)/C(n, k)
-/// (Chen et al. 2021, "Evaluating large language models trained on code", eq. 1). 1 ≤ k ≤ n.
+/// Estimates without bias P(at least one of k samples is right) from c right ones of n: 1 − C(n−c, k)/C(n, k) (Chen et
+/// al. 2021, "Evaluating large language models trained on code", eq. 1). 1 ≤ k ≤ n.
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
@@ -43,21 +43,21 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
 std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
                            const dist::Collectives& world);
 
-/// The metrics as a table, a line a data source.
+/// Formats the metrics as a table, a line per data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
-/// rollout::collect; throws Abandoned on every rank when any rank got a stop request meanwhile. Collective.
+/// Calls rollout::collect; throws Abandoned on every rank if any rank got a stop request meanwhile. Collective.
 std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
                                                  std::span<const rollout::PromptRequest> prompts, std::int32_t n,
                                                  const types::SamplingParams& params, types::SampleKey key,
                                                  dist::Collectives& world);
 
-/// rollout::judge, which a stop request ends where the verifier waits: Abandoned on every rank then. Collective.
+/// Calls rollout::judge. A stop request ends it while the verifier waits, with Abandoned on every rank. Collective.
 void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
                       const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                       dist::Collectives& world);
 
-/// "val/<data_source>/mean@<n>": the score that a run is about.
+/// Returns "val/<data_source>/mean@<n>", the main score of a run.
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
 
 }  // namespace qrl::train

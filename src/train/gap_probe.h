@@ -10,8 +10,8 @@
 
 namespace qrl::train {
 
-/// The few prompts of the run that the probe samples for, fixed by the seed: the same on every rank and at every
-/// publish.
+/// Returns the few prompts of the run that the probe samples for, fixed by the seed: the same on every rank and at
+/// every publish.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
 /// Samples a few tokens for each request and scores them by the learner, both at the weights last published. Returns

@@ -24,19 +24,19 @@ struct AutoSettings {
   friend bool operator==(const AutoSettings&, const AutoSettings&) = default;
 };
 
-/// The GPU that a dry run plans for.
+/// Describes the GPU that a dry run plans for.
 struct PlannedGpu {
   double bytes = 0;
   bool is_here = false;  ///< else an example of 80 GiB
 };
 PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 
-/// Whether a key is still at `auto`.
+/// Returns whether a key is still at `auto`.
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
 /// Sets the keys that are at `auto`; others stay.
 void set_auto(const AutoSettings& settings, config::Recipe& recipe);
-/// The same, and prints the recipe anew: `origin` says where the values come from.
+/// Does the same, and prints the recipe anew: `origin` says where the values come from.
 void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
 
 /// Chooses what is at `auto` for one of num_ranks with gpu_bytes of memory, and keeps what is set. Micro-batches are as
@@ -52,8 +52,8 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                                double gpu_bytes);
 
-/// The most that a run needs of a GPU's memory at once, in bytes, with activations_ahead_bytes; its KV pages take what
-/// rollout.gpu_memory_utilization leaves.
+/// Returns the most bytes of a GPU's memory that a run needs at once, with activations_ahead_bytes. Its KV pages take
+/// the rest that rollout.gpu_memory_utilization allows.
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
 /// Says the values of kAutoKeys and what they need: "micro-batches of 8704 tokens, …: about 61.20 GiB of 79.10 GiB".

@@ -20,7 +20,7 @@ class Health {
   /// symptom is reported once in ten steps at most. Values that a step does not define are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
-  /// One line about all steps so far: "all groups flat in 12 of 12 steps; …"; empty when there was nothing.
+  /// Returns one line about all steps so far: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
   std::string summary() const;
 
  private:
@@ -28,7 +28,7 @@ class Health {
   struct Course {
     std::int64_t num_steps = 0, first = 0, last_told = 0;
   };
-  /// The warning of a symptom; empty when the row does not have it.
+  /// Returns the warning of a symptom; empty if the row does not have it.
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
   std::string what_closes_the_gap() const;

@@ -15,8 +15,8 @@ class HeldOutEvaluation {
 
   bool due_before_training() const;
   bool due_after(std::int64_t step) const;
-  /// The scores at the weights last published, and validation/step_N.jsonl (eval.dump); nothing when any rank got a
-  /// stop request meanwhile. Collective.
+  /// Returns the scores at the weights last published, and writes validation/step_N.jsonl (eval.dump). Returns nothing
+  /// if any rank got a stop request meanwhile. Collective.
   std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
 
  private:

@@ -12,7 +12,7 @@ struct KnownScores {
   std::string scores;     ///< of those at the checkpoint's step, "countdown mean@2 0.250"; empty where none is known
   std::string of_export;  ///< of the exported model, "countdown 0.281 (fp32, greedy)"; empty where none is known
 
-  /// "int8 weights with int8 keys and values, which scored countdown mean@2 0.250".
+  /// Returns e.g. "int8 weights with int8 keys and values, which scored countdown mean@2 0.250".
   std::string text() const { return weights + (scores.empty() ? "" : ", which scored " + scores); }
 };
 

@@ -58,8 +58,7 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
   return bytes + linear_bytes(head, config.vocab_size, config.hidden_size);
 }
 
-/// Counts the bytes that adapters need in place of all weights' masters: A and B packed for sampler and learner. Adds
-/// the base for a learner whose forward pass does not read the snapshot.
+/// Counts A and B, packed for the sampler.
 double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelConfig& config) {
   const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
   double bytes = 0;
@@ -68,6 +67,8 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
   return bytes;
 }
 
+/// Counts what a learner with adapters keeps of the base. It keeps no linear layers that its forward pass reads from
+/// the snapshot.
 double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const bool on_gpu = config::learns_on_gpu(recipe);

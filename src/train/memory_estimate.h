@@ -12,7 +12,7 @@
 
 namespace qrl::train {
 
-/// When a part is needed: with rollout.free_cache_engine what one phase has is given back for the other.
+/// Selects when a part is needed. With rollout.free_cache_engine one phase frees its memory for the other.
 enum class MemoryPhase : std::uint8_t { always, sampling, learning };
 
 struct MemoryPart {
@@ -32,7 +32,7 @@ double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 /// (rollout.free_cache_engine), that is the permanent parts and the larger phase, else all parts.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
-/// Text of an amount: "12.50 GiB", in MiB below a GiB.
+/// Formats an amount: "12.50 GiB", in MiB below a GiB.
 std::string memory_amount(double bytes);
 
 /// Compares what `num_here` processes on this machine need with the memory that they can have. Throws an input error

@@ -18,8 +18,8 @@ struct UpdateErrors {
   double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
 };
 
-/// The weights that a sampler in such formats multiplies by: those of `base` quantized and dequantized, in fp32; what
-/// is no linear layer's as it is. Quantizes all of them once.
+/// Returns the weights that a sampler in such formats multiplies by: those of `base` quantized and dequantized, in
+/// fp32. Weights of no linear layer are unchanged. Quantizes all of them once.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 

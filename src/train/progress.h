@@ -23,7 +23,7 @@ class Progress {
   void show(std::int64_t step, const std::string& facts);
   /// Columns of a terminal that shows UTF-8; 0 in a pipe, under mpirun and on other terminals.
   int columns() const;
-  /// A line of its own, which stays, also in the log file.
+  /// Prints a line of its own, which stays, also in the log file.
   void say(const std::string& line);
 
  private:
@@ -34,11 +34,11 @@ class Progress {
   double start_s_;
 };
 
-/// "reward 0.312  length 18.4  gap 1.2e-04  5321 tok/s" from a step's metrics.
+/// Returns e.g. "reward 0.312  length 18.4  gap 1.2e-04  5321 tok/s" from a step's metrics.
 std::string step_facts(const Metrics& metrics);
-/// The same for a terminal's line: the reward's course so far, and the held-out score unless it is NaN.
+/// Does the same for a terminal's line: the reward's course so far, and the held-out score unless it is NaN.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
-/// "3m05s".
+/// Returns e.g. "3m05s".
 std::string duration_text(double seconds);
 
 }  // namespace qrl::train

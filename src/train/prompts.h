@@ -24,16 +24,16 @@ struct PromptSet {
   std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: how many of them each file gave, in order
 };
 
-/// data.train_files or data.train_generator, in their own order; ids are positions.
+/// Loads data.train_files or data.train_generator, in their own order; ids are positions.
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                              const tasks::Verifier& verifier);
 
-/// data.val_generator, then data.val_files, one set per data source in order of appearance. Ids differ from every
+/// Loads data.val_generator, then data.val_files, one set per data source in order of appearance. Ids differ from every
 /// training prompt's.
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier);
 
-/// The number of a held-out prompt among all of them, from 0: its id less where held-out ids begin.
+/// Returns the number of a held-out prompt among all of them, from 0: its id less the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
 /// Warns if held-out prompts are also training prompts, whose score says less about other prompts.
@@ -52,7 +52,7 @@ class PromptEncoder {
   /// single question, perhaps with a system message, is encoded as above. Input errors name `where`.
   std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
   const data::ChatTemplate& chat() const { return chat_; }
-  /// An input error that names `where` for a system message that the template has no place for.
+  /// Throws an input error that names `where` for a system message that the template has no place for.
   void require_system_fits(std::string_view system, const std::string& where) const;
 
  private:
@@ -64,9 +64,9 @@ class PromptEncoder {
   std::string before_, after_;  ///< the two halves of data.prompt_template
 };
 
-/// The order of training prompts: epoch after epoch, each a permutation keyed by (seed, epoch). Several sources with
-/// weights take turns: next is always the source furthest behind its share, each with epochs of its own. Its only
-/// state is the number of prompts drawn.
+/// Orders training prompts epoch after epoch, each a permutation keyed by (seed, epoch). With weights, the next prompt
+/// is always of the source furthest behind its share, each with epochs of its own. Its only state is the number of
+/// prompts drawn.
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);

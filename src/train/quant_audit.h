@@ -13,7 +13,7 @@ namespace qrl::train {
 /// Returns one line for embedding, each linear layer of each block, and lm_head. A line names the sampler's format and
 /// scales, the tensors of the learner's forward pass, and whether both are the same memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler);
-/// The same in a line: how many linear layers of which format, on the same memory or not.
+/// Returns the same in one line: how many linear layers of which format, on the same memory or not.
 std::string audit_summary(const std::vector<std::string>& audit);
 
 /// Returns one line for each weight that a linear layer or lm_head holds: its format and its errors against the

@@ -36,8 +36,8 @@ std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
-/// The profile of the recipe for the weights that training begins with: made (auto), or read and held
-/// against weights and settings. An input error for one that was made for others. Null when the recipe names none.
+/// Returns the recipe's profile for the weights that training begins with: made (auto), or read and compared with
+/// weights and settings. Throws an input error for one that was made for others. Null if the recipe names none.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
@@ -45,7 +45,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 /// Limits the calibration prompts for fp8 scales of keys and values: two, and more until this many tokens. Ours: 99.9 %
 /// of a head's values needs some thousands of them.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// And of the last step's samples this many tokens, or all there are.
+/// Limits the tokens of the last step's samples in the same way.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
 /// Keeps the step's first samples, prompt and response, up to kKvResponseTokens tokens; the last sample is cut there.
@@ -60,7 +60,8 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// To and from a checkpoint's folder; what a state lacks has no file there. Reading: the first rank's bytes, for all.
+/// Saves to and loads from a checkpoint's folder; absent parts of a state have no file there. Loading gives all ranks
+/// the first rank's bytes.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

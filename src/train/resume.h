@@ -25,7 +25,7 @@ struct ResumePoint {
   AutoSettings settings;
 };
 
-/// The finished cold start's checkpoint in a run folder.
+/// Returns the finished cold start's checkpoint in a run folder.
 std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
 /// Returns the checkpoint that trainer.resume_mode selects, verified and checked against the recipe and its inputs.

@@ -13,7 +13,7 @@
 
 namespace qrl::train {
 
-/// A step's samples on this rank, rollout.n of each group, judged, shaped and with advantages.
+/// Holds a step's samples on this rank, rollout.n of each group, judged, shaped and with advantages.
 struct StepGroups {
   std::vector<rollout::Rollout> rollouts;
   std::vector<std::int64_t> places;  ///< of each group among those of all ranks: the order of one process; ascending
@@ -44,8 +44,8 @@ struct RolloutBatch {
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
-  /// The groups of step `step`, called once a step in their order. Nothing, with the source as before, when any rank
-  /// got a stop request meanwhile. Collective.
+  /// Returns the groups of step `step`, called once a step in their order. Returns nothing, with the source as before,
+  /// if any rank got a stop request meanwhile. Collective.
   virtual std::optional<RolloutBatch> next(std::int64_t step) = 0;
   /// Returns when nothing is being generated: weights may be published, the decoder is free.
   virtual void drain() {}

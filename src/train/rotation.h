@@ -23,7 +23,7 @@ void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& mo
 /// Replaces auto, without a look at checkpoints, by hadamard where the block fits `model`, else by none.
 void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model);
 
-/// "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
+/// Returns "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);
 
 }  // namespace qrl::train

@@ -14,10 +14,10 @@
 
 namespace qrl::train {
 
-/// Metric names and values of one step, in name order.
+/// Holds metric names and values of one step, in name order.
 using Metrics = report::Metrics;
 
-/// An append-only JSONL file of metric rows. Only the first rank writes; elsewhere it is inert.
+/// Appends metric rows to a JSONL file. Only the first rank writes; on other ranks it does nothing.
 class MetricsFile {
  public:
   MetricsFile() = default;
@@ -41,8 +41,8 @@ class MetricsFile {
 /// Rows of a metrics file that hold `name`, as (step, value), in file order.
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
 
-/// The same of a score: only the rows behind the last change of how scores are made (append_changes: eval.*,
-/// data.val_files), so that they can be compared.
+/// Returns the same of a score, from the last change of how scores are made (append_changes: eval.*, data.val_files),
+/// so that the rows are comparable.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
@@ -63,7 +63,7 @@ class RunFolder {
   void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl whole (replacing what an interrupted run left).
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
-  /// The same for validation/step_N.jsonl.
+  /// Does the same for validation/step_N.jsonl.
   void write_validation(std::int64_t step, const std::string& jsonl) const;
 
  private:

@@ -25,14 +25,14 @@ void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 /// Threads for work that one rank does while the others wait: those of all its machine's ranks together.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
-/// The parts of a policy that are adapters on a base.
+/// Holds the parts of a policy that are adapters on a base.
 struct PolicyAdapter {
   model::LoraConfig lora;
   model::WeightSource base, adapters;
   std::string base_path;
 };
 
-/// A model with its tokenizer.
+/// Holds a model with its tokenizer.
 struct Policy {
   model::ModelConfig config;
   model::WeightSource weights;  ///< merged, in fp32, where there are adapters
@@ -40,7 +40,7 @@ struct Policy {
   std::optional<PolicyAdapter> adapter = {};
 };
 
-/// The shapes of model.path or model.init, its tokenizer: what of a policy takes no memory to speak of.
+/// Returns the shapes of model.path or model.init, or its tokenizer: the parts of a policy that take little memory.
 model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 
@@ -48,11 +48,11 @@ data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelC
 /// seed. The new model's tokenizer is the tokenizer.json beside the config, or else the byte-level one. Throws if
 /// vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
-/// The policy of a checkpoint (verified), or of an HF folder or one of PEFT's.
+/// Loads the policy of a checkpoint (verified), or of an HF folder or one of PEFT's.
 Policy load_policy(const std::filesystem::path& dir);
 
-/// The sampler's side: a snapshot and the decoder that reads it (train/quantizer.h's load_published, after each publish
-/// into it). The snapshot is the decoder's only weight memory.
+/// Holds a snapshot and the decoder that reads it (train/quantizer.h's load_published, after each publish into it). The
+/// snapshot is the decoder's only weight memory.
 struct Sampler {
   /// With rollout.device cuda on the GPU of this process's number among those of `world` on this machine.
   /// logit_tile_tokens: the decoder's own choice unless given (decoder/decoder.h). `tokenizer`: needed by requests with
@@ -70,7 +70,7 @@ model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken);
 
-/// The distribution that training samples come from, which the learner's log-probs are of.
+/// Returns the distribution of training samples, under which the learner computes log-probs.
 ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
@@ -80,8 +80,8 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
 /// Pages of the KV cache; without rollout.kv_pages what rollout.max_num_seqs longest sequences need (prompts of
 /// data.max_prompt_length tokens by default).
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
-/// Share of a GPU's memory that may be in use once KV pages have taken the rest: rollout.gpu_memory_utilization, or its
-/// default.
+/// Returns the share of a GPU's memory that may be in use once KV pages have taken the rest:
+/// rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const config::Recipe& recipe);
 
 /// Throws an input error that names what the recipe's GPU lacks on this machine: driver, device, or a library of the
@@ -98,7 +98,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe);
 double learner_ceiling(const config::Recipe& recipe);
 /// Steps of the run: trainer.total_training_steps, or as many as trainer.total_epochs passes over the prompts take.
 std::int64_t total_steps(const config::Recipe& recipe, const PromptSet& prompts);
-/// Optimizer updates of one RL step.
+/// Returns the optimizer updates of one RL step.
 std::int64_t updates_per_step(const config::Recipe& recipe);
 
 }  // namespace qrl::train

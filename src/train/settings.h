@@ -20,14 +20,14 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 /// update a step. These are acr, clip bounds that were set, and losses that differ from the default in their ratio.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded);
 
-/// A key's value with that mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
+/// Returns a key's value with that mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
 std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key);
 
-/// An input error when prompts and responses may be longer than the model has positions. It names the mode where that
+/// Throws an input error if prompts and responses may be longer than the model has positions. It names the mode if that
 /// set a length.
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config);
 
-/// An input error when a row of the cold start is longer than the model has positions.
+/// Throws an input error if a row of the cold start is longer than the model has positions.
 void require_row_positions(const SftRows& rows, const model::ModelConfig& config);
 
 /// Returns the identity of the resolved recipe: 32 hexadecimal digits (state/hash.h).

@@ -15,14 +15,14 @@
 
 namespace qrl::train {
 
-/// A row as the learner sees it.
+/// Holds a row as the learner sees it.
 struct SftRow {
   std::vector<types::TokenId> context;  ///< one token or more that come before all that is learned
   std::vector<types::TokenId> rest;     ///< up to the last token that is learned
   std::vector<std::uint8_t> learned;    ///< of each of `rest`: 1 where it is learned, as the first and last are
 };
 
-/// The rows of sft.train_files and sft.val_files, in their own order; both empty without files.
+/// Holds the rows of sft.train_files and sft.val_files, in their own order; both empty without files.
 struct SftRows {
   std::vector<SftRow> train, val;
   std::int64_t longest = 0;  ///< tokens
@@ -48,7 +48,7 @@ std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& row
 /// with sft.shuffle in an order of its own that depends on trainer.seed and the epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Whether the last row of an epoch is among those of update `step`.
+/// Returns whether the last row of an epoch is among those of update `step`.
 bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
 /// Rows as micro-batches of at most actor.max_tokens_per_micro_batch tokens.

@@ -45,7 +45,7 @@ Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& wor
 /// metrics are means over the updates that have them; a mini-batch of only flat groups has no tokens to measure.
 Metrics combine_updates(std::span<const Metrics> updates);
 
-/// Peak resident memory of this process so far, or since reset_peak_memory, in GiB.
+/// Returns the peak resident memory of this process so far, or since reset_peak_memory, in GiB.
 double peak_memory_gib();
 /// Restarts the peak from the present resident memory. If Linux does not allow that, the peak stays that of the
 /// process.

@@ -13,7 +13,7 @@
 
 namespace qrl::train {
 
-/// The parts of the loop, each of which outlives the trainer.
+/// Holds the parts of the loop, each of which outlives the trainer.
 struct TrainerParts {
   RolloutSource& rollouts;
   BatchBuilder& batches;
@@ -24,7 +24,7 @@ struct TrainerParts {
   Checkpointer& checkpointer;
 };
 
-/// RL from state.step to trainer.total_training_steps.
+/// Runs RL from state.step to trainer.total_training_steps.
 class Trainer {
  public:
   Trainer(const RunSetup& setup, RunState& state, learner::Learner& learner, const TrainerParts& parts)
@@ -35,7 +35,7 @@ class Trainer {
   void train();
 
  private:
-  /// False, with the state as before, when any rank got a stop request.
+  /// Returns false, with the state as before, if any rank got a stop request.
   bool step(std::int64_t step);
   /// Evaluates when due, writes the step's row, commits when due or when a stop is requested.
   void finish_step();

@@ -5,8 +5,8 @@
 
 namespace qrl::train {
 
-/// The parts of an RL run, made in their order; the sampler has the present weights, which were found to agree with the
-/// learner's.
+/// Holds the parts of an RL run, made in their order. The sampler has the present weights, which were found to agree
+/// with the learner's.
 struct Training {
   /// All references outlive it. `unfinished_row`: of state.step, when its evaluation is due.
   Training(const RunSetup& setup, RunState& state, learner::Learner& learner, learner::Learner* reference,

@@ -18,7 +18,7 @@ class WeightPublisher {
   WeightPublisher(const RunSetup& setup, const RunState& state, learner::Learner& learner, Sampler& sampler,
                   QuantizerState& quantizer);
 
-  /// The first publish of a run: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
+  /// Makes the first publish of a run: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
   void begin();
   /// Publishes the present weights and calibrates the sampler for them. `steps_done` determines how much noise its
   /// gains have. No generation may run meanwhile. Collective.
@@ -31,7 +31,7 @@ class WeightPublisher {
   /// Publishes the weights alone, for a learner whose forward pass reads the sampler's tensors: fp8 scales of keys and
   /// values stay behind until `publish`. Nothing where the forward pass reads the masters.
   void publish_for_learner();
-  /// The gap between sampler and learner at the weights last published.
+  /// Measures the gap between sampler and learner at the weights last published.
   Metrics probe();
 
  private:
