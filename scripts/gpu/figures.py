@@ -21,6 +21,7 @@ SAID = {"learner": "{learner_s:.3f} s, {learner_tokens_per_s:.0f} tok/s, {learne
 MEMORY = "; GPU memory {peak_gpu_gib:.1f} GiB at most, --dry-run estimates {estimated_gpu_gib:.1f}"
 MEMORY_ERROR = 0.15  # of the estimate, at most
 INT8, FP8, LOW_BIT = "quant.rollout.weights=int8", "quant.rollout.weights=fp8_e4m3", "quant.learner.forward=low_bit"
+E4M3 = "quant.rollout.kv_cache=fp8_e4m3"
 
 
 @dataclasses.dataclass
@@ -78,6 +79,12 @@ def model(name, shape, *settings):
     return benchmark(SAID[name], name, shape, *words, limit_s=60, watches_memory=True)
 
 
+def answers(shape, *settings):
+    """A step of 128 prompts with 8 answers each."""
+    figure = model("step", shape, *settings)
+    return dataclasses.replace(figure, command=[*figure.command, "--prompts", 128, "--n", 8, "--prompt", 128, "--new", 256])
+
+
 def products(weights):
     said = each(ROWS, "layer_rows{}_", "{us:.0f} us, {tflops:.0f} TFLOP/s, {share_of_read:.0%} of reading")
     return benchmark(said, "products", "8b", "--format", weights, "--rows", of_list(ROWS))
@@ -122,7 +129,8 @@ def figures():
     found["ticks SmolLM2-135M, fp8 channel_token, 512 positions"] = ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m")
     found |= {f"ticks 8B, {FASTEST}, QRL_CUDA_TRY={trial}, 512 positions": tried(trial) for trial in programs.TRIALS}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
-              "step 1.5B, fp8": model("step", "1.5b", FP8)}
+              "learner 1.5B, adapters of rank 32 on int8": model("learner", "1.5b", LOW_BIT, INT8, "lora.rank=32"),
+              "step 1.5B, fp8": model("step", "1.5b", FP8), "step SmolLM2-135M, fp8, 1,024 answers of 256 tokens": answers("smollm2-135m", FP8, E4M3)}
     found |= {f"GEMMs of a layer of 8B, {weights}": products(weights) for weights, _ in TICKS.values()}
     found |= {"torch, decoding 8B bf16 in a CUDA graph": torch("decode"), "torch, a training step of 1.5B bf16": torch("train")}
     found |= {f"attention of a layer of 8B, {kv}, {context} positions": attention(kv, context)
