@@ -17,10 +17,10 @@ namespace qrl::data {
 
 namespace {
 
-/// All words of data.chat_template but auto.
+/// Lists all values of data.chat_template except auto.
 std::string list_of_names() { return base::joined(std::span(config::kChatTemplateNames).subspan(1), ", "); }
 
-/// A member of tokenizer_config.json that is a text or a token; "" when there is none.
+/// Returns a member of tokenizer_config.json that is a text or a token; "" if there is none.
 std::string text_of(const nlohmann::json& config, const char* name) {
   const auto found = config.find(name);
   if (found == config.end()) return {};
@@ -28,7 +28,7 @@ std::string text_of(const nlohmann::json& config, const char* name) {
   return text.is_string() ? text.get<std::string>() : std::string();
 }
 
-/// The Jinja text of tokenizer_config.json: one, or the one named default among several; "" when there is none at all.
+/// Returns the template text of tokenizer_config.json, or of a list the template named default; "" if there is none.
 /// Throws jinja::Unsupported for a list without a default, which transformers does not render either.
 std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
@@ -48,7 +48,7 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The added token behind an answer. Throws jinja::Unsupported where there is another text or none.
+/// Returns the added token after an answer. Throws jinja::Unsupported if other text or nothing follows it.
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   const Conversation conversation = sample_turns("ANSWER");
   const Text text = run_template(chat, conversation, {});
@@ -66,15 +66,15 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   return token;
 }
 
-/// Reads the template of that name, and asks it how answers begin and end. `where` and `text` get its place and its
-/// text, for messages. Throws jinja::Unsupported.
+/// Reads the template of this name, and renders samples to find how answers begin and end. Sets `where` and `text` to
+/// the template's location and text, for messages. Throws jinja::Unsupported.
 ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer, std::string& where, std::string& text) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;
   const std::string* config_text = tokenizer.file("tokenizer_config.json");
   const std::string config_path = tokenizer.path_of("tokenizer_config.json");
   const auto config = config_text == nullptr ? nlohmann::json::object() : state::parse_json(*config_text, config_path);
-  const std::string* file = tokenizer.file("chat_template.jinja");  // counts before the config's, as in transformers
+  const std::string* file = tokenizer.file("chat_template.jinja");  // overrides the config's, as in transformers
   where = name != "auto"    ? "data.chat_template: " + name
           : file != nullptr ? tokenizer.path_of("chat_template.jinja")
                             : config_path + ": chat_template";

@@ -1,4 +1,4 @@
-// Owns which chat template a run has: the model's own, one that the program holds, or a file. Knows nothing of data.
+// Owns the choice of a run's chat template: the model's own, an embedded one, or a file. Knows nothing of data.
 #pragma once
 
 #include <memory>
@@ -16,26 +16,28 @@ namespace jinja {
 class Template;
 }
 
-/// Makes a text of a conversation (conversation.h).
+/// Holds a compiled template and its properties; conversation.h renders it.
 struct ChatTemplate {
-  std::string name = "plain";                                    ///< as messages call it
-  std::shared_ptr<const jinja::Template> jinja = {};             ///< null: plain, a prompt's text alone
+  std::string name = "plain";                                    ///< for messages
+  std::shared_ptr<const jinja::Template> jinja = {};             ///< null: plain, which renders only a prompt's text
   std::vector<std::pair<std::string, std::string>> tokens = {};  ///< the tokenizer's bos_token, eos_token, …
-  std::string opening = {};                                      ///< what it writes before an answer to come
-  std::string end_of_turn = {};                                  ///< the added token behind an answer; "": none
+  std::string opening = {};                                      ///< text that add_generation_prompt appends
+  std::string end_of_turn = {};                                  ///< the added token after an answer; "": none
   bool is_plain() const noexcept { return jinja == nullptr; }
 };
 
-/// The template of a run: data.chat_template's file or name, or with auto the model's own, from chat_template.jinja or
-/// tokenizer_config.json; plain where it has none. Input errors: a template that cannot be run, or whose turns end with
-/// no added token of the tokenizer; data.system_prompt or data.enable_thinking without effect.
+/// Returns the template that data.chat_template names: a file, an embedded template, or with auto the model's own. The
+/// model's own is in chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input
+/// error for a template that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Also
+/// throws one if data.system_prompt or data.enable_thinking has no effect.
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer);
 
-/// Why a system message has no effect; "" where it has one.
+/// Returns why a system message has no effect; "" if it has one.
 std::string fault_of_system(const ChatTemplate& chat);
-/// Whether enable_thinking has an effect.
+/// Returns whether enable_thinking has an effect.
 bool has_thinking(const ChatTemplate& chat);
-/// Turns to ask a template with: SYSTEM with `has_system`, PROMPT, and unless it is "" the answer, and NEXT.
+/// Returns sample turns that probe a template: SYSTEM with `has_system`, then PROMPT. Unless `answer` is "", it and
+/// NEXT follow.
 Conversation sample_turns(const std::string& answer, bool has_system = false);
 
 }  // namespace qrl::data

@@ -12,7 +12,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Sources of texts: of message i 1 + 2 i, of its calls of tools one more; of tools that is behind the last message's.
+/// Returns the source of message i: 1 + 2 i; its tool calls have the next number. The definitions of tools have the
+/// source that follows the last message's.
 Source source_of_message(std::size_t i) { return static_cast<Source>(1 + 2 * i); }
 
 bool is_assistants(std::int64_t message, const Conversation& conversation) {
@@ -43,7 +44,8 @@ std::size_t count_letters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !base::is_space(c); }));
 }
 
-/// Checks that something of all that the conversation has is shown; returns how many answers are shown in part.
+/// Throws an input error if the text shows nothing of a message, of its tool calls or of the tools. Returns the number
+/// of answers that are shown in part.
 std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversation, const Text& text,
                          const std::string& where) {
   const std::vector<Message>& messages = conversation.messages;
@@ -62,15 +64,15 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
     const bool has_thought = thought != fields.end() && thought->is_string();
     const std::size_t num_thought = has_thought ? count_letters(thought->get_ref<const std::string&>()) : 0;
     const std::size_t num_shown = shown[source_of_message(i)], num_letters = count_letters(content);
-    constexpr std::size_t kTags = std::string_view("<think></think>").size();  // the template may write them itself
+    constexpr std::size_t kTags = std::string_view("<think></think>").size();  // the template may write these itself
     if (role == "assistant") num_cut += num_shown + kTags < num_letters + num_thought ? 1 : 0;
     else if (num_shown == 0 && num_letters > 0) refuse("message " + std::to_string(i + 1) + " (" + role + ")");
   }
   return num_cut;
 }
 
-/// Returns for each byte the message that it is learned from by {% generation %}: a block is of the message whose words
-/// it holds, or of the next one.
+/// Returns for each byte the index of the message that it teaches, by {% generation %}; −1: none. A block teaches the
+/// message that it contains, or without one the assistant's next message.
 std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
   const std::vector<TextRun> runs = text.runs();
@@ -89,8 +91,8 @@ std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, co
   return learned;
 }
 
-/// Returns the same of a template without marks: an assistant's words are learned, with the template's between them. So
-/// are its words before them, behind the header of an answer, and those behind them, up to the end of the turn.
+/// Returns the same for a template without {% generation %}. An assistant's turn is learned from the end of its header
+/// through the end-of-turn token, which includes the template's text in between.
 std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conversation& conversation,
                                            const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
@@ -99,8 +101,8 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   };
   std::vector<TextRun> runs = text.runs();
   runs.push_back({text.size(), text.size(), 0});  // the end
-  std::size_t behind = 0;                         // the last run that is data
-  std::int64_t open = -1;                         // the assistant's message that it is of
+  std::size_t behind = 0;                         // where the last run of a message ended
+  std::int64_t open = -1;                         // the assistant's message of that run; -1: none
   for (const TextRun& run : runs) {
     if (run.source == 0 && run.begin < run.end) continue;
     const std::int64_t of = message_of(run.source, conversation), message = is_assistants(of, conversation) ? of : -1;
@@ -117,7 +119,7 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   return learned;
 }
 
-/// The sum of the bytes that tokens spell.
+/// Returns the number of bytes that the tokens spell.
 std::size_t spelled_bytes(const Tokenizer& tokenizer, const std::vector<types::TokenId>& tokens) {
   std::size_t sum = 0;
   for (const types::TokenId token : tokens) sum += tokenizer.bytes_of(token, true).size();
@@ -187,7 +189,7 @@ std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where) {
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
-  // Where each part ends in what the tokens spell, which is its normal form (NFC), not always its own bytes.
+  // The tokens spell the normal form (NFC) of each part, which may differ from its bytes.
   std::vector<std::size_t> ends;
   for (const RenderedPart& part : parts)
     ends.push_back((ends.empty() ? 0 : ends.back()) + spelled_bytes(tokenizer, encode_parts(tokenizer, {part})));

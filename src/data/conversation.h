@@ -1,5 +1,5 @@
-// Owns the text that a chat template makes of a conversation, and which of it its assistant wrote. Knows nothing of
-// files and of training.
+// Owns rendering: the text that a chat template makes of a conversation, and which parts its assistant wrote. Knows
+// nothing of files and training.
 #pragma once
 
 #include <optional>
@@ -13,44 +13,45 @@
 namespace qrl::data {
 
 struct RenderOptions {
-  bool opens_answer = false;  ///< the header of an answer to come follows
-  bool learns = false;        ///< it is learned from: `training` is true for templates that have such a form
-  bool parse_text = false;    ///< added tokens in any text are tokens, not only in the assistant's and the template's
-  std::optional<bool> thinking = {};  ///< enable_thinking; nothing: the template's default
+  bool opens_answer = false;  ///< appends the header of the next answer (add_generation_prompt)
+  bool learns = false;        ///< labels what is learned, and sets the template's variable `training`
+  bool parse_text = false;    ///< parses added tokens in every text, not only the assistant's and the template's
+  std::optional<bool> thinking = {};  ///< enable_thinking; nullopt: the template's default
 };
 
-/// A piece of the rendered text.
+/// Holds a part of the rendered text.
 struct RenderedPart {
   std::string text;
   bool parse_added_tokens = false;
-  std::int64_t learned_message = -1;  ///< with `learns`: the message of the assistant that it is learned from; −1: none
+  std::int64_t learned_message = -1;  ///< index of the assistant's message that it teaches, with `learns`; −1: none
 };
 
 struct Rendered {
   std::vector<RenderedPart> parts;
-  std::int64_t num_cut_answers = 0;  ///< messages of the assistant of which the template left out words
+  std::int64_t num_cut_answers = 0;  ///< number of the assistant's messages that the template shortened
 };
 
-/// Renders the conversation with the template. Words of the template and an assistant's content may hold added tokens,
-/// not other text. With `learns`, text inside {% generation %} is learned. Without this mark, an assistant's words are
-/// learned from the end of its header up to the token that ends its turn. Throws an input error that names `where` when
-/// the template refuses the conversation, or shows no word of a message, of tools or of their calls.
+/// Renders the conversation with the template. Added tokens are parsed only in the template's text and an assistant's
+/// content. With `learns`, text inside {% generation %} is learned. Without this tag, an assistant's turn is learned
+/// from the end of its header through the token that ends the turn. Throws an input error with `where` if the template
+/// refuses the conversation, or leaves out a whole message, the tools or the calls of a message.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 
-/// The same with its sources, without checks. Throws jinja::Unsupported.
+/// Renders without checks, and returns the text with its sources. Throws jinja::Unsupported.
 Text run_template(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options);
-/// The message that text of that source came from, −1: none.
+/// Returns the index of the message that this source belongs to; −1: none.
 std::int64_t message_of(Source source, const Conversation& conversation);
 
-/// Token ids of rendered parts read as one text.
+/// Encodes the rendered parts as one text.
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);
-/// The same, and for each the message that it was learned from, −1 for none: a token counts as the assistant's when any
-/// byte of it is.
+/// Holds tokens, and for each the index of the message that it teaches; −1: none.
 struct LabeledTokens {
   std::vector<types::TokenId> tokens;
   std::vector<std::int64_t> messages;
 };
+/// Encodes like encode_parts, and labels each token by the first of its bytes that is learned. Throws an input error
+/// with `where` if the tokens do not spell the text that they encode.
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where);
 

@@ -1,4 +1,4 @@
-// Owns a text that knows who wrote each of its bytes. Knows nothing of templates and conversations.
+// Owns a text that records the source of each byte. Knows nothing of templates and conversations.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace qrl::data {
 
-/// Names who wrote a byte: a number that the caller assigns; 0 is the template.
+/// Identifies the author of a byte by a number that the caller assigns; 0 is the template.
 using Source = std::uint32_t;
-/// Is set in the source of what the template marks as generated.
+/// Flags a source inside {% generation %}.
 inline constexpr Source kGenerated = Source{1} << 31;
 constexpr Source writer_of(Source source) noexcept { return source & ~kGenerated; }
 
-/// Bytes of a text that have one source: [begin, end).
+/// Describes the bytes [begin, end) of a text, which have one source.
 struct TextRun {
   std::size_t begin = 0, end = 0;
   Source source = 0;
 };
 
-/// Carries provenance through whatever is done with it: a byte that is copied keeps its source.
+/// Holds bytes and their sources; every copied byte keeps its source.
 class Text {
  public:
   Text() = default;
@@ -29,9 +29,9 @@ class Text {
   const std::string& bytes() const noexcept { return bytes_; }
   std::size_t size() const noexcept { return bytes_.size(); }
   bool empty() const noexcept { return bytes_.empty(); }
-  /// Returns the memory that a copy takes.
+  /// Returns the memory of a copy.
   std::size_t cost_bytes() const noexcept { return bytes_.size() + before_.size() * sizeof(Before); }
-  /// Returns the runs in their order: none is empty, and neighbors differ in their source.
+  /// Returns the runs in order: no run is empty, and neighbors have different sources.
   std::vector<TextRun> runs() const;
   std::string_view bytes(const TextRun& run) const {
     return std::string_view(bytes_).substr(run.begin, run.end - run.begin);
@@ -39,13 +39,13 @@ class Text {
 
   void add(std::string_view bytes, Source source);
   Text& operator+=(const Text& more);
-  /// Copies up to `size` bytes from `begin` on, which is at most size().
+  /// Returns a copy of up to `size` bytes from `begin`, which is at most size().
   Text part(std::size_t begin, std::size_t size = std::string::npos) const;
-  /// Removes all bytes from `size` on.
+  /// Removes all bytes from `size`.
   void cut(std::size_t size);
 
  private:
-  /// Says of a run before the last one where it ends.
+  /// Describes a run before the last one.
   struct Before {
     std::size_t end;
     Source source;
@@ -54,7 +54,7 @@ class Text {
   void visit(std::size_t begin, std::size_t end, const Visit& visit) const;
 
   std::string bytes_;
-  std::vector<Before> before_;  ///< so that a text of one source needs no memory for it
+  std::vector<Before> before_;  ///< empty for a text of one source, which needs no allocation
   Source source_ = 0;           ///< of the last run
 };
 

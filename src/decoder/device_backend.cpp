@@ -20,7 +20,7 @@ namespace qrl::decoder {
 
 namespace {
 
-/// With values, or its form alone.
+/// Converts a matrix; without `has_values` its values are null.
 cuda::HostMatrix host_matrix(const ops::PackedLinear& packed, bool has_values) {
   return {packed.format,
           packed.out,
@@ -103,9 +103,9 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     return {masters_.matrix(input.matrix), input.num_rows, input.quantized};
   }
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
-  /// The snapshot's weights, unless they are there already.
+  /// Uploads the snapshot's weights unless this version is already on the device.
   void upload_unless_there();
-  void upload_weights(bool has_base);  ///< without the base's matrices where these are there
+  void upload_weights(bool has_base);  ///< `has_base`: skips the base's matrices, which are on the device
   void upload_adapters();
   void sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples);
 
@@ -120,23 +120,23 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   KvScales kv_scales_;
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1, uploaded_base_ = -1;
-  bool has_adapters_ = false;  ///< the engine has some
-  /// Some of a plan's samples.
+  bool has_adapters_ = false;  ///< of the uploaded snapshot
+  /// Holds a subset of a plan's samples.
   struct Samples {
     void clear();
     void add(const Plan& plan, std::size_t sample_idx);
-    std::vector<std::size_t> places;  // among the plan's
+    std::vector<std::size_t> places;  ///< indices into the plan's samples
     std::vector<std::int32_t> rows;
     std::vector<double> uniforms;
     std::vector<float> temperatures;
   };
-  Samples whole_rows_;  // with top-k or top-p: sampled on the CPU
-  /// A tick's other samples, and where they go.
+  Samples whole_rows_;  ///< samples with top-k or top-p, which the CPU draws
+  /// Holds a tick's other samples and their destination.
   struct StartedSamples {
     Samples on_device;
     std::span<ops::SampledToken> samples;
   };
-  StartedSamples started_[2];  // take turns
+  StartedSamples started_[2];  ///< of even and odd ticks
   std::int64_t num_started_ = 0, num_finished_ = 0;
   std::vector<cuda::SampledToken> sampled_;
   std::vector<float> logits_;
@@ -214,7 +214,7 @@ void DeviceBackend::upload_weights(bool has_base) {
   engine_->weights().upload(weights);
 }
 
-/// A matrix at a time, so that little is in host memory in fp32.
+/// Uploads the adapters matrix by matrix, which bounds the fp32 copies in host memory.
 void DeviceBackend::upload_adapters() {
   const model::Snapshot& snapshot = *snapshot_;
   std::vector<base::Buffer> values;
@@ -226,7 +226,7 @@ void DeviceBackend::upload_adapters() {
     cuda::AdapterMaster& master = masters.emplace_back(*masters_.adapter(weight));
     master.values = dense.as<float>();
     master.on_host = true;
-    master.rank = snapshot.lora().rank;  // the snapshot's B has been scaled
+    master.rank = snapshot.lora().rank;  // the snapshot's B is already scaled
   };
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
     model::visit_matrices(snapshot.config(), [&](const model::BlockMatrix&, const auto& of) {
@@ -240,13 +240,13 @@ void DeviceBackend::upload_adapters() {
         add(model::lora_b_name(part.module), part.b, 0, part.b.out);
         first_row += adapter.rank();
       }
-      (void)engine_->weights().rewrite_adapters(masters);  // finite since they were published
+      (void)engine_->weights().rewrite_adapters(masters);  // publishing checked that all are finite
     });
   }
 }
 
 std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters) {
-  uploaded_version_ = -1;  // till all are rewritten
+  uploaded_version_ = -1;  // until all are rewritten
   std::vector<model::DeviceMaster> others;
   std::vector<cuda::AdapterMaster> adapters;
   std::vector<std::string> names, adapter_names;
@@ -331,7 +331,7 @@ void DeviceBackend::finish() {
   }
 }
 
-/// No other tick is under way: the hidden states are this one's.
+/// Runs while no other tick is in flight, so the engine's hidden states belong to this tick.
 void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (logits_.empty()) {
     base::log_info("top-k and top-p: tokens are sampled on the CPU, from logits that the device sends");

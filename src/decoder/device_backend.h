@@ -1,5 +1,5 @@
-// Owns ticks on a GPU: what a snapshot, a plan and a call's samples are to the engine of cuda/engine/decode_engine.h.
-// Knows nothing of kernels or of scheduling.
+// Owns the backend on a GPU: converts snapshots, plans and samples for the engine of cuda/engine/decode_engine.h. Knows
+// nothing of kernels or scheduling.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,23 @@
 
 namespace qrl::decoder {
 
-/// What an engine for this model and these (checked) options is made with.
+/// Returns the engine options for this model and checked decoder options.
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
 
-/// Of the engine's memory on the device, what GEMMs of up to num_rows rows of a tick or of a learner keep for operands
-/// that they dequantize.
+/// Returns the bytes of device memory for dequantized operands of GEMMs with up to num_rows rows, in a tick or a
+/// learner.
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums);
 
-/// And what adapters take there, with what ticks of up to num_rows rows need for them.
+/// Returns the bytes of device memory for LoRA adapters and their buffers in ticks of up to num_rows rows.
 std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
                                   std::int64_t num_rows);
 
-/// Bytes of a GPU that stay free when KV pages take the rest of its memory.
+/// Returns the bytes of a GPU's memory that KV pages leave free.
 std::int64_t kept_back_bytes();
 
-/// Takes an engine made with engine_options of the same arguments. Weights are copied to the device at the first
-/// `begin` of each version that the snapshot holds. Samples of requests with top-k or top-p are made on the CPU from
-/// whole rows of logits.
+/// Makes a backend on an engine that was created with engine_options of the same arguments. `begin` uploads the
+/// snapshot's weights once per version. Requests with top-k or top-p are sampled on the CPU from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

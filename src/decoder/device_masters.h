@@ -1,4 +1,4 @@
-// Owns which of an engine's weights a tensor of the model is. Knows nothing of formats.
+// Owns the map from the model's tensors to the engine's weights. Knows nothing of formats.
 #pragma once
 
 #include <map>
@@ -16,28 +16,28 @@ class DeviceMasters {
  public:
   explicit DeviceMasters(const model::ModelConfig& config);
 
-  /// What WeightStore::rewrite takes for these tensors; `names[i]` becomes the tensor of the i-th. A tied embedding is
-  /// lm_head, too.
+  /// Returns the arguments of WeightStore::rewrite for these tensors; `names[i]` becomes the tensor of the i-th. A tied
+  /// embedding also gives one for lm_head.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
-  /// What WeightStore::rewrite_adapters takes for A or B of that name (model/adapter.h), without values, rank and
-  /// scale; null: it is none.
+  /// Returns the argument of WeightStore::rewrite_adapters for the A or B of this name (model/adapter.h), without
+  /// values, rank and scale. Returns null for any other name.
   const cuda::AdapterMaster* adapter(const std::string& weight) const;
-  /// What WeightStore::dequantize takes.
+  /// Returns the arguments of WeightStore::dequantize.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
-  /// Which matrix that is, by a snapshot's name for it.
+  /// Returns the id of a matrix by its name in a snapshot.
   cuda::WeightId matrix(const std::string& tensor) const;
 
  private:
   void add(const std::string& weight, const cuda::WeightId& id, std::int64_t first, std::int64_t count);
   void add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in);
 
-  std::multimap<std::string, cuda::Master> places_;      ///< by name, without values
-  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< the same of all that can be
+  std::multimap<std::string, cuda::Master> places_;      ///< by tensor name, without values
+  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< by the name of an A or B, without values
   struct Matrix {
     cuda::WeightId id;
     base::Shape shape;
   };
-  std::map<std::string, Matrix> matrices_;  ///< by a snapshot's name
+  std::map<std::string, Matrix> matrices_;  ///< by name in a snapshot
 };
 
 }  // namespace qrl::decoder

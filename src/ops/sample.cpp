@@ -14,7 +14,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// A row's distribution before any cut: weight of a token = exp((logit − max) / temperature).
+/// Describes a row's distribution before any cut: a token's weight is exp((logit − max) / temperature).
 struct Weights {
   const float* logits;
   std::int64_t vocab_size;
@@ -27,18 +27,18 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// Compares by logit, not weight: far below the maximum weights underflow and would tie. Ties go to the lower index.
+/// Compares by logit, because weights far below the maximum underflow and would tie. Ties go to the lower index.
 bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
 
-/// Finds the tokens that top-k and top-p leave, in index order.
+/// Returns the tokens that top-k and top-p keep, in index order.
 std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& params,
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // With N tokens, those below a mass of (1 − p)/N together miss less than 1 − p: they cannot be needed. Halved against
-  // rounding. Only without top-k, which changes the total.
+  // Top-p never needs tokens with a mass below (1 − p)/N each: N of them have less than 1 − p. The bound is halved to
+  // allow for rounding. Top-k changes the total, so the bound does not apply with it.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {
@@ -54,7 +54,7 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
     for (const std::int32_t token : kept) total += static_cast<double>(weights[static_cast<std::size_t>(token)]);
   }
   if (params.top_p < 1.0F) {
-    // A heap gives the prefix in order without sorting what is behind it.
+    // A heap gives the prefix in order without sorting the rest.
     const auto below = [&](std::int32_t a, std::int32_t b) { return descending(b, a); };
     std::make_heap(kept.begin(), kept.end(), below);
     double mass = 0;
@@ -69,7 +69,7 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
   return kept;
 }
 
-/// Leaves `count` of the likeliest tokens, in index order.
+/// Keeps the `count` likeliest tokens, in index order.
 void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& tokens) {
   std::nth_element(tokens.begin(), tokens.begin() + count, tokens.end(),
                    [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); });
@@ -77,7 +77,7 @@ void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& to
   std::sort(tokens.begin(), tokens.end());
 }
 
-/// Computes the weights of all tokens, in memory of this thread until its next call.
+/// Returns the weights of all tokens in a buffer of this thread, which its next call overwrites.
 const std::vector<float>& all_weights(const Weights& row) {
   thread_local std::vector<float> memory;
   memory.resize(static_cast<std::size_t>(row.vocab_size));
@@ -85,7 +85,7 @@ const std::vector<float>& all_weights(const Weights& row) {
   return memory;
 }
 
-/// Sums the weights of `tokens` in their order, in fp64.
+/// Sums the weights of `tokens` in order, in fp64.
 double mass_of(const std::vector<float>& weights, std::span<const std::int32_t> tokens) {
   double mass = 0;
   for (const std::int32_t token : tokens) mass += static_cast<double>(weights[static_cast<std::size_t>(token)]);
@@ -113,13 +113,13 @@ SampledToken sample_cut(const Weights& row, const SampleParams& params, double t
   return sampled;
 }
 
-/// NaN when one of the logits is; else 0. max_value may have overlooked it.
+/// Returns NaN if one of the logits is NaN, else 0; max_value may ignore NaN.
 double nan_of(const float* logits, std::int64_t count) {
   const bool any = std::any_of(logits, logits + count, [](float x) { return std::isnan(x); });
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
 }
 
-/// The summary of a whole row, in memory of this thread.
+/// Returns the summary of a row in an object of this thread, which its next call overwrites.
 const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
   thread_local RowSummary row;
   row.begin(temperature);
@@ -144,7 +144,7 @@ void RowSummary::take(const float* logits, std::int64_t count) {
   for (std::int64_t begin = 0; begin < count; begin += kSampleBlock) {
     const std::int64_t size = std::min(kSampleBlock, count - begin);
     const float max = kernels().max_value(logits + begin, size);
-    // Of −inf alone: exp(−inf − −inf) would be NaN.
+    // A block of only −inf is skipped: exp(−inf − −inf) would be NaN.
     const bool possible = !(max == -std::numeric_limits<float>::infinity());
     const float sum = possible ? kernels().exp_sum(logits + begin, size, max, inverse_temperature_) : 0.0F;
     if (max > max_) {
@@ -164,7 +164,7 @@ double RowSummary::share(const Block& block) const {
 void RowSummary::end() {
   total_ = 0;
   for (const Block& block : blocks_) total_ += share(block);
-  // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
+  // A NaN logit makes its block's sum NaN; an infinite maximum makes its own weight NaN.
   QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "sample",
                 "logits that are finite or -inf, one of them finite",
                 "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
@@ -172,7 +172,7 @@ void RowSummary::end() {
 }
 
 RowSummary::Place RowSummary::place(double uniform) const {
-  // The target is below the total of the same sums, so the block has weight.
+  // The target is below the total of the same sums, so the selected block has weight.
   std::size_t block = static_cast<std::size_t>(best_block_);
   double rest = 0;
   if (!greedy_) {
@@ -201,7 +201,7 @@ SampledToken RowSummary::sample(const Place& place, const float* block_logits) c
   const float max = blocks_[static_cast<std::size_t>(place.begin / kSampleBlock)].max;
   float weights[kSampleBlock];
   kernels().exp_weights(block_logits, place.count, max, inverse_temperature_, weights);
-  // Where rounding leaves the target behind all weights of the block, the last one above zero is the token.
+  // If rounding puts the target beyond all weights of the block, the last token with a weight above 0 is chosen.
   double before = 0;
   std::int64_t chosen = 0;
   for (std::int64_t i = 0; i < place.count && before <= place.rest; ++i) {

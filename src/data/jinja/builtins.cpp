@@ -12,9 +12,9 @@ namespace qrl::data::jinja {
 
 namespace {
 
-__extension__ using Wide = __int128;  // holds any product of two integers of a template
+__extension__ using Wide = __int128;  // holds the product of any two 64-bit integers
 
-/// Holds what a function of the table receives.
+/// Bundles the arguments that a function of the table receives.
 struct Call {
   const std::string& name;
   const Value& value;
@@ -25,7 +25,7 @@ struct Call {
   const Text& text(std::size_t i) const { return text_of(argument(i), name); }
 };
 
-/// Spends what a search takes, which compares up to all of `part` at each byte of `whole`.
+/// Spends the cost of a search, which in the worst case compares all of `part` at each byte of `whole`.
 void spend_search(const Text& whole, const Text& part, Budget& budget) {
   budget.spend(whole.cost_bytes() + whole.size() * (part.size() / 16));
 }
@@ -34,9 +34,9 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-// ---- of texts
+// ---- texts
 
-/// trim, strip, lstrip and rstrip: of white space, or of given characters.
+/// Implements trim, strip, lstrip and rstrip: removes white space or the given characters.
 Value stripped(const Call& call) {
   const Text text = printed(call.value, call.budget);
   const Value& set = call.argument(0);
@@ -55,7 +55,7 @@ Value stripped(const Call& call) {
   return text.part(begin, end - begin);
 }
 
-/// The parts of a text between separators, of which the first `most` count.
+/// Splits a text at the first `most` separators; −1: at all of them.
 Values parts_of(const Text& text, const Text& separator, std::int64_t most, Budget& budget) {
   if (separator.empty()) fail("a search for nothing");
   spend_search(text, separator, budget);
@@ -74,7 +74,7 @@ Value split(const Call& call) {
   return make_list(parts_of(*call.value.text(), call.text(0), limit, call.budget));
 }
 
-/// upper, lower and capitalize.
+/// Implements upper, lower and capitalize.
 Value with_case(const Call& call) {
   const Text text = printed(call.value, call.budget);
   const std::string& bytes = text.bytes();
@@ -118,13 +118,13 @@ Value with_default(const Call& call) {
   return is_there ? call.value : call.arguments.size() == 0 ? Value(Text()) : call.argument(0);
 }
 
-/// startswith and endswith.
+/// Implements startswith and endswith.
 bool has_end(const Call& call) {
   const std::string &whole = call.value.text()->bytes(), &end = call.text(0).bytes();
   return call.name == "startswith" ? whole.starts_with(end) : whole.ends_with(end);
 }
 
-// ---- of lists and objects
+// ---- lists and objects
 
 std::shared_ptr<const List> list_of(const Call& call) { return elements_of(call.value, call.name, call.budget); }
 
@@ -134,7 +134,7 @@ std::int64_t length(const Call& call) {
   return std::ranges::count_if(text->bytes(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-/// items and dictsort.
+/// Implements items and dictsort.
 Value pairs_of(const Call& call) {
   const bool is_sorted = call.name == "dictsort";
   if (call.value.is_undefined() && !is_sorted) return make_list({});
@@ -161,7 +161,7 @@ Value got(const Call& call) {
   return found != nullptr ? *found : call.arguments.size() == 2 ? call.argument(1) : Value(nullptr);
 }
 
-/// map, select, reject, selectattr and rejectattr.
+/// Implements map, select, reject, selectattr and rejectattr.
 Value chosen(const Call& call) {
   const Arguments& given = call.arguments;
   const bool is_map = call.name == "map", by_attribute = call.name.ends_with("attr");
@@ -228,7 +228,7 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
   return std::ranges::any_of(list->items, [&](const Value& one) { return are_equal(one, part, budget); });
 }
 
-/// The text of `left`, grown in place where no other value shares it, with that of `right` behind it.
+/// Appends the text of `right` to that of `left`, in place if no other value shares it.
 Value concatenated(Value left, const Value& right, Budget& budget) {
   auto* text = std::get_if<std::shared_ptr<Text>>(&left);
   if (text == nullptr || text->use_count() > 1) left = printed(left, budget);
@@ -238,14 +238,14 @@ Value concatenated(Value left, const Value& right, Budget& budget) {
   return left;
 }
 
-/// Calculates with integers.
+/// Applies an integer operation. Throws Unsupported for other types and for results beyond 64 bits.
 Value calculated(const Value& left, const Value& right, Wide (*operation)(Wide, Wide)) {
   const Wide result = operation(integer_of(left, "a calculation"), integer_of(right, "a calculation"));
   if (result != static_cast<std::int64_t>(result)) fail("a number of more than 64 bits");
   return static_cast<std::int64_t>(result);
 }
 
-/// Divides as Python does, which rounds down.
+/// Divides and rounds down, like Python.
 Wide quotient(Wide a, Wide b) {
   if (b == 0) fail("a division by 0");
   return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
@@ -265,7 +265,8 @@ std::function<Value(Value, const Value&, Budget&)> integers(Wide (*operation)(Wi
   return [operation](const Value& left, const Value& right, Budget&) { return calculated(left, right, operation); };
 }
 
-/// A row: its names, their uses, the names of its arguments ("*": it reads them itself), and what it does.
+/// Describes builtins that share a function: their names, uses and parameter names ("*": the function checks its
+/// arguments itself).
 struct Row {
   std::string_view names;
   unsigned uses;

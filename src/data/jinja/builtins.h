@@ -1,4 +1,4 @@
-// Owns what Jinja provides by name: operators, filters, tests, methods and functions, a row of a table each.
+// Owns the built-in operators, filters, tests, methods and functions of Jinja; each is one row of a table.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace qrl::data::jinja {
 
-/// Orders operators: one of a higher rank binds tighter.
+/// Orders operators by precedence: a higher rank binds tighter.
 enum Rank : std::uint8_t { kOr, kAnd, kNot, kCompared, kAdded, kJoined, kMultiplied, kUnary };
 
-/// An operator between two values; `or` and `and`, which may skip the right one, have no function.
+/// Describes a binary operator. `or` and `and` have no function, because they may skip the right operand.
 struct Operator {
   std::string_view sign;
   Rank rank;
@@ -18,14 +18,14 @@ struct Operator {
 };
 const std::vector<Operator>& operators();
 
-/// How a template uses a name: `x | name`, `x is name`, `text.name()`, `object.name()` or `name()`.
+/// Tells how a template uses a name: `x | name`, `x is name`, `text.name()`, `object.name()` or `name()`.
 enum Use : std::uint8_t { kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFunction = 16 };
 
-/// Applies a filter, test or method to a value; a function has none.
+/// Applies a filter, test or method to `value`; a function ignores `value`.
 using Builtin = std::function<Value(const Value& value, const Arguments& arguments, Budget& budget)>;
 
-/// Returns what has that name in this use. A name that is not known here throws Unsupported when it is called; so do
-/// arguments that are not known.
+/// Returns the builtin of this name for this use, never null. The call throws Unsupported for an unknown name or
+/// unknown arguments.
 Builtin builtin_of(Use use, const std::string& name);
 
 }  // namespace qrl::data::jinja

@@ -1,5 +1,5 @@
-// Owns the part of Jinja that chat templates are written in: runs a template on a conversation, as transformers does.
-// Whatever it does not know is refused, never passed over. Knows no model's template.
+// Owns the subset of Jinja that chat templates use, rendered as transformers renders it. Everything outside the subset
+// is an error, never ignored. Knows no model's template.
 #pragma once
 
 #include <functional>
@@ -13,24 +13,25 @@ namespace qrl::data::jinja {
 
 struct Run;
 
-/// Statements but include, import, call and filter blocks; the operators, filters, tests, methods and functions that
-/// published chat templates use. Time, memory and depth of a run are bounded.
+/// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks. The
+/// tables of builtins.h list its operators, filters, tests, methods and functions. The time, memory and recursion depth
+/// of a render are bounded.
 class Template {
  public:
-  /// Throws Unsupported for text that is no Jinja, and for tags that are not known here. Other things that are not
-  /// known (functions, filters, …) are errors only when a conversation runs through them.
+  /// Throws Unsupported for invalid Jinja and for unknown tags. Other unknown names (functions, filters, …) are errors
+  /// only when render() evaluates them.
   explicit Template(const std::string& text);
 
-  /// Runs the template with these variables; others are undefined. `strftime_now is defined` is false, and its day is
-  /// 26 Jul 2024, so that a run repeats: our choice. Throws Unsupported.
+  /// Renders the template with these variables; all others are undefined. Throws Unsupported. By our choice
+  /// `strftime_now is defined` is false, and a call uses the fixed date 26 Jul 2024, so that renders repeat.
   Text render(const std::vector<std::pair<std::string, Value>>& variables) const;
 
-  /// Whether it has {% generation %}.
+  /// Returns whether the template contains {% generation %}.
   bool marks_generation() const noexcept { return marks_generation_; }
 
  private:
   std::function<void(Run&)> body_;
-  std::vector<std::string> names_;  ///< of its variables
+  std::vector<std::string> names_;  ///< of the variables; a name's index is the id in body_
   bool marks_generation_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace qrl::data::jinja {
 
 namespace {
 
-constexpr std::size_t kMaxTagTokens = 256;  // with the bounds on nesting it bounds every recursion
+constexpr std::size_t kMaxTagTokens = 256;  // together with the limits on nesting, bounds every recursion
 
 using base::is_digit;
 using base::is_space;
@@ -23,7 +23,7 @@ bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 class Lexer {
  public:
   explicit Lexer(const std::string& text) {
-    // Jinja reads all line ends as \n, and the last one does not count.
+    // Jinja converts all line ends to \n and drops the last one.
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
       text_ += text[i] == '\r' ? '\n' : text[i];
@@ -65,7 +65,7 @@ class Lexer {
     else tag(kind);
   }
 
-  /// lstrip_blocks: spaces before a tag go when nothing else stands before it on its line.
+  /// Implements lstrip_blocks: removes spaces before a tag that is the first on its line.
   void strip_line_start(std::string& text) const {
     std::size_t end = text.size();
     while (end > 0 && text[end - 1] != '\n' && is_space(text[end - 1])) --end;
@@ -85,7 +85,7 @@ class Lexer {
     put(TokenKind::sign, is_block ? "{%" : "{{");
     const std::string_view closing = is_block ? "%}" : "}}";
     const std::size_t first = tokens_.size();
-    for (int depth = 0;;) {  // of braces: an object's end is no tag's
+    for (int depth = 0;;) {  // of braces: "}" that closes an object does not end the tag
       if (tokens_.size() - first > kMaxTagTokens) fail("a tag of more than 256 words");
       skip_space();
       if (at_ == text_.size()) fail("a tag that does not end");
@@ -101,7 +101,7 @@ class Lexer {
     }
   }
 
-  /// White space behind a tag: all with "-", one line end behind a block (trim_blocks).
+  /// Skips white space after a tag: all of it after "-", and one line end after a block (trim_blocks).
   void behind(char control, bool is_block) {
     is_line_start_ = control != '-' && control != '+' && is_block && rest().starts_with('\n');
     if (control == '-') skip_space();
@@ -138,7 +138,7 @@ class Lexer {
       const std::size_t which = is_escape ? kNames.find(c) : std::string::npos;
       if (is_escape && (kOthers.find(c) != std::string_view::npos || static_cast<unsigned char>(c) >= 0x80))
         fail("an escape that is not known, in a string");
-      if (is_escape && which == std::string_view::npos) value += '\\';  // as in Python, no escape at all
+      if (is_escape && which == std::string_view::npos) value += '\\';  // as Python does with an unknown escape
       value += which == std::string_view::npos ? c : kCharacters[which];
     }
     ++at_;

@@ -1,4 +1,4 @@
-// Owns the words of a Jinja text, between lexer.cpp and template.cpp.
+// Owns the lexer: splits the text of a Jinja template into tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace qrl::data::jinja {
 
 enum class TokenKind : std::uint8_t { text, name, string, number, sign, end };
 
-/// A piece of the template: text outside of tags, or a word of a tag. Tags begin with the signs "{{" and "{%".
+/// Holds text outside tags, or one token of a tag. A tag begins with the sign "{{" or "{%".
 struct Token {
   TokenKind kind = TokenKind::end;
   std::string text = {};
 };
 
-/// All of a template, with the white space control of transformers (trim_blocks, lstrip_blocks) done; `end` comes last.
-/// Throws Unsupported.
+/// Returns the tokens of a template; the last one is `end`. White space control is applied as in transformers
+/// (trim_blocks, lstrip_blocks). Throws Unsupported.
 std::vector<Token> words_of(const std::string& text);
 
 }  // namespace qrl::data::jinja

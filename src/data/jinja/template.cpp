@@ -9,15 +9,15 @@
 
 namespace qrl::data::jinja {
 
-/// A template that is running: its variables, those of open scopes behind them, and what it has written.
+/// Holds the state of a render: the template's variables, then those of open scopes, and the output so far.
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget budget;
-  std::vector<std::pair<int, Value>> names = {{-1, {}}};  ///< the first is no name: only the template begins there
-  std::size_t num_own = 0;                                ///< of the names the template's, which macros see
-  std::size_t frame = 0, scope = 0;  ///< where the names of the running macro begin, and those of the scope
-  int num_macros = 0;                ///< open calls
-  Leave leave = Leave::no;           ///< a loop that is being left, or its turn
+  std::vector<std::pair<int, Value>> names = {{-1, {}}};  ///< names[0] is unused: only the template's scope is 0
+  std::size_t num_own = 0;                                ///< number of the template's own names, which macros see
+  std::size_t frame = 0, scope = 0;  ///< index of the first name of the running macro, and of the innermost scope
+  int num_macros = 0;                ///< calls in progress
+  Leave leave = Leave::no;           ///< set by break (loop) and continue (turn)
   Text out;
 
   const Value* find(int name) const {
@@ -41,8 +41,8 @@ struct Run {
     budget.spend(64 + text.cost_bytes());
     out += text;
   }
-  /// Calls body(); names that are set meanwhile are gone behind it. `is_frame`: it sees the template's names alone, as
-  /// a macro does.
+  /// Calls body() and afterwards drops the names that it set. `is_frame`: body() sees no names of open scopes, only the
+  /// template's own, like a macro.
   template <class Body>
   void in_scope(const Body& body, bool is_frame = false) {
     const std::size_t begin = names.size(), outer_frame = frame, outer_scope = std::exchange(scope, begin);
@@ -52,7 +52,7 @@ struct Run {
     frame = outer_frame;
     scope = outer_scope;
   }
-  /// Calls body(*this) in a scope of its own, and takes back what it writes.
+  /// Calls body(*this) in a new scope, and returns its output instead of writing it.
   template <class Body>
   Text capture(const Body& body) {
     const std::size_t begin = out.size();
@@ -70,7 +70,7 @@ struct Macro {
   struct Parameter {
     std::string name;
     int id;
-    Expression otherwise;  ///< null: none
+    Expression otherwise;  ///< the default; null: none
   };
   std::vector<Parameter> parameters;
   Statement body;
@@ -79,8 +79,8 @@ struct Macro {
 namespace {
 
 constexpr int kMaxDepth = 40;                               // of nested expressions and statements
-constexpr int kMaxMacros = 30;                              // open calls
-constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // of all texts that a run makes, and 64 a step
+constexpr int kMaxMacros = 30;                              // calls in progress
+constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // bytes of all texts that a render makes, and 64 a step
 
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
@@ -100,7 +100,8 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   return text;
 }
 
-/// Copies elements or characters, as Python's base[begin:end:step] does; a bound that is None is none.
+/// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
+/// than 1 or an unbounded −1.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
   if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
   const auto list = elements_of(base, "a part", budget);
@@ -122,7 +123,7 @@ Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budge
   return text;
 }
 
-/// Reads a template and makes of it what runs it.
+/// Compiles the tokens of a template to a function that renders it.
 class Parser {
  public:
   explicit Parser(const std::string& text) : tokens_(words_of(text)) {}
@@ -151,13 +152,13 @@ class Parser {
     expect(token().kind == TokenKind::name, "name");
     return tokens_[at_++].text;
   }
-  /// The number of a variable's name.
+  /// Returns the id of a variable, its index in names_.
   int id_of(const std::string& name) {
     const auto found = std::ranges::find(names_, name);
     if (found == names_.end()) names_.push_back(name);
     return static_cast<int>(std::ranges::find(names_, name) - names_.begin());
   }
-  /// Calls read(), one level deeper.
+  /// Calls read() one nesting level deeper. Throws Unsupported beyond kMaxDepth.
   template <class Read>
   auto deeper(const Read& read) {
     if (++depth_ > kMaxDepth) fail("a template nested too deeply");
@@ -165,7 +166,7 @@ class Parser {
     --depth_;
     return result;
   }
-  /// The word that a tag begins with, where a tag begins; else "".
+  /// Returns the first word of the tag that begins here; "" if none does.
   std::string tag_name() const {
     return is_sign("{%") && token(1).kind == TokenKind::name ? token(1).text : std::string();
   }
@@ -329,7 +330,7 @@ class Parser {
     });
   }
 
-  /// Takes one of the operators of a rank; null where there is none.
+  /// Reads an operator of this rank; null if the next token is none.
   const Operator* take_operator(int rank) {
     for (const Operator& one : operators()) {
       if (one.rank != rank) continue;
@@ -341,7 +342,7 @@ class Parser {
     return nullptr;
   }
 
-  /// An operator's operands are of higher ranks than its own.
+  /// Parses operators of this rank; their operands have higher ranks.
   Expression ranked(int rank) {
     if (rank == kUnary) return unary();
     if (rank == kNot && take_word("not"))
@@ -356,7 +357,7 @@ class Parser {
       Value left = first(run);
       for (const auto& [taken, operand] : rest) {
         run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
-        // Of `and` and `or`, as in Python, the value that decided.
+        // `and` and `or` return the operand that decided, as in Python.
         if (rank <= kAnd) left = is_true(left) == (rank == kAnd) ? operand(run) : left;
         else left = taken->apply(std::move(left), operand(run), run.budget);
       }
@@ -364,7 +365,7 @@ class Parser {
     };
   }
 
-  /// A minus binds tighter than a filter on what is behind it.
+  /// Parses an operand with its minus signs. A minus binds tighter than a filter after the operand.
   Expression unary(bool with_filters = true) {
     if (!take_sign("-")) return with_steps(primary(), with_filters);
     const Operator* minus = &*std::ranges::find(operators(), "-", &Operator::sign);
@@ -405,7 +406,7 @@ class Parser {
     if (take_sign("(")) {
       return [id, builtin = builtin_of(kFunction, name), given = evaluated(items(")"))](Run& run) {
         const Value* found = run.find(id);
-        const Value macro = found == nullptr ? Value() : *found;  // stays while its names move
+        const Value macro = found == nullptr ? Value() : *found;  // a copy, because names may reallocate
         return macro.macro() != nullptr ? call_macro(*macro.macro(), *given(run), run)
                                         : builtin({}, *given(run), run.budget);
       };
@@ -419,11 +420,11 @@ class Parser {
     };
   }
 
-  /// An item between brackets: an object's has a key, an argument may have a name, which is its key.
+  /// Holds an item between brackets. The key is an object's key or an argument's name.
   struct Item {
     Expression key, value;
   };
-  /// Parses all up to the closing bracket.
+  /// Parses all items up to the closing bracket.
   std::vector<Item> items(std::string_view end) {
     std::vector<Item> all;
     while (!take_sign(end)) {
@@ -439,7 +440,7 @@ class Parser {
     return all;
   }
   using Evaluated = std::function<std::shared_ptr<const Arguments>(Run&)>;
-  /// Returns what evaluates the items; those that are all literals are evaluated once.
+  /// Returns a function that evaluates the items. Items that are all literals are evaluated only once.
   static Evaluated evaluated(std::vector<Item> all) {
     const auto is_literal = [](const Item& item) {
       const auto* name = item.key.target<Literal>();
@@ -464,17 +465,17 @@ class Parser {
   static Expression list(std::vector<Item> all) {
     return [given = evaluated(std::move(all))](Run& run) { return make_list(given(run)->positional); };
   }
-  /// Parses what follows an opening parenthesis: one value, or several, which form a list.
+  /// Parses the rest of a parenthesis: one value, or a list of several values.
   Expression tuple() {
     std::vector<Item> all = items(")");
     const bool is_value = all.size() == 1 && tokens_[at_ - 2].text != ",";
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  /// Transforms a value: a member, an element, a method, a filter or a test.
+  /// Maps a value to its member, element, method result, filter result or test result.
   using Step = std::function<Value(Run&, const Value&)>;
 
-  /// Parses the steps behind a value. Members and elements of what a filter gives need parentheses.
+  /// Parses the steps after a value. A filter's result needs parentheses before a member or element.
   Expression with_steps(Expression value, bool with_filters) {
     std::vector<Step> steps;
     for (bool is_filtered = false;;) {
@@ -523,7 +524,7 @@ class Parser {
     };
   }
 
-  /// Whether a test has an argument without parentheses behind it.
+  /// Returns whether an argument without parentheses follows a test.
   bool begins_argument() const {
     const Token& now = token();
     constexpr std::array<std::string_view, 5> kOthers = {"else", "or", "and", "if", "is"};
@@ -544,7 +545,7 @@ class Parser {
   }
 
   std::vector<Token> tokens_;
-  std::vector<std::string> names_;  ///< of variables; their places are their numbers
+  std::vector<std::string> names_;  ///< of variables, indexed by id
   std::size_t at_ = 0;
   int depth_ = 0;
   bool marks_generation_ = false;

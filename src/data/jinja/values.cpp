@@ -23,7 +23,7 @@ const Value& Arguments::get(std::size_t place, std::string_view name) const {
 
 namespace {
 
-/// The depth of something with this member.
+/// Returns the nesting depth of a list or object after this member is added. Throws Unsupported like Object::set.
 int depth_with(const Value& member, int depth) {
   constexpr int kMaxValueDepth = 100;
   if (member.loop() != nullptr || member.names() != nullptr) fail("a loop or namespace as a member");
@@ -128,8 +128,8 @@ std::shared_ptr<const List> elements_of(const Value& value, std::string_view wha
 
 namespace {
 
-/// Writes a value as Python's repr(), which str() uses inside of lists and objects, or as json.dumps(). The signs
-/// between texts are the template's.
+/// Formats a value like Python's repr(), which str() uses inside lists and objects, or like json.dumps(). Punctuation
+/// between texts has the template's source.
 class Writer {
  public:
   Writer(bool is_json, std::size_t indent, Budget& budget) : is_json_(is_json), indent_(indent), budget_(budget) {}
@@ -193,7 +193,7 @@ class Writer {
     out_.add({&mark, 1}, 0);
   }
 
-  /// Returns the character as it stands between such quotes.
+  /// Returns the character, escaped for a string in these quotation marks.
   std::string escaped(char c, char mark) const {
     constexpr std::string_view kEscaped = "\n\r\t\b\f", kNames = "nrtbf";
     if (c == '\\' || c == mark) return {'\\', c};

@@ -1,4 +1,4 @@
-// Owns what values of Jinja are: texts that know who wrote each byte, numbers, lists, objects. Knows no template.
+// Owns the values of Jinja: texts with the source of each byte, numbers, lists and objects. Knows no template.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace qrl::data::jinja {
 
-/// Why a template cannot be run here, or what it says itself (raise_exception).
+/// Reports why a template cannot be rendered here, or the template's own raise_exception.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -30,8 +30,8 @@ struct Loop;
 struct Macro;
 struct Undefined {};
 
-/// Cheap to copy. Shared values are not changed, except namespaces. A macro that is null is a method that is not
-/// called. With one type more, libstdc++'s variant would copy through a table of functions.
+/// Holds any value; copies are cheap. Shared values are immutable, except namespaces. A null macro represents a method
+/// that is named but not called. Do not add a type: libstdc++'s variant would copy through a function table.
 struct Value : std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<Text>,
                             std::shared_ptr<const List>, std::shared_ptr<const Object>, std::shared_ptr<Namespace>,
                             std::shared_ptr<const Loop>, std::shared_ptr<const Macro>> {
@@ -44,7 +44,7 @@ struct Value : std::variant<Undefined, std::nullptr_t, bool, std::int64_t, doubl
   bool is_undefined() const noexcept { return is<Undefined>(); }
   bool is_none() const noexcept { return is<std::nullptr_t>(); }
   bool is_number() const noexcept { return is<std::int64_t>() || is<double>() || is<bool>(); }
-  /// Returns the value held, or null when it has another type.
+  /// Each of these returns the held value, or null if it has another type.
   const Text* text() const noexcept { return held<Text>(); }
   const List* list() const noexcept { return held<const List>(); }
   const Object* object() const noexcept { return held<const Object>(); }
@@ -66,10 +66,10 @@ struct List {
   int depth = 1;
 };
 struct Object {
-  std::vector<std::pair<Text, Value>> members;  ///< in their order
+  std::vector<std::pair<Text, Value>> members;  ///< in insertion order
   int depth = 1;
-  const Value* find(std::string_view name) const;
-  /// Throws Unsupported for what no object may hold: a loop, a namespace, or values nested too deeply.
+  const Value* find(std::string_view name) const;  ///< null: no such member
+  /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
   void set(const Text& name, Value value);
 
  private:
@@ -83,40 +83,41 @@ struct Loop {
 struct Arguments {
   Values positional;
   std::vector<std::pair<Text, Value>> named;
-  /// The argument at a place or of a name; undefined where it is not given.
+  /// Returns the argument by position or name; an undefined value if it was not passed.
   const Value& get(std::size_t place, std::string_view name = {}) const;
   std::size_t size() const noexcept { return positional.size() + named.size(); }
 };
 
-/// Limits the work of a run, in units of about a byte. Throws Unsupported when it is used up.
+/// Limits the work of a render; one unit costs about a byte. spend() throws Unsupported if the budget is exhausted.
 struct Budget {
   std::size_t left = 0;
   void spend(std::size_t amount);
 };
 
-/// Throws Unsupported as Object::set does.
+/// These two build a list or an object. They throw Unsupported like Object::set.
 std::shared_ptr<const List> make_list(Values items);
 Value make_object(const std::vector<std::pair<Text, Value>>& members);
-/// All texts and names in it have that source.
+/// Converts JSON; every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
-bool is_true(const Value& value);
-/// The value's text. Throws Unsupported that names `what` where it is another; so do the two that follow.
+bool is_true(const Value& value);  ///< by Python's rules
+/// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
-/// Returns what a loop over the value visits: elements, names or characters; nothing for an undefined value.
+/// Returns what a loop over the value visits: a list's elements, an object's names or a text's characters. An
+/// undefined value gives an empty list.
 std::shared_ptr<const List> elements_of(const Value& value, std::string_view what, Budget& budget);
-/// Writes the value as Python's str().
+/// Formats the value like Python's str().
 Text printed(const Value& value, Budget& budget);
-/// Writes the value as json.dumps(value, ensure_ascii=False, indent=…) does; indent 0: on one line.
+/// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.
 Text json_of(const Value& value, std::size_t indent, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
-/// −1, 0 or 1, as Python orders numbers and texts.
+/// Returns −1, 0 or 1 in Python's order of numbers or texts. Throws Unsupported for other types.
 int compare(const Value& left, const Value& right);
-/// Return base[key] and base.name; undefined where base has no such item.
+/// These return base[key] and base.name; an undefined value if there is no such item.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, std::string_view name);
-/// Whether Python's dict has a method of that name, which base.name is then.
+/// Returns whether Python's dict has a method of this name; `base.name` is then that method.
 bool is_method(std::string_view name);
 
 }  // namespace qrl::data::jinja
