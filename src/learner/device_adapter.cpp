@@ -1,19 +1,8 @@
 #include "learner/device_adapter.h"
 
-#include "learner/torch_linear.h"
-
 namespace qrl::learner {
 
 namespace {
-
-/// y += x · Wᵀ, sums in fp32. On the CPU a bf16 y is rounded once; on a GPU cuBLAS rounds the product to bf16 before it
-/// adds, an error of 2⁻⁹ of the adapter's share. One rounding would need an fp32 product beside y: 12 bytes of traffic
-/// an output in place of 4.
-void add_product(Tensor y, const Tensor& x, const Tensor& w) {
-  if (y.scalar_type() == torch::kFloat32) return add_exact_matmul(x, w.t(), y);
-  if (!y.is_cpu()) y.addmm_(x, w.t());
-  else y.add_(exact_matmul(x, w.t()));  // LibTorch computes this sum in fp32
-}
 
 /// Rounds to `format`, in the dtype that matmuls of `compute` read.
 struct Rounding {
@@ -52,25 +41,23 @@ Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const T
 
 }  // namespace
 
-Tensor with_device_adapter(const Tensor& y, const Tensor& x, const Linear& linear, torch::ScalarType compute,
-                           bool is_read) {
+LayerAddition device_adapter(const Tensor& x, const Linear& linear, torch::ScalarType compute) {
   const LinearAdapter adapter = linear.adapter;
   const Rounding rounded{linear.quantized != nullptr ? torch::kBFloat16 : x.scalar_type(), compute};
   const Operands operands(adapter, rounded);
   const Tensor kept_x = x.detach().to(rounded.format);
   const Tensor products = torch::mm(kept_x.to(compute), operands.a.t()).to(rounded.format);
-  // With a version of its own: y may be a view, whose history autograd would make anew for one that was written over.
-  const Tensor sum = y.variable_data();
-  for (std::size_t i = 0; is_read && i < adapter.parts.size(); ++i) {
-    add_product(sum.narrow(1, adapter.parts[i].first_output, operands.b[i].size(0)),
-                of_part(products, i, adapter.rank()).to(compute), operands.b[i]);
-  }
   const bool narrow = x.scalar_type() != torch::kFloat32;
-  return differentiable({y, x}, {sum}, [adapter, rounded, kept_x, products, narrow](const TensorList& d) {
-    const Tensor d_x = add_gradients(adapter, Operands(adapter, rounded), d[0].to(rounded.compute),
-                                     kept_x.to(rounded.compute), products.to(rounded.compute), narrow);
-    return TensorList{d[0], d_x};
-  })[0];
+  return {[=](const Tensor& y) {
+            for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+              add_matmul(of_part(products, i, adapter.rank()).to(compute), operands.b[i].t(),
+                         y.narrow(1, adapter.parts[i].first_output, operands.b[i].size(0)));
+            }
+          },
+          [=](const Tensor& d_y) {
+            return add_gradients(adapter, Operands(adapter, rounded), d_y.to(rounded.compute),
+                                 kept_x.to(rounded.compute), products.to(rounded.compute), narrow);
+          }};
 }
 
 }  // namespace qrl::learner

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "learner/learner.h"
-#include "learner/torch_linear.h"
 
 namespace qrl::learner {
 
@@ -22,6 +21,14 @@ Tensor dequantized_weight_there(const DeviceLayer& layer, const torch::Device& d
   const model::DequantizedTensor wanted{layer.matrix, view_of(weight)};
   layer.weights->dequantize({&wanted, 1}, stream_on(device));
   return weight;
+}
+
+/// Returns dY·Ŵ, fp32, added to `share` if that is defined.
+Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor& share) {
+  const Tensor weight = dequantized_weight_there(layer, d_y.device());
+  if (!share.defined()) return exact_matmul(d_y, weight);
+  add_exact_matmul(d_y, weight, share);
+  return share;
 }
 
 /// Rows as quantized_linear's fp8_e4m3 backward pass has them: segments of 128 begin anew with each tensor's outputs.
@@ -60,7 +67,8 @@ void* stream_on(const torch::Device& device) {
   return device.is_cuda() ? at::accelerator::getCurrentStream(device.index()).native_handle() : nullptr;
 }
 
-Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read) {
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read,
+                               const LayerAddition& beside) {
   const torch::Device device = x.device();
   const auto there = torch::TensorOptions().device(device);
   const Tensor rows = x.detach().contiguous();
@@ -76,14 +84,18 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
     layer.weights->multiply(rows.data_ptr<float>(), input(), is_read ? padded.data_ptr() : nullptr, stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
   if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is
+  if (beside.add_to_output && is_read) beside.add_to_output(y);
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
   if (!master.gradient.defined()) {  // nothing of x is kept
-    return differentiable({x}, {y}, [layer, device, in_fp8](const TensorList& d) {
-      if (in_fp8) return TensorList{fp8_gradients(d[0], {}, layer, {})};
-      return TensorList{exact_matmul(d[0].to(layer.compute), dequantized_weight_there(layer, device))};
+    return differentiable({x}, {y}, [layer, device, in_fp8, more = beside.input_gradient](const TensorList& d) {
+      const Tensor share = more ? more(d[0]) : Tensor();
+      if (!in_fp8) return TensorList{input_gradient(d[0].to(layer.compute), layer, share)};
+      const Tensor d_x = fp8_gradients(d[0], {}, layer, {});
+      return TensorList{share.defined() ? share.add_(d_x) : d_x};
     })[0];
   }
+  QRL_INVARIANT(!beside.input_gradient, "learner", "no adapter beside a trained matrix", "one");
   return differentiable({x}, {y}, [input, master, layer, device, in_fp8, num_rows = rows.size(0)](const TensorList& d) {
     const Tensor kept_x =
         torch::empty({num_rows, layer.form->in},
@@ -92,7 +104,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
     if (in_fp8) return TensorList{fp8_gradients(d[0], kept_x, layer, master.gradient)};
     const Tensor d_y = d[0].to(layer.compute);
     add_exact_matmul(d_y.t(), kept_x, master.gradient);
-    return TensorList{exact_matmul(d_y, dequantized_weight_there(layer, device))};
+    return TensorList{input_gradient(d_y, layer, {})};
   })[0];
 }
 

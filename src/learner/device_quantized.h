@@ -6,6 +6,7 @@
 
 #include "config/recipe.h"
 #include "learner/autograd.h"
+#include "learner/torch_linear.h"
 #include "model/device_weights.h"
 #include "ops/linear.h"
 
@@ -33,7 +34,8 @@ struct DeviceLayer {
 /// some thousand tokens at a time. That rounding is 2⁻⁹ with bf16, against e4m3's 2⁻⁴. The numbers come from
 /// `compute`'s matmuls with fp32 sums, which include the scales.
 /// The weights must not change before the backward pass. If y is not read, it has no values.
-Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true);
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true,
+                               const LayerAddition& beside = {});
 
 /// Returns the decoder's embedding or lm_head in place, bf16 [num_rows, width].
 Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,

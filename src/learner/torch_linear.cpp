@@ -23,6 +23,12 @@ void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
   }
 }
 
+void add_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
+  if (sum.scalar_type() == torch::kFloat32) return add_exact_matmul(x, y, sum);
+  if (!sum.is_cpu()) sum.addmm_(x, y);
+  else sum.add_(exact_matmul(x, y));  // LibTorch computes this sum in fp32
+}
+
 Tensor rounded_activations(const Tensor& x, quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
   if (what.activations == quant::Element::f32) return x;
@@ -41,19 +47,26 @@ Tensor rounded_activations(const Tensor& x, quant::Format format) {
   return (ratio * scale).view({x.size(0), -1}).narrow(1, 0, width);
 }
 
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format, bool is_read) {
+Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format, bool is_read,
+                     const LayerAddition& beside) {
   const torch::ScalarType type = weight.value.scalar_type();
   const Tensor read_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
   Tensor y;
   if (!is_read)
     y = torch::empty({x.size(0), weight.value.size(0)}, read_x.options().dtype(format ? torch::kFloat32 : type));
   else y = format ? exact_matmul(read_x, weight.value.t()) : torch::mm(read_x, weight.value.t());
+  if (beside.add_to_output && is_read) beside.add_to_output(y);
   const Tensor kept_x = weight.gradient.defined() ? read_x : Tensor();
-  return differentiable({x}, {y}, [kept_x, weight, type, is_rounded = format.has_value()](const TensorList& d) {
-    const Tensor d_y = d[0].to(type);
-    if (kept_x.defined()) add_exact_matmul(d_y.t(), kept_x, weight.gradient);
-    return TensorList{is_rounded ? exact_matmul(d_y, weight.value) : torch::mm(d_y, weight.value)};
-  })[0];
+  return differentiable(
+      {x}, {y},
+      [kept_x, weight, type, is_rounded = format.has_value(), more = beside.input_gradient](const TensorList& d) {
+        const Tensor d_y = d[0].to(type);
+        if (kept_x.defined()) add_exact_matmul(d_y.t(), kept_x, weight.gradient);
+        if (!more) return TensorList{is_rounded ? exact_matmul(d_y, weight.value) : torch::mm(d_y, weight.value)};
+        const Tensor d_x = more(d_y);
+        add_matmul(d_y, weight.value, d_x);
+        return TensorList{d_x};
+      })[0];
 }
 
 }  // namespace qrl::learner

@@ -235,16 +235,13 @@ Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
 }
 
 Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool is_read) const {
-  const Tensor y = base_linear(linear, x, is_read);
-  return linear.adapter.empty() ? y : with_device_adapter(y, x.value, linear, numerics().compute, is_read);
-}
-
-Tensor TorchOps::base_linear(const Linear& linear, const Recomputable& x, bool is_read) const {
-  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight, {}, is_read);
-  if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format, is_read);
+  const LayerAddition beside =
+      linear.adapter.empty() ? LayerAddition{} : device_adapter(x.value, linear, numerics().compute);
+  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight, {}, is_read, beside);
+  if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format, is_read, beside);
   return device_quantized_linear(
       x.value, linear.weight, {device_.weights, linear.name, linear.quantized, numerics().compute, numerics().backward},
-      is_read);
+      is_read, beside);
 }
 
 Tensor TorchOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {

@@ -55,8 +55,6 @@ class TorchOps final : public Ops {
   Recomputable swiglu(const Tensor& halves_N2F) const override;
 
  private:
-  Tensor base_linear(const Linear& linear, const Recomputable& x, bool is_read) const;
-
   DeviceRows rows_;
   Heads heads_;
   TorchDevice device_;
