@@ -21,10 +21,10 @@ struct Reach {
   double reads, fixed_s;
 };
 constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{0.94, 5e-6}, kCutlass{0.92, 6e-6},
-    kBlockScaled{0.75, 7e-6};
-/// Shares of the tensor cores' peak that kernels reach: mma.sync, and the libraries' bf16, int8, e4m3 (sums promoted to
-/// fp32) and block-scaled.
-constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kBlockScaledUnits = 0.85;
+    kScaled{0.75, 7e-6};
+/// Shares of the tensor cores' peak that kernels reach: mma.sync, CUTLASS's int8 and e4m3 (sums promoted to fp32), and
+/// cuBLASLt's bf16 and scaled e4m3.
+constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kScaledUnits = 0.85;
 /// For a separate kernel that dequantizes a matrix or rearranges scales: its fixed time and its shares of read
 /// bandwidth.
 constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
@@ -127,11 +127,11 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
     reach = kCutlass;
     units = 2 * (is_int8 ? kInt8Units : kFp8Units);
     most_bytes_per_s = row_tiles * up(matrix.out(), kCutlassOutputs) * kMultiprocessorBytesPerS;
-  } else if (plan.kernel == cuda::GemmKernel::block_scaled) {
-    reach = kBlockScaled;
-    units = 2 * kBlockScaledUnits;
-    before_s = kOwnKernel_s;
-  } else if (plan.kernel == cuda::GemmKernel::dequantized) {  // first converted to bf16 in memory
+  } else if (plan.kernel == cuda::GemmKernel::block_scaled || plan.kernel == cuda::GemmKernel::row_scaled) {
+    reach = kScaled;
+    units = 2 * kScaledUnits;
+    if (plan.kernel == cuda::GemmKernel::block_scaled) before_s = kOwnKernel_s;  // for the rows' scales
+  } else if (plan.kernel == cuda::GemmKernel::dequantized) {                     // first converted to bf16 in memory
     const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in)),
                bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out(), matrix.in));
     before_s = (quantized + bf16) / (gpu.read_bytes_per_s * kDequantizeReads) + kOwnKernel_s;

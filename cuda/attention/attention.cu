@@ -15,9 +15,6 @@
 // bf16 pages have twice the bytes and nothing to dequantize. int8 values are multiplied as they are, with two terms of
 // queries and of weights. That takes as many instructions of the unit as bf16, each of twice the depth, half a
 // permutation for each of the values, and a multiply-add where terms are joined.
-#include <string>
-
-#include "base/error.h"
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
 #include "cuda/runtime/kernels.h"
@@ -102,8 +99,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
-/// kJoins: the last block of a row joins its chunks.
-template <KvFormat format, int kDim, int kTiles, bool kJoins>
+template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
   using Elements = KvElements<format>;
@@ -182,16 +178,10 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     }
     sync_block();
   }
-  if constexpr (kJoins) {
-    if (!is_split) return;
-    const typename Block::Heads heads = block.heads(task);
-    join_finished_rows<4>(task, tile, heads.first, heads.count, shared.chunks_before);
-  }
 }
 
-/// Joining takes registers, of which a block has more where one block fewer shares them.
-template <KvFormat format, int kDim, int kTiles, bool kJoins>
-QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8) - (kJoins ? 1 : 0))
+template <KvFormat format, int kDim, int kTiles>
+QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8))
 void attention_kernel(AttentionTask task) {
   wait_for_kernel_before();
   auto& shared = *reinterpret_cast<Shared<format, kDim, kTiles>*>(shared_memory());
@@ -201,19 +191,14 @@ void attention_kernel(AttentionTask task) {
   const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
   // A tile ends with a barrier behind all that it reads of shared memory.
   for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
-    attend<format, kDim, kTiles, kJoins>(task, tile_idx, shared);
+    attend(task, tile_idx, shared);
 }
 
 template <KvFormat format, int kDim, int kTiles>
 void run_tiles(const AttentionTask& task, std::int64_t num_blocks, const Stream& stream) {
   const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
-  const auto run = [&](const auto& kernel) {
-    launch(kernel, {num_blocks, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
-           sizeof(Shared<format, kDim, kTiles>), stream, task);
-  };
-  if (task.chunk_counters == nullptr) return run(attention_kernel<format, kDim, kTiles, false>);
-  if constexpr (kDim <= kMostDimToJoin) run(attention_kernel<format, kDim, kTiles, true>);
-  else QRL_INVARIANT(false, "attention", "a head_dim whose last blocks join", std::to_string(task.pages.head_dim));
+  launch(attention_kernel<format, kDim, kTiles>, {num_blocks, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
+         sizeof(Shared<format, kDim, kTiles>), stream, task);
 }
 
 template <KvFormat format, int kDim>
@@ -242,7 +227,6 @@ void attention(const AttentionTask& task, const Stream& stream) {
     default:
       run_format<KvFormat::fp8_e4m3>(task, stream);
   }
-  if (task.chunk_counters != nullptr) return;
   if (task.pages.head_dim <= 128) join_rows<4>(task, stream);
   else join_rows<8>(task, stream);
 }

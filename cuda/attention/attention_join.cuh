@@ -79,16 +79,9 @@ QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
 }
 
-/// A number of a chunk's result. Another block of the same launch wrote it past this multiprocessor's L1.
-template <bool kOfThisLaunch>
-QRL_DEVICE float load_result(const float* from) {
-  if constexpr (kOfThisLaunch) return float_of(load_shared_word(reinterpret_cast<const std::uint32_t*>(from)));
-  else return *from;
-}
-
 /// Joins the chunks [begin, begin + count) of a segment, in order, by a warp: all of them are loaded before the first
 /// is joined. A lane has elements lane, lane + 32 ….
-template <bool kOfThisLaunch, int kEach>
+template <int kEach>
 QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
   const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
   const float* stats_at = task.partial_stats + 2 * partial;
@@ -97,15 +90,10 @@ QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, i
   float contexts[kSegmentChunks][kEach];
 #pragma unroll
   for (int i = 0; i < kSegmentChunks; ++i) {
-    if (i < count) {
-      of_chunks[i] = {load_result<kOfThisLaunch>(stats_at + 2 * i * stride),
-                      load_result<kOfThisLaunch>(stats_at + 2 * i * stride + 1)};
-    }
+    if (i < count) of_chunks[i] = {stats_at[2 * i * stride], stats_at[2 * i * stride + 1]};
 #pragma unroll
     for (int j = 0; j < kEach; ++j)
-      contexts[i][j] = i < count && lane_idx() + 32 * j < width
-                           ? load_result<kOfThisLaunch>(contexts_at + i * stride * width + 32 * j)
-                           : 0.0F;
+      contexts[i][j] = i < count && lane_idx() + 32 * j < width ? contexts_at[i * stride * width + 32 * j] : 0.0F;
   }
   Stats stats;
 #pragma unroll
@@ -120,10 +108,15 @@ QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, i
   return stats;
 }
 
-/// Joins a split row's segments of a query head, in order, by a warp. kEach: elements of a lane, so that 32 · kEach are
-/// a head's at least.
-template <bool kOfThisLaunch, int kEach>
-QRL_DEVICE void join_head(const AttentionTask& task, std::int64_t row, std::int64_t head) {
+/// A warp a split row and query head: its segments, in order. kEach: elements of a lane, so that 32 · kEach are a
+/// head's at least.
+template <int kEach>
+QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
+void join_heads_kernel(AttentionTask task) {
+  wait_for_kernel_before();
+  const std::int64_t head = block_y() * kJoinWarps + warp_idx();
+  if (block_x() >= task.work.counts->num_split || head >= task.num_heads) return;
+  const std::int64_t row = task.work.split_rows[block_x()];
   const std::int64_t partial = task.work.partials_N[row] * task.num_heads + head;
   const int num_chunks = task.where.positions[row] / kAttentionChunk + 1;
   const float value_scale = value_scale_of(task, head);
@@ -132,8 +125,7 @@ QRL_DEVICE void join_head(const AttentionTask& task, std::int64_t row, std::int6
 #pragma unroll 1  // rows of several segments are rare here
   for (int begin = 0; begin < num_chunks; begin += kSegmentChunks) {
     float of_segment[kEach];
-    const Stats stats =
-        join_segment<kOfThisLaunch>(task, partial + begin * task.num_heads, num_chunks - begin, of_segment);
+    const Stats stats = join_segment(task, partial + begin * task.num_heads, num_chunks - begin, of_segment);
     const Factors by = begin == 0 ? Factors{} : join(total, stats);
     if (begin == 0) total = stats;
 #pragma unroll
@@ -146,39 +138,6 @@ QRL_DEVICE void join_head(const AttentionTask& task, std::int64_t row, std::int6
     if (e < task.pages.head_dim) put_context(task, row, head, e, context[j] / total.sum * value_scale);
   }
   fill_up(task, row, head, lane_idx(), 32);
-}
-
-/// A warp a split row and query head.
-template <int kEach>
-QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
-void join_heads_kernel(AttentionTask task) {
-  wait_for_kernel_before();
-  const std::int64_t head = block_y() * kJoinWarps + warp_idx();
-  if (block_x() >= task.work.counts->num_split || head >= task.num_heads) return;
-  join_head<false, kEach>(task, task.work.split_rows[block_x()], head);
-}
-
-/// Joins those rows of a block's tile of which no chunk is left: the block that adds a row's last chunks to its counter
-/// joins num_heads query heads from first_head on. All threads call, after they have written the tile's results.
-template <int kEach>
-QRL_DEVICE void join_finished_rows(const AttentionTask& task, const AttentionTile& tile, int first_head, int num_heads,
-                                   std::uint32_t& chunks_before) {
-  fence_device();
-  for (int i = 0; i < tile.num_rows; ++i) {
-    const std::int64_t row = task.work.rows[tile.first_row + i];
-    const int num_chunks = task.where.positions[row] / kAttentionChunk + 1;
-    const int own = (num_chunks < tile.end_chunk ? num_chunks : tile.end_chunk) - tile.first_chunk;
-    if (own <= 0) continue;  // the row sees none of the tile's
-    std::uint32_t* counter = task.chunk_counters + row * task.num_heads + first_head;
-    sync_block();
-    if (thread_idx() == 0) chunks_before = count_up(counter, static_cast<std::uint32_t>(own));
-    sync_block();
-    if (static_cast<int>(chunks_before) + own < num_chunks) continue;
-    fence_device();
-    if (thread_idx() == 0) *counter = 0;
-    for (int head = first_head + warp_idx(); head < first_head + num_heads; head += kWarps)
-      join_head<true, kEach>(task, row, head);
-  }
 }
 
 /// A block's segments, one of each warp.
@@ -206,8 +165,8 @@ void join_segments_kernel(AttentionTask task) {
     const int segment = first + warp_idx(), begin = segment * kSegmentChunks;
     if (segment < num_segments) {
       float joined[kEach];
-      const Stats stats = join_segment<false>(task, (task.work.partials_N[row] + begin) * task.num_heads + head,
-                                              num_chunks - begin, joined);
+      const Stats stats =
+          join_segment(task, (task.work.partials_N[row] + begin) * task.num_heads + head, num_chunks - begin, joined);
 #pragma unroll
       for (int j = 0; j < kEach; ++j) shared.contexts[warp_idx()][lane_idx() + 32 * j] = joined[j];
       if (lane_idx() == 0) shared.stats[warp_idx()] = stats;

@@ -25,8 +25,6 @@ inline constexpr int kRoundPositions = 64;
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// The widest heads whose chunks the last block of a row may join.
-inline constexpr std::int64_t kMostDimToJoin = 128;
 /// How many rounds ahead of its own a block prefetches keys or values to L2. All blocks of a device together must stay
 /// well below its L2: lines beyond that are evicted before they are used, and read twice.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }

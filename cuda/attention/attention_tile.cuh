@@ -66,7 +66,6 @@ struct Shared {
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];  // whose a query is
   std::int32_t last_position[kQueries];        // that it sees; −1: no query
-  std::uint32_t chunks_before;                 // of a row, that other blocks have made
 };
 
 /// A lane's part of a block of kTiles · 8 query vectors.

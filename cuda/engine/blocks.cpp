@@ -4,13 +4,6 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-namespace {
-
-/// Rows of ticks whose attention the last blocks join. Of more rows a block would have too many heads to join.
-constexpr std::int64_t kRowsOfLastBlocks = 16;
-
-}  // namespace
-
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales) {
   const quant::FormatSpec& what = quant::spec(format);
   return {what.activations,
@@ -39,11 +32,7 @@ Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weig
       gated_(ticks.max_rows(), options.model.intermediate_size),
       partial_contexts_(floats(ticks.max_partials() * options.model.q_size())),
       partial_stats_(floats(ticks.max_partials() * options.model.num_attention_heads * 2)),
-      max_rows_(ticks.max_rows()) {
-  if (!options.trials.last_block_joins || options.model.head_dim > kMostDimToJoin) return;
-  const std::int64_t num_counters = kRowsOfLastBlocks * options.model.num_attention_heads;
-  chunk_counters_ = Memory::zeroed(static_cast<std::size_t>(num_counters) * sizeof(std::uint32_t));
-}
+      max_rows_(ticks.max_rows()) {}
 
 void Blocks::reserve_adapters(std::int64_t rank) {
   if (!wide_rows_.empty()) return;
@@ -115,12 +104,9 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
                       gated = gated_.for_layer(layer.down.view);
   // Rows without scales need no pass over the whole row, so attention writes them itself.
   const bool is_bf16 = attended.element == quant::Element::bf16;
-  const bool last_block_joins =
-      !chunk_counters_.empty() && num_rows <= kRowsOfLastBlocks && !arrays.attention.joins_segments;
   attention({q_.as<float>(), config.num_attention_heads, arrays.where, pages, arrays.attention,
              partial_stats_.as<float>(), partial_contexts_.as<float>(), context_.as<float>(),
-             is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride,
-             last_block_joins ? chunk_counters_.as<std::uint32_t>() : nullptr},
+             is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},
             stream);
   if (!is_bf16) quantize_rows({context_.as<float>(), attended, wide_rows(layer.o, attended)}, num_rows, stream);
   multiply(attended, layer.o, num_rows, y_, width_stride_, adapter_products_.o, stream);

@@ -74,7 +74,7 @@ class Blocks {
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   QuantizedMemory normed_, attended_, gated_;
-  Memory partial_contexts_, partial_stats_, chunk_counters_;  // of attention
+  Memory partial_contexts_, partial_stats_;  // of attention
   std::int64_t max_rows_;
   Memory wide_rows_;                                       // of one matrix, for its adapter
   model::Block<std::monostate, Memory> adapter_products_;  // zero beyond a matrix's products, as GEMMs read them

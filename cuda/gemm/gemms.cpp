@@ -65,10 +65,9 @@ class LibraryGemms final : public Gemms {
       : is_hopper_(runs_hopper_code(device)),
         row_only_sums_(row_only_sums),
         takes_block_scales_(is_hopper_ && !row_only_sums_ && may_take_block_scales()),
-        takes_row_scales_(is_hopper_ && !row_only_sums_ && trials.row_scales),
         limits_{static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
-        sweep_(gemm_rules(device, row_only_sums, takes_block_scales_, takes_row_scales_), limits_,
+        sweep_(gemm_rules(device, row_only_sums, takes_block_scales_), limits_,
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
     place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device),
@@ -103,8 +102,8 @@ class LibraryGemms final : public Gemms {
               " rows by its block scales where tensors have whole blocks";
     }
     if (is_hopper_) {
-      bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) + " rows by CUTLASS";
-      if (takes_row_scales_) bf16 += ", of more than " + std::to_string(kCutlassFp8Rows) + " by cuBLASLt's row scales";
+      bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
+              " rows by CUTLASS, of more than " + std::to_string(kCutlassFp8Rows) + " by cuBLASLt's row scales";
       bf16 += "; int8 by CUTLASS or streamed";
     }
     return bf16 + "; all else streamed";
@@ -175,7 +174,7 @@ class LibraryGemms final : public Gemms {
   bool is_hopper_, row_only_sums_, has_logged_refusal_ = false;
   StreamedGemms streamed_;
   CublasLt cublaslt_;
-  bool takes_block_scales_, takes_row_scales_;
+  bool takes_block_scales_;
   DequantizedGemms dequantized_;
   BlockScaledGemms block_scaled_;
   DeviceLimits limits_;

@@ -33,9 +33,8 @@ class Gemms {
 };
 
 /// CUTLASS's kernels are compiled for sm_90a alone: what is newer than Hopper streams, and takes cuBLASLt.
-inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false,
-                            bool row_scales = false) {
-  return {runs_hopper_code(device), row_only_sums, block_scales, row_scales};
+inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
+  return {runs_hopper_code(device), row_only_sums, block_scales};
 }
 
 /// What streamed_gemm needs besides its operands.

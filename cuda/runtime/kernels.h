@@ -190,9 +190,6 @@ struct AttentionTask {
   float* context;
   std::uint16_t* context_bf16 = nullptr;
   std::int64_t bf16_stride = 0;
-  /// [*, H] zeros, left as zeros: of the blocks with chunks of a row's heads the last joins them, where head_dim is at
-  /// most kMostDimToJoin. Null: a second kernel does.
-  std::uint32_t* chunk_counters = nullptr;
 };
 void attention(const AttentionTask& task, const Stream& stream);
 

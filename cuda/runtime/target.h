@@ -42,8 +42,8 @@ template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
-/// Adds `count`, atomically over all blocks; returns the value before.
-QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter, std::uint32_t count = 1) { return atomicAdd(counter, count); }
+/// Adds 1, atomically over all blocks; returns the value before.
+QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
 /// All threads of every kernel call this first. Until it returns, the kernel launched right before may still run, and a
 /// kernel may only read what that one does not write. After it, that kernel's results are visible, and the next kernel
 /// may begin. So the time of a launch is hidden (from Hopper on; elsewhere kernels run one after another).

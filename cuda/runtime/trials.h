@@ -12,18 +12,13 @@
 namespace qrl::cuda {
 
 struct Trials {
-  bool last_block_joins = false;  ///< the last block of a row joins its attention, without a second kernel
-  bool row_scales = false;        ///< cuBLASLt multiplies e4m3 with a scale a row and an output where rows are many
-  bool clusters = false;          ///< pairs of CUTLASS's blocks read the weights that both need once
+  bool clusters = false;  ///< pairs of CUTLASS's blocks read the weights that both need once
 };
 
-inline constexpr std::string_view kTrialNames[] = {"join", "row_scales", "clusters"};
-/// Returns the one of that name, or null. No table of pointers to members, which nvcc's host code has a warning for.
+inline constexpr std::string_view kTrialNames[] = {"clusters"};
+/// Returns the trial of that name, or null. nvcc's host code warns of a table of pointers to members.
 inline bool* find_trial(Trials& trials, std::string_view name) {
-  return name == "join"         ? &trials.last_block_joins
-         : name == "row_scales" ? &trials.row_scales
-         : name == "clusters"   ? &trials.clusters
-                                : nullptr;
+  return name == "clusters" ? &trials.clusters : nullptr;
 }
 
 /// Reads names with commas between them; null and "" name none. Any other name is an input error.

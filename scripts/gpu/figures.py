@@ -65,13 +65,13 @@ def ticks(name, batches=BATCHES, head="bf16", shape="8b"):
     return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
 
 
-def tried(trial):
+def tried(trial, name):
     """Ticks with a way to launch that is not used otherwise, in times of the speed without it."""
     def said(figures, rows):
-        before = rows[f"ticks 8B, {FASTEST}, 512 positions"]["figures"]
+        before = rows[f"ticks 8B, {name}, 512 positions"]["figures"]
         keys = {batch: f"context512_batch{batch}_us" for batch in BATCHES}
         return "; ".join(f"{batch}: {before[key] / figures[key]:.3f} times the speed" for batch, key in keys.items() if figures.get(key) and before.get(key))
-    return dataclasses.replace(ticks(FASTEST), said=said, variables={"QRL_CUDA_TRY": trial})
+    return dataclasses.replace(ticks(name), said=said, variables={"QRL_CUDA_TRY": trial})
 
 
 def model(name, shape, *settings):
@@ -127,7 +127,7 @@ def figures():
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
     found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
     found["ticks SmolLM2-135M, fp8 channel_token, 512 positions"] = ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m")
-    found |= {f"ticks 8B, {FASTEST}, QRL_CUDA_TRY={trial}, 512 positions": tried(trial) for trial in programs.TRIALS}
+    found |= {f"ticks 8B, {name}, QRL_CUDA_TRY={trial}, 512 positions": tried(trial, name) for trial in programs.TRIALS for name in (FASTEST, "int8")}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
               "learner 1.5B, adapters of rank 32 on int8": model("learner", "1.5b", LOW_BIT, INT8, "lora.rank=32"),
               "step 1.5B, fp8": model("step", "1.5b", FP8), "step SmolLM2-135M, fp8, 1,024 answers of 256 tokens": answers("smollm2-135m", FP8, E4M3)}

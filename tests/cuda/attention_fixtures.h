@@ -165,13 +165,11 @@ struct Attended {
   AttentionPlan plan;
 };
 
-/// Selects how the chunks of several blocks are joined: by a second kernel (as planned, by segments, by heads), or by
-/// the last block.
-enum class Joining : std::uint8_t { planned, by_segments, by_heads, by_last_block };
-
-/// Computes attention on the device. q: [rows, H·E]. tile_blocks 0: one block per tile.
+/// Computes attention on the device. q: [rows, H·E]. tile_blocks 0: one block per tile. joins_segments: in place of the
+/// plan's.
 inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials,
-                       std::int64_t tile_blocks = 0, std::int64_t bf16_stride = 0, Joining joining = Joining::planned) {
+                       std::int64_t tile_blocks = 0, std::int64_t bf16_stride = 0,
+                       std::optional<bool> joins_segments = {}) {
   const ops::HeadShape& heads = pool.heads;
   AttentionPlanner planner({heads.num_heads, heads.num_kv_heads, heads.head_dim}, max_partials);
   Attended done;
@@ -188,25 +186,22 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
   const OnDevice<AttentionTile> tiles(plan.tiles);
   const AttentionCounts counts = counts_of(plan);
   const OnDevice<AttentionCounts> counts_there({counts});
-  const OnDevice<std::uint32_t> counters(rows.positions.size() * static_cast<std::size_t>(heads.num_heads));
   const target::Stream stream;
-  target::attention({q_there.data(),
-                     heads.num_heads,
-                     {positions.data(), first_pages.data(), page_ids.data()},
-                     pool.there(),
-                     {counts_there.data(), tiles.data(), tile_rows.data(), partials.data(), split_rows.data(),
-                      tile_blocks > 0 ? tile_blocks : counts.num_small,
-                      tile_blocks > 0 ? tile_blocks : counts.num_large, counts.num_split + tile_blocks,
-                      joining == Joining::planned ? plan.joins_segments : joining == Joining::by_segments},
-                     stats.data(),
-                     contexts.data(),
-                     context.data(),
-                     bf16_stride > 0 ? quantized.data() : nullptr,
-                     bf16_stride,
-                     joining == Joining::by_last_block ? counters.data() : nullptr},
-                    stream);
+  target::attention(
+      {q_there.data(),
+       heads.num_heads,
+       {positions.data(), first_pages.data(), page_ids.data()},
+       pool.there(),
+       {counts_there.data(), tiles.data(), tile_rows.data(), partials.data(), split_rows.data(),
+        tile_blocks > 0 ? tile_blocks : counts.num_small, tile_blocks > 0 ? tile_blocks : counts.num_large,
+        counts.num_split + tile_blocks, joins_segments.value_or(plan.joins_segments)},
+       stats.data(),
+       contexts.data(),
+       context.data(),
+       bf16_stride > 0 ? quantized.data() : nullptr,
+       bf16_stride},
+      stream);
   stream.wait();
-  CHECK(std::ranges::all_of(counters.read(), [](std::uint32_t count) { return count == 0; }));
   done.context = context.read();
   done.quantized = quantized.read();
   return done;

@@ -208,12 +208,8 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     CHECK(first_beyond(attend(in_order, all_rows(in_order), q, kManyPartials).context, whole.context, 0, 0) == "");
     // Fewer blocks than tiles, and more.
     in_both_orders([&] {
-      for (const std::int64_t tile_blocks : {3, 40}) {
-        for (const Joining joining : {Joining::planned, Joining::by_last_block}) {
-          const Attended joined = attend(scattered, rows, q, kManyPartials, tile_blocks, 0, joining);
-          CHECK(first_beyond(joined.context, whole.context, 0, 0) == "");
-        }
-      }
+      for (const std::int64_t tile_blocks : {3, 40})
+        CHECK(first_beyond(attend(scattered, rows, q, kManyPartials, tile_blocks).context, whole.context, 0, 0) == "");
     });
     for (const std::size_t row : {std::size_t{0}, std::size_t{8}, std::size_t{9}, std::size_t{10}, std::size_t{21}}) {
       Rows one;
@@ -253,13 +249,12 @@ TEST_CASE("attention over many chunks joins segments with the same bits, split a
       CHECK(split.plan.joins_segments);
       CHECK(first_beyond(whole.context, want, bound(format).absolute, bound(format).relative) == "");
       CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
-      for (const Joining joining : {Joining::by_heads, Joining::by_last_block})
-        CHECK(first_beyond(attend(pool, rows, q, kManyPartials, 0, 0, joining).context, whole.context, 0, 0) == "");
+      CHECK(first_beyond(attend(pool, rows, q, kManyPartials, 0, 0, false).context, whole.context, 0, 0) == "");
     });
     const std::vector<float> whole = attend(pool, rows, q, 0).context;
     const std::vector<std::uint16_t> quantized = attend(pool, rows, q, 0, 0, kStride).quantized;
-    for (const Joining joining : {Joining::by_heads, Joining::by_segments, Joining::by_last_block})
-      CHECK(quantized == attend(pool, rows, q, kManyPartials, 0, kStride, joining).quantized);
+    for (const bool joins_segments : {false, true})
+      CHECK(quantized == attend(pool, rows, q, kManyPartials, 0, kStride, joins_segments).quantized);
     for (std::size_t i = 0; i < whole.size(); ++i) {
       const std::size_t at = i / row_floats(heads) * kStride + i % row_floats(heads);
       if (quantized[at] != bf16_of(whole[i])) FAIL("element " << i << " is another as bf16");

@@ -50,14 +50,19 @@ inline std::optional<target::DeviceFacts> find_device() {
 }
 
 /// Returns the bound on a GEMM's error against fp32 sums, before rounding: `usual`, or that of Hopper's matrix unit
-/// with fp8. There the terms are about as large as their sum.
-inline double gemm_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
+/// with fp8. The unit adds 32 inputs at a time and drops what is beyond 13 bits of its sum, which is taken to be of the
+/// results' size.
+inline double gemm_error(quant::Format format, std::int64_t num_rows, std::int64_t in, const std::vector<float>& want,
+                         double usual) {
   const bool is_hopper = find_device()->major == 9;
   const GemmKernel kernel = choose_gemm(format, num_rows, false, is_hopper, false, is_hopper);
-  const bool of_unit = kernel == GemmKernel::cutlass_fp8 || kernel == GemmKernel::block_scaled;
+  const bool of_unit =
+      kernel == GemmKernel::cutlass_fp8 || kernel == GemmKernel::row_scaled || kernel == GemmKernel::block_scaled;
+  if (!of_unit) return usual;
   double squares = 0;
   for (const float value : want) squares += static_cast<double>(value) * value;
-  return of_unit ? 0x1p-10 * std::sqrt(squares / static_cast<double>(want.size())) : usual;
+  const double additions = std::ceil(static_cast<double>(in) / 32);
+  return additions * 0x1p-13 * std::sqrt(squares / static_cast<double>(want.size()));
 }
 
 /// Runs `body` in both orders of a block's threads: a result that depends on the order lacks a barrier. On a GPU it

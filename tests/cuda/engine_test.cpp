@@ -260,45 +260,12 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
   CHECK_THROWS(backend->calibrate_kv({}, {}));
 }
 
-TEST_CASE("rows whose last blocks join their attention sample the bits of those that a second kernel joins") {
-  if (!find_device()) return;
-  model::ModelConfig config = decoder::test::tiny_config();
-  config.max_position_embeddings = 1024;
-  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
-  const std::vector<types::TokenId> prompt = random_tokens(252, 9);
-  types::SampleRequest request;
-  request.prompt_tokens = prompt;
-  request.num_samples = 3;
-  DecoderOptions options = options_of(KvFormat::bf16, 80);
-  options.page_size = 16;
-  options.max_model_len = 300;
-  options.max_num_batched_tokens = 90;
-  std::vector<types::Completion> sampled[2];
-  for (const bool by_last_block : {false, true}) {
-    auto engine = make_engine(config, options, Gemms::rounded, by_last_block ? "join" : "");
-    Decoder decoder(config, options, decoder::make_device_backend(config, options, std::move(engine)));
-    decoder.load(*snapshot);
-    types::SamplingParams params = sampling();
-    params.max_new_tokens = 8;
-    params.stop_tokens = {};
-    sampled[by_last_block] = decoder.complete(std::span(&request, 1), params, {1, 0});
-  }
-  REQUIRE(sampled[0].size() == 3);
-  for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(sampled[1][i].tokens == sampled[0][i].tokens);
-    CHECK(sampled[1][i].sampler_logprobs == sampled[0][i].sampler_logprobs);
-  }
-}
-
 TEST_CASE("what no GPU has been measured with is tried where QRL_CUDA_TRY names it, and no other name is taken") {
   for (const char* none : {static_cast<const char*>(nullptr), ""}) CHECK(names_of(trials_of(none)).empty());
-  for (const char* names : {"join", "row_scales", "clusters", "join,clusters", "join,row_scales,clusters"})
-    CHECK(names_of(trials_of(names)) == names);
-  const Trials one = trials_of("row_scales");
-  CHECK((one.row_scales && !one.last_block_joins && !one.clusters));
-  for (const char* wrong : {"joins", "join,x", "join, ", "x,join"})
-    CHECK_THROWS_WITH(trials_of(wrong), Catch::Matchers::Contains("QRL_CUDA_TRY") &&
-                                            Catch::Matchers::Contains("join, row_scales, clusters"));
+  CHECK(names_of(trials_of("clusters")) == "clusters");
+  for (const char* wrong : {"cluster", "clusters,x", "clusters, ", "x,clusters"})
+    CHECK_THROWS_WITH(trials_of(wrong),
+                      Catch::Matchers::Contains("QRL_CUDA_TRY") && Catch::Matchers::Contains("of: clusters"));
 }
 
 TEST_CASE("batch, pages and schedule change no token of the engine's own") {

@@ -292,6 +292,7 @@ TEST_CASE("a learner's GEMMs may have more rows than any tick, also after ticks 
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   constexpr std::int64_t kRows = 192;  // dequantized, while ticks of 12 rows are streamed
+  const target::Stream stream;         // as a learner's, it outlives the engine
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     SampledModel sampled(config, format, options_of(KvFormat::bf16));
     sampled.sample(1.0F);
@@ -302,7 +303,6 @@ TEST_CASE("a learner's GEMMs may have more rows than any tick, also after ticks 
       const OnDevice<float> x(normal_values(kRows * in, 1, 1));
       const OnDevice<std::uint8_t> quantized(room.quantized_bytes);
       const OnDevice<std::uint16_t> y(static_cast<std::size_t>(kRows * room.y_columns));
-      const target::Stream stream;
       weights.multiply(x.data(), {matrix, kRows, quantized.data()}, y.data(), stream.handle());
       stream.wait();
     };

@@ -64,19 +64,15 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
     CHECK(of(format, kStreamedFp8Rows + 1, false, true) == GemmKernel::cutlass_fp8);
     CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == GemmKernel::streamed);  // as ticks are padded
   }
-  // If cuBLASLt's row scales are tried, they take the rows beyond CUTLASS's, but never with row_only_sums.
+  // cuBLASLt's row scales take the rows beyond CUTLASS's, but never with row_only_sums.
   for (const Format format : {Format::fp8_tensor, Format::fp8_channel, Format::int8, Format::fp8_block128}) {
-    const auto tried = [&](std::int64_t rows, bool y_is_f32, bool is_hopper, bool row_only_sums) {
-      return choose_gemm(format, rows, y_is_f32, is_hopper, row_only_sums, false, true);
-    };
     const bool has_them = format == Format::fp8_tensor || format == Format::fp8_channel;
-    for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{17}, kCutlassFp8Rows})
-      CHECK(tried(rows, false, true, false) == of(format, rows, false, true));
-    CHECK((tried(kCutlassFp8Rows + 1, false, true, false) == GemmKernel::row_scaled) == has_them);
-    CHECK(padded_rows(kCutlassFp8Rows) == kCutlassFp8Rows);
+    CHECK((of(format, kCutlassFp8Rows, false, true) == GemmKernel::cutlass_fp8) == has_them);
+    CHECK((of(format, kCutlassFp8Rows + 1, false, true) == GemmKernel::row_scaled) == has_them);
+    CHECK(padded_rows(kCutlassFp8Rows) == kCutlassFp8Rows);  // as ticks are padded
     for (const auto& [y_is_f32, is_hopper, row_only_sums] :
          {std::tuple{true, true, false}, {false, false, false}, {false, true, true}})
-      CHECK(tried(512, y_is_f32, is_hopper, row_only_sums) != GemmKernel::row_scaled);
+      CHECK(choose_gemm(format, 512, y_is_f32, is_hopper, row_only_sums) != GemmKernel::row_scaled);
   }
   for (const auto& [format, least] : {std::pair(Format::int4, 96), {Format::fp8_block128, 160}}) {
     CHECK(dequantized_rows(format) == least);

@@ -96,7 +96,7 @@ TEST_CASE(
         REQUIRE(packed->bias.empty());
         CHECK(first_beyond(rows.result(), want, 1e-6 * static_cast<double>(most), 1e-6) == "");
         // bf16: half of the last of 8 bits.
-        const double error = gemm_error(format, num_rows, want, 1e-6 * static_cast<double>(most));
+        const double error = gemm_error(format, num_rows, packed->in, want, 1e-6 * static_cast<double>(most));
         CHECK(first_beyond(in_use.result(), want, error, 1.0 / 256) == "");
         CHECK(first_beyond(in_use.result(), want, 0, 1e-5) != "");
 

@@ -78,6 +78,6 @@ TEST_CASE("a GPU newer than 9.0 streams its GEMMs or takes cuBLASLt's: CUTLASS's
   for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 1}, {10, 0}, {10, 3}, {12, 0}})
     CHECK(kernels_on(major, minor) == everywhere);
   std::set<GemmKernel> hopper = everywhere;
-  hopper.insert({GemmKernel::cutlass_int8, GemmKernel::cutlass_fp8});
+  hopper.insert({GemmKernel::cutlass_int8, GemmKernel::cutlass_fp8, GemmKernel::row_scaled});
   CHECK(kernels_on(9, 0) == hopper);
 }

@@ -246,7 +246,11 @@ struct Queue {
   bool is_recording = false;
 };
 std::vector<Queue*> queues;  // of all streams
-Queue& queue_of(const Stream& stream) { return *static_cast<Queue*>(stream.handle()); }
+Queue& queue_of(const Stream& stream) {
+  QRL_INVARIANT(std::ranges::find(queues, stream.handle()) != queues.end(), "emulated stream",
+                "one that was not destroyed", "another");
+  return *static_cast<Queue*>(stream.handle());
+}
 
 /// Runs the queue's work in order until it is empty or `enough` returns true.
 template <class Enough>
@@ -371,10 +375,7 @@ std::uint64_t exchange(std::uint64_t value, int mask) {
 }
 
 void wait_for_kernel_before() { current().has_waited = true; }
-std::uint32_t count_up(std::uint32_t* counter, std::uint32_t count) {
-  *counter += count;
-  return *counter - count;
-}
+std::uint32_t count_up(std::uint32_t* counter) { return (*counter)++; }
 
 void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid) {
   QRL_INVARIANT(reinterpret_cast<std::uintptr_t>(to) % num_bytes == 0 &&

@@ -44,7 +44,7 @@ T shuffle_xor(T value, int mask) {
 /// Waits for the previous kernel. A kernel that ends without this call ends the test.
 void wait_for_kernel_before();
 inline void prefetch(const void*) {}
-std::uint32_t count_up(std::uint32_t* counter, std::uint32_t count = 1);
+std::uint32_t count_up(std::uint32_t* counter);
 inline void fence_device() {}
 inline std::uint32_t load_shared_word(const std::uint32_t* from) { return *from; }
 
