@@ -1,20 +1,21 @@
-// Attention over keys and values in pages. A block takes a tile of the plan (attention_plan.h) and a kv head at a time.
+// Computes attention over paged keys and values. A block takes one tile of the plan (attention_plan.h) and one kv head
+// at a time.
 //
-// The estimate that the design follows: 64 rows at 2,048 positions with 8 kv heads of 128 in e4m3 are 268 MB of keys
-// and values a layer, 80 µs at an H100's 3.35 TB/s. With fp32 fma 32 query heads need 2.1 G multiply-adds of queries
-// and weights: 64 µs of all fp32 lanes without any other instruction, and each value must be dequantized besides.
-// Matrix units have 13 G operations here, with the unused rows of a tile, which take 20 µs at a third of their rate.
+// The design follows from this estimate for 64 rows at 2,048 positions, with 8 kv heads of 128 in e4m3:
+// - A layer has 268 MB of keys and values, 80 µs at an H100's 3.35 TB/s.
+// - fp32 fma would need 2.1 G multiply-adds for 32 query heads: 64 µs on all fp32 lanes, without dequantization.
+// - The tensor cores execute 13 G operations, unused rows of a tile included: 20 µs at a third of their rate.
 //
-// Keys and values go from device memory to registers, never through shared memory. A lane's 16-byte loads are laid out
-// so that its dequantized values are the matrix unit's fragment. The order of sums over elements and of the output's
-// elements follows from that. On Hopper one instruction makes fp16 of two e4m3 values. Loads, matrix instructions and
-// softmax of a chunk are some 1,300 instructions of a warp in the machine code, for 512 values a lane: 21 M in all, 23
-// µs of all schedulers. In bf16, at 3.3 instructions a value, they would be twice as many. Shared memory holds the
-// queries in fragments of the unit: 8 KB for each 64 KB of keys and values that a block reads.
+// Keys and values go from device memory to registers, never through shared memory. Each lane's 16-byte loads are laid
+// out so that its dequantized values form an mma fragment. This layout fixes the order of the sums, and the order of
+// the output's elements. On Hopper one instruction converts two e4m3 values to fp16. Loads, mma and softmax of a chunk
+// take a warp some 1,300 instructions, for 512 values a lane. The total is 21 M instructions, 23 µs on all schedulers.
+// bf16 operands would double it, at 3.3 instructions a value. Shared memory holds the queries as fragments: 8 KB for
+// each 64 KB of keys and values that a block reads.
 //
-// bf16 pages have twice the bytes and nothing to dequantize. int8 values are multiplied as they are, with two terms of
-// queries and of weights. That takes as many instructions of the unit as bf16, each of twice the depth, half a
-// permutation for each of the values, and a multiply-add where terms are joined.
+// bf16 pages have twice the bytes and need no dequantization. int8 values are multiplied without conversion, by queries
+// and weights of two terms each. That takes as many mma instructions as bf16, each of twice the depth. It also takes
+// half a permutation per value, and a multiply-add to join the terms.
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
 #include "cuda/runtime/kernels.h"
@@ -24,8 +25,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// What a block is to do, the same for all threads. In 32 bits, as are all indices that suffice with them: 64 take
-/// twice the instructions and registers.
+/// A block's work, the same for all threads. Indices have 32 bits where that suffices: 64 bits take twice the
+/// instructions and registers.
 struct Block {
   AttentionTile tile;
   int kv_head, num_queries;
@@ -34,7 +35,7 @@ struct Block {
     kv_head = static_cast<int>(static_cast<unsigned>(block_y()) % num_kv_heads);
     num_queries = tile.num_rows * heads(task).count;
   }
-  /// Query heads of its kv head that it takes.
+  /// The query heads of this kv head that the block takes.
   struct Heads {
     int first, count;
   };
@@ -47,7 +48,8 @@ struct Block {
   }
 };
 
-/// Which query is whose, for all threads after the next barrier.
+/// Writes the row, the head and the last position of each query to shared memory. Threads may read them after the next
+/// barrier.
 template <class Memory>
 QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memory& shared) {
   const typename Block::Heads heads = block.heads(task);
@@ -60,8 +62,8 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
   }
 }
 
-/// Queries as fragments of the matrix unit, with the scales of their scores; a warp a query in turn. Fragments of
-/// queries that are not there stay as they are: what the unit makes of them nobody sees.
+/// Writes the queries to shared memory as mma fragments, with the scales of their scores. Each warp converts every
+/// kWarps-th query. Fragments of absent queries stay uninitialized, because no code reads their results.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
@@ -73,7 +75,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
     const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
     if constexpr (Elements::kScalesQueries) {
-      std::uint32_t largest = 0;  // bits: a NaN is above all
+      std::uint32_t largest = 0;  // bits, which order a NaN above all numbers
       for (int e = lane_idx(); e < width; e += 32)
         largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);
@@ -99,6 +101,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
+/// Computes one tile.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
@@ -126,8 +129,8 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
-    // Behind the last position a step repeats that position, with weight 0.
-#pragma unroll 1  // more costs registers that spill
+    // Steps beyond the last position repeat it, with weight 0.
+#pragma unroll 1  // a larger factor spills registers
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
       const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
       shared.bytes_at[i] = pages.at.byte_at(slot);
@@ -180,6 +183,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   }
 }
 
+/// Runs a block's tiles.
 template <KvFormat format, int kDim, int kTiles>
 QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8))
 void attention_kernel(AttentionTask task) {
@@ -189,7 +193,7 @@ void attention_kernel(AttentionTask task) {
   constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
   const std::int64_t first = kIsSmall ? 0 : counts.num_small;
   const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
-  // A tile ends with a barrier behind all that it reads of shared memory.
+  // Each tile ends with a barrier, so the next may overwrite shared memory.
   for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
     attend(task, tile_idx, shared);
 }

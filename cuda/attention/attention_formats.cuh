@@ -1,5 +1,6 @@
-// Owns how values of each KV format are multiplied with queries and softmax weights on the matrix units: the elements
-// of a lane's loads, their dequantization, and the form of a query and of a weight. Knows neither pages nor chunks.
+// Owns how values of each KV format are multiplied with queries and softmax weights on the tensor cores. This covers
+// the elements of a lane's loads, their dequantization, and the operand form of queries and weights. Knows neither
+// pages nor chunks.
 #pragma once
 
 #include "cuda/gemm/widen.cuh"
@@ -9,19 +10,20 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Bytes of a lane's one load.
+/// The words of one load by a lane.
 template <int kCount>
 struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Queries and weights as numbers of 16 bits, one term each; exact products, fp32 sums (the unit's order and rounding).
+/// Formats whose queries and weights are 16-bit floats of one term. Products are exact; sums are fp32, in the tensor
+/// core's order and rounding.
 struct FloatElements {
   using Sum = float;
-  static constexpr bool kScaled = false;  // slots have scales of their own
-  static constexpr int kTerms = 1;        // words that stand for a query's numbers
+  static constexpr bool kScaled = false;  // true: each slot has a scale
+  static constexpr int kTerms = 1;        // operand words per query word
   static constexpr int kWordNumbers = 2;
-  static constexpr int kSteps = 1;  // steps of 16 positions in one multiplication with values
+  static constexpr int kSteps = 1;  // steps of 16 positions in one mma with values
   QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
 };
 
@@ -36,7 +38,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   QRL_DEVICE static void quantize_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
     terms[0] = bf16x2_of(values[0], values[1]);
   }
-  /// Two weights as the unit takes them, and what they are then.
+  /// Rounds two weights to bf16 and packs them as an operand word. Replaces both by the rounded values.
   QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
     const std::uint32_t pair = bf16x2_of(first, second);
     first = float_of(pair << 16);
@@ -52,13 +54,13 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
     mma(context, values, weights[0][0], weights[0][1]);
   }
 
-  /// Which of the numbers that a lane has of a key's vector stands in place `j` of word `half` of step `i`.
+  /// Returns which of a lane's elements of a key's vector is number `j` of word `half` in step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
     to[0] = vector[2 * i];
     to[1] = vector[2 * i + 1];
   }
-  /// Numbers 2j, 2j + 1 of four positions, as the unit's rows g and g + 8.
+  /// Packs elements 2j and 2j + 1 of four positions as rows g and g + 8 of the mma fragment.
   template <int kCount>
   QRL_DEVICE static void value_words(const Words<kCount> (&of)[1][4], int j, std::uint32_t (&to)[4]) {
 #pragma unroll
@@ -69,15 +71,15 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   }
 };
 
-/// Elements are fp16 exactly, which Hopper makes of two in one instruction, and so are queries and weights: 11 bits
-/// instead of bf16's 8. A query is first multiplied with a power of two that makes its largest number one of [2^14,
-/// 2^15), so that fp16's exponents suffice: what it rounds more coarsely than to 11 bits is below the largest's 2^-28.
+/// Converts elements to fp16, which is exact; Hopper converts two per instruction. Queries and weights are fp16, with
+/// 11 bits instead of bf16's 8. A query is first scaled by a power of two, so that its largest number lies in [2^14,
+/// 2^15). Numbers that fp16 then rounds to fewer than 11 bits are below 2^-28 of the largest.
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Beside a NaN or an infinity all else is 0, and that NaN.
+  /// Returns the query's scale. It is 0 if the largest is a NaN or an infinity: that number becomes NaN, all others 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
@@ -114,23 +116,24 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 
  private:
-  /// As fp32 has it, and never so small that its inverse were infinite.
+  /// Returns fp32's biased exponent, at least 41 so that the inverse is finite.
   QRL_DEVICE static std::uint32_t exponent_of(float largest) {
     const std::uint32_t exponent = magnitude_of(largest) >> 23;
     return exponent < 41 ? 41 : exponent;
   }
 };
 
-/// As on the CPU: a query is 254·high + low of int8 terms, 15 bits of its largest; weights times the values' scales are
-/// 256·high + low of uint8 terms, 16 bits of the largest that a warp has of a chunk. All sums are exact in int32.
+/// Splits operands as the CPU does. A query is 254·high + low of int8 terms, with 15 bits of its largest. Weights times
+/// the values' scales are 256·high + low of uint8 terms, with 16 bits of the largest of a warp's chunk. All sums are
+/// exact in int32.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// The factor that quantizes numbers up to `largest` to integers up to `limit`. Numbers too small to count become 0,
-  /// and so do all beside a NaN or an infinity.
+  /// Returns the factor that quantizes numbers up to `largest` to integers up to `limit`. Returns 0 if `largest` is
+  /// tiny, an infinity or a NaN, so that all numbers become 0.
   QRL_DEVICE static float inverse(float limit, float largest) {
     return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
   }
@@ -161,7 +164,7 @@ struct KvElements<quant::KvFormat::int8> {
 
   QRL_DEVICE static float weight_inverse(float largest) { return inverse(65535.0F, largest); }
   QRL_DEVICE static float weight_unit(float largest) { return largest / 65535.0F; }
-  /// Of a step's four positions, to the high and the low term.
+  /// Quantizes the weights of a step's four positions to their high and low terms.
   QRL_DEVICE static void quantize_weights(const float (&values)[2][2], float inverse, std::uint32_t (&terms)[2]) {
     std::uint32_t pairs[2];
 #pragma unroll
@@ -178,7 +181,7 @@ struct KvElements<quant::KvFormat::int8> {
   }
   template <int kCount>
   QRL_DEVICE static void value_words(const Words<kCount> (&of)[2][4], int j, std::uint32_t (&to)[4]) {
-    const std::uint32_t two = j % 2 == 0 ? 0x5140 : 0x7362;  // 2j of two positions, then 2j + 1
+    const std::uint32_t two = j % 2 == 0 ? 0x5140 : 0x7362;  // selects elements 2j of two positions, then 2j + 1
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       const std::uint32_t first = pick_bytes(of[step][0].word[j / 2], of[step][1].word[j / 2], two),
@@ -187,7 +190,7 @@ struct KvElements<quant::KvFormat::int8> {
       to[2 * step + 1] = pick_bytes(first, second, 0x7632);
     }
   }
-  /// A warp's 64 positions of a chunk come to 64 · 127 · 65,535 at most.
+  /// Adds both terms to int32 sums. A warp's 64 positions of a chunk give at most 64 · 127 · 65,535.
   QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
                                           const std::uint32_t (&weights)[2][2]) {
     std::int32_t high[4] = {};

@@ -1,6 +1,6 @@
-// Owns how attention's chunks become a row's context: the chunks of a segment in order, then the segments in order,
-// fp32. A block that has a row whole and the second kernel of a row whose chunks are several blocks' do the same
-// operations. Knows nothing of how a chunk's context is made.
+// Owns how attention's chunks become a row's context: the chunks of a segment in order, then the segments in order, in
+// fp32. The operations are the same whether one block computes a whole row or a second kernel joins several blocks'
+// chunks. Knows nothing of how a chunk's context is computed.
 #pragma once
 
 #include "cuda/attention/attention_tile.cuh"
@@ -9,13 +9,14 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// An element of a head's finished context.
+/// Stores one element of a head's finished context, as fp32 or bf16.
 QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::int64_t head, int e, float value) {
   const std::int64_t at = head * task.pages.head_dim + e;
   if (task.context_bf16 == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
   else task.context_bf16[row * task.bf16_stride + at] = bf16_of(value);
 }
-/// Zeros behind the last head, up to the bf16 rows' stride, by `count` threads, of which this is the `thread`-th.
+/// Stores zeros beyond the last head, up to the stride of the bf16 rows. `count` threads share the work; this is number
+/// `thread`.
 QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
   if (task.context_bf16 == nullptr || head != task.num_heads - 1) return;
   const std::int64_t width = task.num_heads * task.pages.head_dim;
@@ -23,16 +24,16 @@ QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_
     task.context_bf16[row * task.bf16_stride + e] = 0;
 }
 
-/// A chunk's result of a query of a row that one block has whole.
+/// Names a chunk's result for one query, whose row a single block computes.
 struct ChunkOf {
   int query;
   std::int64_t row, head;
   int chunk;
-  bool sees, is_last;  // the query sees some of it; the row has no further one
+  bool sees, is_last;  // sees: the query attends to part of it; is_last: the row has no further chunk
 };
 
-/// Joins a chunk with what a query has until now: with its segment's chunks, and where it ends the segment, that with
-/// the segments before it, which wait in the row's memory for its context. A warp; each lane has its own elements.
+/// Joins a chunk with the query's previous chunks of the segment. If the chunk ends the segment, joins the segment with
+/// the previous ones, whose sum waits in the row's context memory. A warp calls it; each lane has its own elements.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {
@@ -72,15 +73,15 @@ QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTile
 
 constexpr int kJoinWarps = 8, kJoinThreads = 32 * kJoinWarps;
 
-/// Returns the scale of a head's values, 1 except for e4m3's.
+/// Returns the scale of a head's values: 1 except for e4m3.
 QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   if (task.pages.format != KvFormat::fp8_e4m3) return 1.0F;
   const auto heads_of_kv = static_cast<unsigned>(task.num_heads) / static_cast<unsigned>(task.pages.at.num_kv_heads);
   return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
 }
 
-/// Joins the chunks [begin, begin + count) of a segment, in order, by a warp: all of them are loaded before the first
-/// is joined. A lane has elements lane, lane + 32 ….
+/// Joins chunks [begin, begin + count) of a segment in order, with one warp. Loads all of them before it joins the
+/// first. A lane has elements lane, lane + 32, ….
 template <int kEach>
 QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
   const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
@@ -108,8 +109,8 @@ QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, i
   return stats;
 }
 
-/// A warp a split row and query head: its segments, in order. kEach: elements of a lane, so that 32 · kEach are a
-/// head's at least.
+/// Joins the segments of a split row and query head in order, with one warp. kEach: elements per lane, with 32 · kEach
+/// at least head_dim.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
 void join_heads_kernel(AttentionTask task) {
@@ -122,7 +123,7 @@ void join_heads_kernel(AttentionTask task) {
   const float value_scale = value_scale_of(task, head);
   Stats total;
   float context[kEach];
-#pragma unroll 1  // rows of several segments are rare here
+#pragma unroll 1  // split rows of several segments are rare here
   for (int begin = 0; begin < num_chunks; begin += kSegmentChunks) {
     float of_segment[kEach];
     const Stats stats = join_segment(task, partial + begin * task.num_heads, num_chunks - begin, of_segment);
@@ -140,14 +141,14 @@ void join_heads_kernel(AttentionTask task) {
   fill_up(task, row, head, lane_idx(), 32);
 }
 
-/// A block's segments, one of each warp.
 template <int kEach>
 struct Segments {
   float contexts[kJoinWarps][32 * kEach];
   Stats stats[kJoinWarps];
 };
 
-/// The same by a block a split row and query head: a warp a segment of its chunks, then the segments in order.
+/// Joins split rows, with one block per row and query head: each warp joins a segment's chunks, then segments are
+/// joined in order.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, 2)
 void join_segments_kernel(AttentionTask task) {
@@ -183,7 +184,7 @@ void join_segments_kernel(AttentionTask task) {
         value = fmaf(of_segment, by.added, value * by.before);
       }
     }
-    sync_block();  // the segments are read, where the next ones come
+    sync_block();  // all threads have read the segments that the next ones overwrite
   }
   if (e < width) put_context(task, row, head, e, value / total.sum * value_scale);
   fill_up(task, row, head, e, kJoinThreads);

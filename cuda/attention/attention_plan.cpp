@@ -7,16 +7,18 @@ namespace qrl::cuda {
 
 namespace {
 
-// Blocks that keep a device busy whatever their lengths. An H100 has 132 multiprocessors, each with room for some four
-// blocks: 528 are one wave. Rows of decoding sequences are cut into chunks up to nearly four waves, so that the last
-// wave is a small part (a batch of 64 with 8 kv heads at 2,048 positions: 4,096 blocks rather than 512); that costs the
-// writing and reading of a chunk's result, 2 KB of 4 query heads of 128 beside 64 KB of keys and values in e4m3. 256
-// rows with 8 kv heads are not cut: of two chunks each they would take 121 us and be joined, of one block a row 114 by
-// the measurement of 512 rows. A prompt's tile has several times as much to write, so one wave will do.
+// Numbers of blocks that keep an H100 busy: 132 multiprocessors with room for some four blocks each, so a wave is 528.
+//
+// Rows of decoding sequences are split into chunks up to nearly four waves, so that the last wave is a small part. For
+// example, 64 rows with 8 kv heads at 2,048 positions give 4,096 blocks instead of 512. The price is writing and
+// reading each chunk's result: 2 KB for 4 query heads of 128, against 64 KB of e4m3 keys and values.
+//
+// 256 rows with 8 kv heads are not split. Two chunks each would take 121 us and need a join; one block per row takes
+// 114 us, by the measurement of 512 rows. A prompt's tile writes several times as much, so one wave suffices there.
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
 static_assert(kEnoughForRows > 3 * kWave);
-// Warps that join rows, a head each, while every multiprocessor has sixteen.
+// Warps that keep an H100 busy when each joins one head: sixteen per multiprocessor.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
@@ -33,15 +35,15 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
                                     std::int64_t num_positions) {
   constexpr std::int64_t kMostBytes = std::int64_t{64} << 20, kFloatBytes = 4;
   const std::int64_t num_chunks = ceil_div(num_positions, kAttentionChunk);
-  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // context and two numbers of the softmax
+  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // the context, and two numbers of the softmax
   return num_chunks == 1 ? 0 : std::min(num_rows * num_chunks, kMostBytes / (partial_floats * kFloatBytes));
 }
 
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // A row that is not split is in one tile; of those that are, each tile has a partial of its own. A row is listed for
-  // what it shares and for what it does not.
+  // A row that is not split is in one tile. Each tile of a split row has its own partial. A split row is listed twice:
+  // for the chunks that it shares, and for the others.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
@@ -65,7 +67,7 @@ void AttentionPlanner::find_ranges(const AttentionRows& rows) {
   }
 }
 
-/// Whole chunks, from the first on, that lie in the same pages.
+/// Returns the number of leading whole chunks whose pages both rows share.
 std::int64_t AttentionPlanner::shared_chunks(const AttentionRows& rows, std::int32_t a, std::int32_t b) const {
   const std::int64_t num_positions =
       1 + std::min(rows.positions_N[static_cast<std::size_t>(a)], rows.positions_N[static_cast<std::size_t>(b)]);
@@ -93,7 +95,7 @@ void AttentionPlanner::find_groups(const AttentionRows& rows) {
   }
 }
 
-/// Places for every chunk of all the rows, or nothing.
+/// Reserves partials for every chunk of all these rows. Returns false, and reserves none, if they do not fit.
 bool AttentionPlanner::reserve_partials(const AttentionRows& rows, std::span<const std::int32_t> of) {
   std::int64_t wanted = 0;
   for (const std::int32_t row : of) wanted += num_chunks(rows, row);
@@ -118,13 +120,13 @@ void AttentionPlanner::add_tile(const AttentionRows& rows, std::span<const std::
   }
 }
 
-/// Rows of one sequence, in order.
+/// Adds tiles for rows of one sequence, in order.
 void AttentionPlanner::add_alone(const AttentionRows& rows, std::span<const std::int32_t> of, bool each_apart) {
   const std::int64_t chunks = num_chunks(rows, of.back());
   add_tile(rows, of, 0, chunks, each_apart && chunks > 1 && reserve_partials(rows, of));
 }
 
-/// Rows of sequences that share their first chunks.
+/// Adds tiles for rows of several sequences that share their first chunks.
 void AttentionPlanner::add_group(const AttentionRows& rows, std::span<const std::int32_t> of, std::int64_t num_shared,
                                  bool each_apart) {
   if (of.size() == 1 || !reserve_partials(rows, of)) {
@@ -155,7 +157,7 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   for (const Group& group : groups_) {
     std::span<const std::int32_t> left =
         std::span(singles_).subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count));
-    // Tiles of one size, not one full and one of a single row.
+    // Splits the group into tiles of equal size, rather than full ones and a small rest.
     const std::size_t num_parts = (left.size() + tile_rows - 1) / tile_rows;
     const std::size_t part = (left.size() + num_parts - 1) / num_parts;
     for (; !left.empty(); left = left.subspan(std::min(part, left.size())))

@@ -1,5 +1,5 @@
-// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Host arithmetic
-// and plain structs; knows nothing of kernels or of device memory.
+// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Plain structs
+// and host arithmetic. Knows nothing of kernels or device memory.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 namespace qrl::cuda {
 
-/// Positions of a chunk, counted from position 0. Scores of a chunk share one maximum. The chunks of a segment are
-/// joined in order, then the segments in order. So several warps can join a long row, with the bits of one.
+/// Positions per chunk, counted from position 0. Scores of a chunk share one maximum. Chunks of a segment are joined in
+/// order, then segments in order, so several warps can join a long row with the same bits as one.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
-/// Query vectors (rows × query heads of a kv head) of a small tile, and of any tile.
+/// Query vectors (rows × query heads of a kv head) in a small tile, and at most in any tile.
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
 
-/// Positions that a block's warps take in one round. A chunk is so many rounds over keys, then as many over values.
+/// Positions that a block's warps process per round. A chunk takes rounds over its keys, then the same number over its
+/// values.
 inline constexpr int kRoundPositions = 64;
-/// Blocks of a kernel that share a multiprocessor's registers: more would spill.
+/// Returns how many blocks of a kernel share a multiprocessor. With more, registers would spill.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// How many rounds ahead of its own a block prefetches keys or values to L2. All blocks of a device together must stay
-/// well below its L2: lines beyond that are evicted before they are used, and read twice.
+/// Returns how many rounds ahead a block prefetches keys or values to L2. All blocks together must stay well below the
+/// size of L2: lines beyond it are evicted before use and read twice.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
 constexpr std::int64_t prefetched_bytes(quant::KvFormat format, std::int64_t head_dim, bool is_small,
                                         std::int64_t num_multiprocessors) {
@@ -38,7 +39,7 @@ constexpr std::int64_t prefetched_bytes(quant::KvFormat format, std::int64_t hea
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   QRL_HD std::int64_t heads_of_kv() const { return num_heads / num_kv_heads; }
-  /// Query heads of a kv head that one block takes, and how many such blocks a kv head needs.
+  /// Returns the query heads of a kv head that one block takes. heads_tiles is the number of such blocks per kv head.
   std::int64_t tile_heads() const {
     return heads_of_kv() < max_tile_queries(head_dim) ? heads_of_kv() : max_tile_queries(head_dim);
   }
@@ -46,33 +47,35 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Chunks' results that there is memory for: all of num_rows rows, up to 64 MiB. Rows beyond that are not split.
+/// Returns the number of chunk results to allocate memory for: those of all num_rows rows, up to 64 MiB. Rows beyond
+/// that are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
-/// The work of a block, once for each kv head (× heads_tiles): rows[first_row …) of the plan over chunks [first_chunk,
-/// end_chunk). All of the rows have the same pages there. page_ids[first_page] is the first of the whole sequence.
+/// A block's work, repeated for each kv head (× heads_tiles): rows[first_row …) of the plan over chunks [first_chunk,
+/// end_chunk). All these rows have the same pages there. page_ids[first_page] is the first page of the sequence.
 struct AttentionTile {
   std::int32_t first_row = 0, num_rows = 0, first_page = 0, first_chunk = 0, end_chunk = 0;
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// A row is in one tile that joins all its chunks (partials_N −1). Or it is among split_rows: its chunks' results go to
-/// partials partials_N[row] + chunk, and a second kernel joins them. Neither this choice nor the other rows of a tile
-/// change a bit of the result: the arithmetic of a chunk is the same, and so is the order of chunks and segments.
+/// A row that is not split is in one tile, which joins all its chunks; its partials_N is −1. The chunk results of a
+/// split row go to partials partials_N[row] + chunk, and a second kernel joins them. Neither this choice nor a tile's
+/// other rows change a bit: the arithmetic of a chunk and the order of chunks and segments stay the same.
 struct AttentionPlan {
-  std::vector<AttentionTile> tiles;  ///< those of at most kSmallQueries first; in each kind the longest first
+  std::vector<AttentionTile> tiles;  ///< tiles of at most kSmallQueries first; within each kind, the longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// The split rows are so few and long that a warp joins a segment of a row's head. Else it joins all of them.
+  /// True if the split rows are few and long: each warp then joins one segment of a row's head. Otherwise it joins all
+  /// of them.
   bool joins_segments = false;
 };
 
-/// The numbers of a plan that kernels read, besides its lists.
+/// The numbers of a plan that kernels read besides its lists.
 struct AttentionCounts {
-  std::int32_t num_small = 0, num_large = 0;  ///< tiles of either kind
+  std::int32_t num_small = 0, num_large = 0;  ///< small tiles, and the others
   std::int32_t num_split = 0;
 };
 inline AttentionCounts counts_of(const AttentionPlan& plan) {
@@ -81,31 +84,31 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
           static_cast<std::int32_t>(plan.split_rows.size())};
 }
 
-/// Room for every plan of num_rows rows, each row of a sequence of its own. tile_blocks: the blocks that keep a device
-/// busy and take further tiles in turn, or one for each tile where rows are many and therefore not split.
+/// The most that a plan of num_rows rows needs, each row of another sequence. tile_blocks: blocks that keep the device
+/// busy and loop over tiles, or one per tile when there are too many rows to split.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials);
 
-/// The part of a tick (decode_engine.h) that a plan follows from.
+/// The part of a tick (decode_engine.h) that determines the plan.
 struct AttentionRows {
   std::span<const std::int32_t> positions_N, first_page_N, page_ids;
   std::int64_t page_size = 0;
 };
 
-/// Makes the plans of a decoder's ticks. It is kept from tick to tick for its memory.
+/// Plans the attention of a decoder's ticks. Keep the planner from tick to tick, so that it reuses its memory.
 ///
-/// Consecutive rows of one sequence (a prompt's chunk) are tiles of tile_rows() rows. Single rows of sequences whose
+/// Consecutive rows of one sequence (a prompt's chunk) form tiles of tile_rows() rows. Single rows of sequences whose
 /// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles, and the rest alone. A
-/// chunk is shared when all of its pages are.
+/// chunk is shared only if all of its pages are.
 class AttentionPlanner {
  public:
-  /// max_partials: how many there is memory for; rows beyond that are not split and share nothing.
+  /// max_partials: chunk results that memory exists for. Rows beyond that are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
-  /// Valid until the next call. Positions must have pages (the caller's check).
+  /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.
   const AttentionPlan& plan(const AttentionRows& rows);
 
  private:
@@ -125,9 +128,9 @@ class AttentionPlanner {
   std::int64_t max_partials_, num_partials_ = 0;
   AttentionPlan plan_;
   std::vector<RowRange> prompts_;      // ranges of more than one row
-  std::vector<std::int32_t> singles_;  // rows alone, samples of a group side by side
+  std::vector<std::int32_t> singles_;  // single rows, samples of a group next to each other
   struct Group {
-    std::int32_t first = 0, count = 0, num_shared = 0;  // of singles_
+    std::int32_t first = 0, count = 0, num_shared = 0;  // ranges of singles_
   };
   std::vector<Group> groups_;
   std::vector<std::int32_t> range_rows_;

@@ -1,5 +1,5 @@
 // Owns a block's arithmetic of attention: scores, weights and contexts of a tile of query vectors over a chunk of
-// positions, from pages to shared memory. Knows neither the plan nor how chunks are joined.
+// positions. Reads pages and leaves contexts in shared memory. Knows neither the plan nor how chunks are joined.
 #pragma once
 
 #include "cuda/attention/attention_formats.cuh"
@@ -12,34 +12,35 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions that a warp takes at once; the warps take turns, so a short chunk is spread.
+/// Positions per step of a warp. Warps alternate by steps, so that a short chunk is spread over them.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// How the lanes share a slot's values of a head padded to kDim. g = lane / 4, t = lane % 4.
-/// Keys: the lanes of a g read one position, 16-byte vectors t, 4 + t …; a vector is some steps of the matrix unit,
-/// each of two words a lane. Values: the lanes of a t read four positions, vectors g, 8 + g …; a vector's elements, two
-/// at a time, are rows g and g + 8 of the unit's tile.
+/// How lanes share a slot's values, for a head padded to kDim. g = lane / 4, t = lane % 4.
+/// - Keys: the lanes of one g read one position, 16-byte vectors t, 4 + t, …. A vector gives some mma steps, each of
+///   two words per lane.
+/// - Values: the lanes of one t read four positions, vectors g, 8 + g, …. Pairs of a vector's elements are rows g and g
+///   + 8 of the mma tile.
 template <quant::KvFormat format, int kDim>
 struct Share {
   using Elements = KvElements<format>;
   static constexpr int kKeyElements = 16 / Elements::kBytes;
   static constexpr int kKeyVectors = kDim / (4 * kKeyElements);
-  static constexpr int kKeySteps = kKeyElements / (2 * Elements::kWordNumbers);  // of a vector
+  static constexpr int kKeySteps = kKeyElements / (2 * Elements::kWordNumbers);  // per vector
   static constexpr int kQuerySteps = kKeyVectors * kKeySteps;
   static constexpr int kValueBytes = kDim * Elements::kBytes / 8 < 16 ? kDim * Elements::kBytes / 8 : 16;
   static constexpr int kValueElements = kValueBytes / Elements::kBytes;
   static constexpr int kValueVectors = kDim / (8 * kValueElements);
-  static constexpr int kValueTiles = kValueElements / 2;  // of a vector
+  static constexpr int kValueTiles = kValueElements / 2;  // per vector
 };
 
-/// A chunk's or a row's softmax so far.
+/// The running softmax of a chunk or a row.
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
-/// What the context of either must be multiplied with when they are joined.
+/// Factors that rescale the contexts of both sides when they are joined.
 struct Factors {
   float before, added;
 };
@@ -50,25 +51,25 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
   return by;
 }
 
-/// kTiles: tiles of eight query vectors. Scores are made sixteen at a time.
+/// A block's shared memory. kTiles: tiles of eight query vectors. Scores are computed for sixteen at a time.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
-  // Fragments of the matrix unit, of each term.
+  // mma fragments of the queries, for each term.
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
   std::int64_t bytes_at[kAttentionChunk];                            // of a chunk's positions
-  float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8's
-  float context[2][kQueries][kDim + 2];                              // of the chunk, of each pair of warps
-  float joined[kQueries][kDim + 2];                                  // of the segment's chunks until now
-  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // the latter in turn
-  Stats total_stats[2][kQueries];                                    // of the segments before; in turn
-  float weight_units[kWarps][kQueries];                              // int8's
+  float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
+  float context[2][kQueries][kDim + 2];                              // of the chunk, per pair of warps
+  float joined[kQueries][kDim + 2];                                  // of the segment's chunks so far
+  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats alternates between chunks
+  Stats total_stats[2][kQueries];                                    // of the previous segments, alternating
+  float weight_units[kWarps][kQueries];                              // int8 only
   float score_scales[kQueries];
-  std::int32_t row[kQueries], head[kQueries];  // whose a query is
-  std::int32_t last_position[kQueries];        // that it sees; −1: no query
+  std::int32_t row[kQueries], head[kQueries];  // the row and the head of each query
+  std::int32_t last_position[kQueries];        // that the query attends to; −1: no query
 };
 
-/// A lane's part of a block of kTiles · 8 query vectors.
+/// A lane's part of a block's kTiles · 8 query vectors.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct TileOfQueries {
   using S = Share<format, kDim>;
@@ -76,18 +77,18 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Vectors of loads under way, in registers: as many as there are.
+  // Loads in flight per lane: vectors of keys or values in registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
   const KvPages& pages;
   Memory& shared;
   int g, t, warp;
-  int num_tiles;  // of queries, that are there
+  int num_tiles;  // of queries that are present
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Asks L2 for what the warp reads in a round of the chunk: of keys, then of values.
+  /// Prefetches to L2 the lines that the warp reads in a round of the chunk: keys first, then values.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -114,7 +115,8 @@ struct TileOfQueries {
     }
   }
 
-  /// score[s][n][h][j]: query 8n + g, position step_at(s) + 8h + 2t + j of the chunk; −∞ where it is not seen.
+  /// Computes score[s][n][h][j] of query 8n + g at position step_at(s) + 8h + 2t + j of the chunk. Masked positions get
+  /// −∞.
   QRL_DEVICE void make_scores(int first_position, int count, float (&score)[kSteps][kTiles][2][2]) {
     std::int32_t last_position[kTiles];
 #pragma unroll
@@ -177,7 +179,7 @@ struct TileOfQueries {
     }
   }
 
-  /// Largest score of queries 8n + g in the warp.
+  /// Computes the largest score of queries 8n + g within the warp.
   QRL_DEVICE void largest_of(const float (&score)[kSteps][kTiles][2][2], float (&largest)[kTiles]) const {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -192,15 +194,15 @@ struct TileOfQueries {
     }
   }
 
-  /// To shared memory, of queries 8n + g in the warp.
+  /// Writes a member of the warp's stats for queries 8n + g to shared memory.
   QRL_DEVICE void put(const float (&values)[kTiles], float Stats::*which) const {
     if (t != 0) return;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) shared.stats[warp][8 * n + g].*which = values[n];
   }
 
-  /// Scores to weights as the matrix unit takes them, and their sums in the warp: in pairs (the sums those of what was
-  /// rounded), or times the values' scales in two terms.
+  /// Turns scores into weights as mma operands, and sums them within the warp. 16-bit weights are summed after
+  /// rounding. int8 weights are multiplied by the values' scales and split in two terms.
   QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
     float inverse[kTiles] = {};
@@ -231,10 +233,11 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Scores become weights times the values' scales. Their unit, for each query in the warp, goes to shared memory.
+  /// Turns scores into weights times the values' scales. Writes the unit of each of the warp's queries to shared
+  /// memory.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
-    std::uint32_t most[kTiles];  // bits: a NaN is above all
+    std::uint32_t most[kTiles];  // bits, which order a NaN above all numbers
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       sum[n] = 0;
@@ -273,7 +276,7 @@ struct TileOfQueries {
   }
 
   using ValueWords = Words<S::kValueBytes / 4>;
-  /// Positions 2t, 2t + 1, 2t + 8, 2t + 9 of each step of a multiplication.
+  /// Loads positions 2t, 2t + 1, 2t + 8, 2t + 9 of each step of an mma.
   QRL_DEVICE void load_values(int unit, int count, ValueWords (&to)[Elements::kSteps][4]) const {
     const int at = (8 * (unit % S::kValueVectors) + g) * S::kValueBytes;
 #pragma unroll
@@ -289,7 +292,8 @@ struct TileOfQueries {
     }
   }
 
-  /// context[p][j][n] in the unit's order: elements 2j and 2j + 1 of the lane's vector p, queries 8n + 2t, 8n + 2t + 1.
+  /// Adds weights · values to context[p][j][n], in the order of mma's accumulators: elements 2j and 2j + 1 of vector p,
+  /// queries 8n + 2t and 8n + 2t + 1.
   QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
                              Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) {
     constexpr int kUnits = kSteps / Elements::kSteps * S::kValueVectors;
@@ -326,8 +330,8 @@ struct TileOfQueries {
     }
   }
 
-  /// body(place, value) for each of the warp's elements in the first or the second half of a vector's: its place in its
-  /// pair's array, and the context as fp32.
+  /// Calls body(place, value) for each of the warp's elements in one half of a vector. `place` is the element in the
+  /// array of the warp's pair, `value` the fp32 context.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
@@ -350,8 +354,8 @@ struct TileOfQueries {
     }
   }
 
-  /// The warps' contexts of a chunk to shared memory: context[0] is the sum of warps 0 and 1, context[1] that of 2 and
-  /// 3, in fp32; who reads adds the two. Each warp of a pair writes one half and adds the other, so that all work.
+  /// Sums the warps' contexts of a chunk into shared memory, in fp32: context[0] has warps 0 and 1, context[1] has 2
+  /// and 3. Readers add the two. Each warp of a pair writes one half and adds the other, so that both work.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

@@ -1,4 +1,4 @@
-// Rotary positions, keys and values to their pages, copies of slots.
+// Applies rotary embeddings, stores keys and values in their pages, and copies slots.
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
@@ -15,19 +15,19 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// A warp stores a head's values, each lane its pairs (i, i + half), in the pages' format.
+/// Stores a head's values in the pages' format with one warp. Each lane has pairs (i, i + half).
 template <KvFormat kFormat, int kPairs>
 struct HeadStore {
   const KvPages& pages;
   std::uint8_t* quantized;  // keys or values
-  float* slot_scales;       // int8's
-  float head_scale;         // fp8_e4m3's
+  float* slot_scales;       // int8 only
+  float head_scale;         // fp8_e4m3 only
   QRL_DEVICE void operator()(std::int64_t slot, int half, const float (&first)[kPairs],
                              const float (&second)[kPairs]) const {
     std::uint8_t* to = quantized + pages.at.byte_at(slot);
     float scale = head_scale;
     if constexpr (kFormat == KvFormat::int8) {
-      std::uint32_t largest = 0;  // of pairs that are not there zeros
+      std::uint32_t largest = 0;  // absent pairs are 0
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
         const std::uint32_t a = magnitude_of(first[p]), b = magnitude_of(second[p]);
@@ -63,11 +63,11 @@ struct HeadStore {
   }
 };
 
-/// Heads that a warp of rope_kernel takes: their loads are under way together, as two waves of blocks would not be.
+/// Heads that a warp of rope_kernel takes. Their loads overlap, which those of two waves of blocks would not.
 constexpr int kWarpHeads = 2;
 
-/// A block a row and kWarpHeads heads of each of its warps. kPairs: of a lane, of a head. All loads that wait for no
-/// other come first.
+/// Processes one row and kWarpHeads heads per warp of a block. kPairs: pairs per lane and head. Independent loads are
+/// all issued first.
 template <KvFormat kFormat, int kPairs>
 QRL_KERNEL_OF(kThreads, kPairs <= 2 ? 10 : 8)
 void rope_kernel(RopeTask task) {
@@ -160,7 +160,7 @@ void rope_and_store_as(const RopeTask& task, std::int64_t num_rows, const Stream
          {num_rows, ceil_div(num_heads, kWarps * kWarpHeads)}, kThreads, 0, stream, task);
 }
 
-/// A block a copy and kv head.
+/// Copies the slots of one copy and one kv head per block.
 QRL_KERNEL void copy_kernel(CopyTask task) {
   wait_for_kernel_before();
   const std::int32_t* copy = task.copies + 3 * block_x();

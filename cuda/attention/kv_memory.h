@@ -1,5 +1,5 @@
-// Owns the memory of keys and values: every layer's pages, and pages that layers take in turn. Knows nothing of what is
-// stored in them.
+// Owns the memory of keys and values: every layer's pages, and pages that all layers share. Knows nothing of what they
+// hold.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Keys and values of some layers, zero where nothing was stored yet: attention may weigh
-/// what lies beyond a sequence's end by 0, which NaN survives, and percentiles take empty slots for the smallest. An
-/// allocation an array, whatever the number of layers: the device rounds each up.
+/// Keys and values of some layers, initialized to zero. Attention may weigh slots beyond a sequence's end by 0, which a
+/// NaN would survive, and percentiles need empty slots to be smallest. All layers share one allocation per array,
+/// because the device rounds up each allocation.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
-  /// Of one layer.
+  /// Returns the bytes of a page in one layer.
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// What the device may round all of its arrays up by.
+  /// Returns the most by which the device may round up all arrays together.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;
@@ -31,18 +31,19 @@ class KvMemory {
  public:
   KvMemory(const EngineOptions& options, const DeviceFacts& device);
 
-  /// As Engine's.
+  /// Same as DecodeEngine::set_kv_scales. allocate is allocate_kv.
   void set_scales(std::span<const float> keys_LK, std::span<const float> values_LK, const Stream& stream);
   std::int64_t allocate();
   void release() { layers_ = PageMemory(); }
 
-  /// Whether there are pages and, of a format that has them, scales.
+  /// Returns whether pages are allocated. has_scales: whether the format's scales are set, if it has any.
   bool has_pages() const { return !layers_.empty(); }
   bool has_scales() const { return options_.kv_format != quant::KvFormat::fp8_e4m3 || !head_scales_.empty(); }
   std::int64_t num_pages() const { return num_pages_; }
 
   KvPages pages(std::size_t layer_idx) const { return view(layers_, layer_idx, layer_idx); }
-  /// Pages [0, num_pages) of memory beside that, the same for every layer, kept until more are wanted.
+  /// Returns a layer's view of separate pages [0, num_pages), whose memory all layers share. The memory stays until a
+  /// call needs more.
   KvPages shared_pages(std::int64_t num_pages, std::size_t layer_idx);
 
   KvLayout layout(quant::KvFormat format) const {
@@ -50,7 +51,7 @@ class KvMemory {
   }
 
  private:
-  /// The index_in_memory-th layer of `memory`, which is layer layer_idx of the model.
+  /// Views the index_in_memory-th layer of `memory` as the model's layer layer_idx.
   KvPages view(const PageMemory& memory, std::size_t index_in_memory, std::size_t layer_idx) const;
   std::int64_t affordable_pages(std::size_t page_bytes) const;
 
@@ -59,9 +60,9 @@ class KvMemory {
   std::string device_name_;
   PageMemory layers_;
   std::int64_t num_pages_ = 0;
-  PageMemory shared_;  // of one layer
+  PageMemory shared_;  // one layer
   std::int64_t num_shared_pages_ = 0;
-  Memory head_scales_;  // keys [L, K], then values
+  Memory head_scales_;  // keys [L, K], then values [L, K]
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

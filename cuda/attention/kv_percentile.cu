@@ -1,4 +1,4 @@
-// How large the keys and values of a layer's heads are: what fp8 scales are made from.
+// Measures how large the keys and values of a layer's heads are, for fp8 scales.
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
@@ -8,13 +8,13 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 namespace {
 
 constexpr std::uint32_t kLargestFinite = 0x7f7f;  // of |bf16|, as bits
-constexpr int kVector = 8;                        // values of a load
+constexpr int kVector = 8;                        // values per load
 
 struct alignas(16) Vector {
   std::uint16_t bits[kVector];
 };
 
-/// The number of values in a head's slots that are above `magnitude`, in every thread.
+/// Counts the values of a head's slots above `magnitude`. Every thread gets the count.
 QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector* quantized, std::uint32_t magnitude,
                                      std::uint32_t* exchange) {
   const std::int64_t per_head = task.at.page_size * task.at.padded_dim / kVector;
@@ -37,7 +37,8 @@ QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector*
   return total;
 }
 
-/// A block a kv head and side. The bits of |bf16| order like the values, so that 15 counts find one.
+/// Finds one head's percentile by bisection, with one block per kv head and side. The bits of |bf16| order like the
+/// values, so 15 counts suffice.
 QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());
