@@ -1,4 +1,4 @@
-// The kernel that only benchmarks launch.
+// Defines the kernel that only benchmarks launch.
 #include "cuda/bench/timing.h"
 #include "cuda/runtime/layout.h"
 #include "cuda/runtime/target.h"
@@ -12,7 +12,8 @@ constexpr int kThreads = 256;
 struct alignas(16) Words {
   std::uint32_t word[4];
 };
-/// Loads of a thread that are under way together, and how often: a block has 32 KiB of them in flight, 128 KiB in all.
+/// kLoads: loads of a thread that are in flight together; kTurns: how often it issues them. A block has 32 KiB in
+/// flight and reads 128 KiB in all.
 constexpr int kLoads = 8, kTurns = 4;
 constexpr std::int64_t kWordsOfBlock = std::int64_t{kLoads} * kTurns * kThreads;
 

@@ -6,7 +6,7 @@ namespace qrl::cuda {
 
 namespace {
 
-/// Hopper's largest parts: shared memory that a block can have, and multiprocessors.
+/// Hopper's largest shared memory per block, and multiprocessors.
 constexpr DeviceLimits kHopper{232'448, 132};
 /// In GemmKernel's order.
 constexpr const char* kKernelTexts[] = {"cuBLASLt",

@@ -13,7 +13,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-// Any that differ.
+// Arbitrary distinct seeds.
 constexpr std::uint64_t kWeightSeed = 1, kRowSeed = 2, kQuerySeed = 3;
 
 constexpr std::int64_t kFloat = sizeof(float);
@@ -26,7 +26,7 @@ Memory equal_floats(float value, std::int64_t count, const Stream& stream) {
   return memory;
 }
 
-/// Bytes a second when memory of that size is read once by a kernel that does nothing else.
+/// Measures the bytes per second at which a kernel reads that much memory once.
 double read_speed(std::int64_t pool_bytes, const Stream& stream) {
   const std::int64_t num_bytes = pool_bytes / 16 * 16;
   const Memory pool = normal_memory(quant::Element::bf16, 1, kWeightSeed, num_bytes, stream),
@@ -41,7 +41,7 @@ std::int64_t num_pages(const AttentionSpeedTask& task) {
   return shared + task.num_sequences * (ceil_div(task.num_positions, task.page_size) - shared);
 }
 
-/// Sends a tick of a row a sequence, whose pages from `first_page` on lie in no order.
+/// Sends a tick with one row per sequence, whose shuffled pages begin at page `first_page`.
 TickArrays send_tick(const AttentionSpeedTask& task, std::int64_t first_page, TickMemory& memory,
                      const Stream& stream) {
   const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),

@@ -1,4 +1,4 @@
-// Stands in for the GPU's benchmarks in a program that was built without CUDA.
+// Implements the GPU benchmarks of a program built without CUDA: each throws an input error.
 #include "base/error.h"
 #include "cuda/bench/speed.h"
 

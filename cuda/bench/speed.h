@@ -1,5 +1,5 @@
-// Owns the entry to benchmarks of a GPU's GEMMs, attention and whole ticks, beside the limits of its memory and its
-// matrix units. Knows nothing of how they are computed. bench/no_cuda.cpp stands in without CUDA.
+// Owns the entry to GPU benchmarks of GEMMs, attention and whole ticks, next to the limits of memory and tensor cores.
+// Knows nothing of how they are computed. bench/no_cuda.cpp implements it without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -12,67 +12,68 @@
 
 namespace qrl::cuda {
 
-/// Device memory that operands are taken from one after another, so that no cache holds them.
+/// Device memory that operands are read from in sequence, so that no cache holds them.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
-/// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.
+/// A matrix [out, in] of a decoder's layer, and the batch sizes to multiply it with.
 struct GemmSpeedTask {
-  quant::Format format = quant::Format::bf16;  ///< not f32
+  quant::Format format = quant::Format::bf16;  ///< all but f32
   std::int64_t out = 0, in = 0;
   std::vector<std::int64_t> num_rows;
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< of copies of the matrix
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< holds copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< by a kernel that reads memory once: what shares of the limit are of
-  std::vector<double> gemm_s;   ///< one for each number of rows
+  double read_bytes_per_s = 0;  ///< of a kernel that reads memory once: the limit that results are compared with
+  std::vector<double> gemm_s;   ///< one per entry of num_rows
 };
 
-/// A tick's attention in one layer: a row each of sequences that see num_positions, in pages that lie in no order.
+/// Attention of a tick in one layer: one row per sequence, each over num_positions, in shuffled pages.
 struct AttentionSpeedTask {
-  quant::KvFormat format = quant::KvFormat::bf16;  ///< not f32
+  quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;          ///< the first, whole pages, that lie in the same pages for all sequences
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least what the sequences need
+  std::int64_t shared_positions = 0;          ///< leading positions, in whole pages that all sequences share
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
 };
 struct AttentionSpeed {
-  double read_bytes_per_s = 0;  ///< as GemmSpeeds'
+  double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
   double attention_s = 0;
 };
 
-/// Whole ticks that decode, of a model with random weights that are made on the device.
+/// Decode ticks of a whole model, whose random weights are generated on the device.
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
-  quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;  ///< of the layers; of lm_head
+  quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;  ///< of the layers, and of lm_head
   std::vector<std::int64_t> batches, contexts;
-  std::int64_t matmul_size = 8192;            ///< of the square bf16 GEMM that measures the matrix units
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< as GemmSpeedTask's
+  std::int64_t matmul_size = 8192;            ///< of the square bf16 GEMM that measures the tensor cores
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< same as in GemmSpeedTask
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
-  double tick_s = 0;  ///< 0: their pages have no room
-  double host_s = 0;  ///< of it without waiting for the device
+  double tick_s = 0;  ///< 0: their pages do not fit in memory
+  double host_s = 0;  ///< the part of tick_s in which the host does not wait for the device
 };
 struct TickSpeeds {
-  double read_bytes_per_s = 0;  ///< as GemmSpeeds'
-  double matmul_flops = 0;      ///< a second, bf16
-  double rewrite_s = 0;         ///< all weights from fp32 masters on the device
+  double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
+  double matmul_flops = 0;      ///< per second, bf16
+  double rewrite_s = 0;         ///< all weights, from fp32 masters on the device
   std::vector<TickSpeed> ticks;
 };
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the GEMMs that the engine would launch, with bf16 results, on normal random values quantized to the format.
-/// They run one after another as a CUDA graph: the best of five rounds by the host's clock. Errors as make_engine's.
+/// Times the GEMMs that the engine would launch, with bf16 results, on quantized normal random values. They run in
+/// sequence as a CUDA graph; the result is the best of five rounds by the host's clock. Throws the errors of
+/// make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
-/// Times it as measure_gemms does, on normal random values quantized to the format, planned as the engine plans it.
-/// Errors as make_engine's and allocate_kv's.
+/// Times attention like measure_gemms, on quantized normal random values, with the engine's plan. Throws the errors of
+/// make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions, a row a sequence, pages of their own in no order, sampled tokens back
-/// on the host: the best of three rounds. Keys and values are those of one sequence, copied. Errors as make_engine's
-/// and allocate_kv's.
+/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Sampled tokens
+/// are copied to the host. The result is the best of three rounds. Keys and values are copies of one sequence's. Throws
+/// the errors of make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kTickRounds = 3, kTicksPerRound = 6;
 constexpr std::uint64_t kMasterSeed = 1;
-constexpr float kMasterSigma = 0.02F;  // as models are initialized
+constexpr float kMasterSigma = 0.02F;  // a usual deviation of initial weights
 
-/// Gives the engine weights; seconds of the second of two rewrites of all of them.
+/// Gives the engine random weights, then rewrites all of them twice. Returns the seconds of the second rewrite.
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const model::ModelConfig& config = task.options.model;
   const std::vector<float> ones(static_cast<std::size_t>(std::max(config.hidden_size, config.head_dim)), 1.0F);
@@ -45,7 +45,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   engine.weights().upload(weights);
 
   const Stream stream;
-  // With gains of 1 this deviation keeps logits at some units.
+  // With gains of 1, this deviation keeps logits within a few units.
   const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
                                       largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
@@ -61,7 +61,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   return base::now_s() - start_s;
 }
 
-/// Sequences of one length, each with pages of its own that lie in no order.
+/// Sequences of one length, each with its own shuffled pages.
 class Sequences {
  public:
   Sequences(const TickSpeedTask& task, std::int64_t context, std::int64_t num_pages)
@@ -72,7 +72,7 @@ class Sequences {
 
   std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
 
-  /// The first sequence's keys and values are computed, the others' copied.
+  /// Computes the first sequence's keys and values, and copies them for the others.
   void fill(DecodeEngine& engine, std::int64_t count) const {
     base::RandomStream random(1, base::RandomPurpose::generator, 0);
     for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
@@ -98,7 +98,7 @@ class Sequences {
     if (!copies.empty()) copy();
   }
 
-  /// Times speed.batch of them.
+  /// Times ticks of speed.batch sequences.
   void decode(DecodeEngine& engine, TickSpeed& speed) const {
     const auto rows = static_cast<std::size_t>(speed.batch);
     std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
@@ -115,16 +115,16 @@ class Sequences {
       for (double& uniform : uniforms) uniform = random.uniform();
       engine.start({tokens, positions, first_pages, pages_of(speed.batch), {}}, {sample_rows, uniforms, temperatures});
     };
-    // As the decoder does it: a tick is started when the one before is under way.
+    // Starts each tick while the previous one is running, like the decoder.
     const auto tick = [&] {
       start();
       engine.finish(sampled);
       for (std::size_t i = 0; i < rows; ++i)
         QRL_INVARIANT(sampled[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
-    start();  // launched one by one; its tokens any
+    start();  // launched without a graph; its tokens are arbitrary
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = sampled_before(static_cast<std::int32_t>(i));
-    tick();  // recorded
+    tick();  // records the graph
     for (int round = 0; round < kTickRounds; ++round) {
       const double waited_before_s = engine.stats().waited_s, start_s = base::now_s();
       for (int i = 0; i < kTicksPerRound; ++i) tick();

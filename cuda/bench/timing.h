@@ -1,5 +1,5 @@
-// Owns how benchmarks time kernels: many calls as one CUDA graph, the best of some rounds by the host's clock; and the
-// kernel that they compare others with, which reads memory once.
+// Owns how benchmarks time kernels: many calls in one CUDA graph, the best of some rounds by the host's clock. Also
+// owns the reference kernel, which reads memory once.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,21 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Calls in a round at least.
 inline constexpr std::int64_t kFewestCalls = 20;
 
-/// Returns the seconds of one of `count` calls of call(i), in the best of five rounds. A round is a CUDA graph, as a
-/// tick is, since launching each kernel takes the host as long as a small one runs.
+/// Returns the seconds per call of call(0 … count − 1), in the best of five rounds. A round is a CUDA graph, like a
+/// tick, since the host needs as long to launch a small kernel as the kernel runs.
 template <class Call>
 double best_s(std::int64_t count, const Stream& stream, Call call) {
   constexpr int kRounds = 5;
   const auto call_all = [&] {
     for (std::int64_t i = 0; i < count; ++i) call(i);
   };
-  call_all();  // the first calls choose kernels and allocate, which a capture does not allow
+  call_all();  // first calls choose kernels and allocate, which a capture forbids
   stream.wait();
   const Graph graph(stream, call_all);
   double best = 0;
-  for (int round = -1; round < kRounds; ++round) {  // one to warm up
+  for (int round = -1; round < kRounds; ++round) {  // round −1 warms up
     const double start_s = base::now_s();
     graph.launch(stream);
     stream.wait();
@@ -34,8 +33,8 @@ double best_s(std::int64_t count, const Stream& stream, Call call) {
   return best;
 }
 
-/// Reads every word of `from` once, 16 bytes a load, and leaves num_read_sums(num_bytes) sums of them (mod 2³²), which
-/// together are the sum of all words. num_bytes: a multiple of 16. Pointers are the device's.
+/// Reads every word of `from` once, with 16-byte loads. Writes num_read_sums(num_bytes) partial sums (mod 2³²), which
+/// add up to the sum of all words. num_bytes is a multiple of 16. Pointers are device memory.
 struct ReadTask {
   const void* from;
   std::int64_t num_bytes;
