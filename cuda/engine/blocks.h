@@ -1,5 +1,5 @@
-// Owns a tick's rows on their way through the model's blocks: memory between the kernels, and their order. Knows
-// neither whose pages the keys and values go to nor what becomes of the last block's rows.
+// Owns a tick's rows on their way through the model's blocks: the memory between kernels, and the kernels' order. Does
+// not know whose pages receive the keys and values, or what happens to the last block's rows.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Rows of a width as a matrix of this format reads them.
+/// Describes rows of this width in the form that a matrix of this format multiplies.
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
-/// Memory for rows of a width in any format of activations, and their scales.
+/// Memory for rows of one width and their scales, in any format of activations.
 struct QuantizedMemory {
   QuantizedMemory(std::int64_t rows, std::int64_t width_)
       : width(width_),
@@ -32,39 +32,40 @@ struct QuantizedMemory {
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
-/// The residual stream of some rows, fp32 [*, width], and what is still to be added to it.
+/// Rows of the residual stream, fp32 [*, width], and the branch that is still to be added to them.
 struct ResidualRows {
   float* x = nullptr;
   GemmRows branch{};
 };
 
-/// Everything is in the order of the stream that a call is given.
+/// Runs a model's blocks. All work is in the order of the given stream.
 class Blocks {
  public:
-  /// Room for ticks of `ticks`. `weights` and `gemms` must outlive it.
+  /// Allocates memory for the largest tick of `ticks`. `weights` and `gemms` must outlive the object.
   Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms);
 
-  // A tick begins with embed or resume. Then each block stores its rows' keys and values, and attends.
+  // Begin a tick with embed or resume. Then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
-             const Stream& stream);  ///< sampled by the tick before
-  /// With the residual stream after the block before, fp32 [rows, width].
+             const Stream& stream);  ///< sampled: tokens of the previous tick
+  /// Begins with the residual stream after the previous block, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
-  /// Makes the memory that adapters of this rank need between their two products, unless it is there: before a tick.
+  /// Allocates the memory between the two products of adapters of this rank, unless it exists. Must be called before a
+  /// tick.
   void reserve_adapters(std::int64_t rank);
 
-  /// What the last block left.
+  /// Returns the output of the last block.
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
 
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Where a kernel that quantizes rows for a matrix leaves them in bf16 for its adapter; null: the quantized rows are
-  /// bf16 themselves, or there is none.
+  /// Returns the memory where a kernel that quantizes rows for this matrix also leaves them in bf16, for its adapter.
+  /// Returns null if the matrix has no adapter, or the quantized rows are bf16.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
-  /// y = x · Wᵀ; with an adapter y += B · (A · x), A · x rounded to bf16. `products`: memory for those.
+  /// Computes y = x · Wᵀ. An adapter adds B · (A · x), with A · x rounded to bf16 in `products`.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
                 std::int64_t y_stride, const Memory& products, const Stream& stream) const;
 
@@ -76,8 +77,8 @@ class Blocks {
   QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
   std::int64_t max_rows_;
-  Memory wide_rows_;                                       // of one matrix, for its adapter
-  model::Block<std::monostate, Memory> adapter_products_;  // zero beyond a matrix's products, as GEMMs read them
+  Memory wide_rows_;                                       // one matrix's rows, for its adapter
+  model::Block<std::monostate, Memory> adapter_products_;  // zero in the padding, which GEMMs read
   GemmRows branch_{};
 };
 

@@ -25,7 +25,7 @@ void check(const EngineOptions& options, const DeviceFacts& device) {
               "fp32", "set quant.rollout.kv_cache");
   QRL_REQUIRE(config.head_dim <= kMaxHeadDim, "rollout.device: cuda",
               "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(config.head_dim));
-  // The widest row that a kernel holds in shared memory; 1 KiB besides.
+  // The widest row that a kernel holds in shared memory, plus 1 KiB.
   const std::int64_t widest = std::max({config.hidden_size, config.intermediate_size, config.q_size()});
   const std::int64_t num_blocks = ceil_div(config.vocab_size, kSampleBlock);
   const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kSampleBlock * 4) + 1024;
@@ -58,10 +58,10 @@ class DeviceEngine final : public DecodeEngine {
   const EngineStats& stats() const override { return state_.stats; }
 
  private:
-  /// A tick that was started, and the event behind its samples.
+  /// A started tick, and the event after its samples.
   struct Turn {
-    std::int64_t num_samples = 0;       // the caller's
-    std::int64_t num_rows_sampled = 0;  // those that fill up included
+    std::int64_t num_samples = 0;       // requested by the caller
+    std::int64_t num_rows_sampled = 0;  // includes padding rows
     Event done;
   };
 
@@ -73,7 +73,7 @@ class DeviceEngine final : public DecodeEngine {
   DeviceWeightStore weights_;
   DeviceSequenceScorer sequences_;
   Turn turns_[2];
-  std::int64_t num_started_ = 0, num_finished_ = 0;  // ticks; each takes the turn of its number
+  std::int64_t num_started_ = 0, num_finished_ = 0;  // of ticks; tick i uses turns_[i % 2]
 };
 
 std::string DeviceEngine::describe() const {
@@ -85,7 +85,7 @@ std::string DeviceEngine::describe() const {
 }
 
 void DeviceEngine::release_kv() {
-  state_.forget_graphs();  // they name its addresses
+  state_.forget_graphs();  // they contain its addresses
   state_.kv.release();
 }
 
@@ -94,7 +94,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   QRL_INVARIANT(state_.kv.has_scales(), "tick", "calibrated KV scales", "none");
   QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "at most one under way",
                 std::to_string(num_started_ - num_finished_));
-  const bool follows = state_.num_rows > 0;  // the samples of the tick before are there
+  const bool follows = state_.num_rows > 0;  // the previous tick's samples exist
   state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_samples : 0);
   state_.num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
   check_rows(samples.rows);
@@ -104,7 +104,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
                 std::to_string(samples.uniforms.size()) + " and " + std::to_string(samples.temperatures.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
-  turn.done.wait();  // of the tick before the last: without samples nobody has waited for it
+  turn.done.wait();  // of the tick before the previous one; without samples, no call has waited for it
   state_.in_flight = true;
   const TickArrays arrays = state_.tick.send(tick, samples, state_.stream);
   if (!tick.copies.empty()) {
@@ -148,8 +148,8 @@ void DeviceEngine::run_all(const TickArrays& arrays) {
   }
 }
 
-/// The first tick of a shape is launched one by one: that loads kernels and makes cuBLASLt's plans, which recording
-/// must not. From the second on it is a graph.
+/// Launches a tick's kernels one by one the first time that its shape occurs. This loads kernels and makes cuBLASLt's
+/// plans, which a capture forbids. The second time it records a graph; later it launches the graph.
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
     run_all(arrays);

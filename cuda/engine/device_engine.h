@@ -1,4 +1,4 @@
-// Owns how an Engine comes to be in each of the two programs (runtime.h). Knows nothing of its insides.
+// Owns how a DecodeEngine is made in each of the two programs (runtime.h). Knows nothing of its internals.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// make_engine of engine.h, here.
+/// Implements make_engine of decode_engine.h for this target.
 std::unique_ptr<DecodeEngine> make_device_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -46,8 +46,8 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// A learner's pass over whole sequences. Layer by layer, so that one layer's keys and values are all that is there;
-/// within a layer tick by tick, so that the rows of a tick are all that is between its kernels.
+/// Runs a learner's pass over whole sequences. It runs layer by layer, so that keys and values of only one layer exist.
+/// Within a layer it runs tick by tick, so that only one tick's rows lie between the kernels.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(
@@ -58,7 +58,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (const Tick& tick : ticks) engine_.check(tick, num_pages);
   enter_device(engine_.device);
   engine_.drain();
-  Stream(stream.handle).wait();  // its work may still use the memory that this writes
+  Stream(stream.handle).wait();  // its work may still use the memory that this call writes
   with_memory({"rollout.bitwise", "a layer's keys and values of a micro-batch",
                "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch"},
               [&] {
@@ -69,7 +69,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (std::size_t t = 0; t < ticks.size(); ++t) arrays.push_back(forward_ticks_[t].send(ticks[t], {}, engine_.stream));
   for (std::size_t i = 0; i < after_layer.size(); ++i) {
     const KvPages pages = engine_.kv.shared_pages(num_pages, i);
-    std::int64_t first = 0;  // number in its row
+    std::int64_t first = 0;  // index of the tick's first number in after_layer
     for (std::size_t t = 0; t < ticks.size(); ++t) {
       const std::int64_t num_rows = arrays[t].shape.rows;
       if (i == 0) engine_.blocks.embed(arrays[t], engine_.head.sampled_tokens(), engine_.stream);
@@ -99,7 +99,7 @@ void DeviceSequenceScorer::score(const float* x, const Targets& targets, std::sp
   engine_.drain();
   Stream(stream.handle).wait();
   with_memory({kUtilization, "the log-probs of given tokens", kLowerIt}, [&] {
-    engine_.head.score({const_cast<float*>(x), {}}, targets, scores, engine_.stream);  // chosen rows stay as they are
+    engine_.head.score({const_cast<float*>(x), {}}, targets, scores, engine_.stream);  // score does not modify x
   });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using quant::Element;
 
-/// Bytes of quantized rows in a caller's memory, without the scales that follow them.
+/// Returns the bytes of quantized rows in a caller's memory, without the scales that follow them.
 std::int64_t quantized_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
   return num_rows * round_up(w.at.in, kInputChunk) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
 }
@@ -26,7 +26,7 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
   with_memory({"rollout.device: cuda", "the weights",
                "choose quant.rollout.weights of fewer bits, or end what else uses the device"},
               [&] { engine_.weights.upload(weights, engine_.stream); });
-  // Before the KV pages take what memory is left, and before any graph.
+  // Reserves before the KV pages take the remaining memory, and before any graph is recorded.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
     model::visit_matrices(engine_.options.model, [&](const model::BlockMatrix&, const auto& of) {
@@ -51,7 +51,7 @@ std::int64_t DeviceWeightStore::rewrite_adapters(std::span<const AdapterMaster> 
     const std::int64_t num_before = engine_.weights.num_adapted();
     const std::int64_t broken = engine_.weights.rewrite_adapters(masters, engine_.stream);
     engine_.blocks.reserve_adapters(engine_.weights.adapter_rank());
-    // A tick that was recorded before lacks the new adapters' GEMMs.
+    // Graphs recorded earlier lack the new adapters' GEMMs.
     if (engine_.weights.num_adapted() > num_before) engine_.forget_graphs();
     return broken;
   });

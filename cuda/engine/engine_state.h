@@ -1,5 +1,5 @@
-// Owns what the parts of one engine share: its device memory, its stream, and whose work is under way. The parts are
-// the entries of engine/: ticks (device_engine.cpp), weights and sequences.
+// Owns what the parts of one engine share: device memory, the stream, and which work is in flight. The parts implement
+// ticks (device_engine.cpp), weights and sequences.
 #pragma once
 
 #include <deque>
@@ -24,12 +24,13 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// That a tick's rows, positions, pages and copies are within this engine's; tokens, too: of the tick before, whose
-  /// sampled tokens may be this one's, num_sampled_before were sampled.
+  /// Checks that a tick's rows, positions, pages, copies and tokens are within this engine's limits.
+  /// num_sampled_before: the samples of the previous tick that tokens may refer to.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
-  /// Until the engine's stream is done.
+  /// Blocks until the engine's stream is done.
   void wait();
-  /// work(stream) on a caller's stream, behind the engine's own work. The GEMMs' workspaces are one stream's at a time.
+  /// Calls work(stream) with the caller's stream, after the engine's own work is done. Waits for another caller's
+  /// stream first, since only one stream at a time may use the GEMMs' workspaces.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -38,11 +39,11 @@ struct EngineState {
     callers_stream = callers;
     work(Stream(callers.handle));
   }
-  /// Until what runs on a caller's stream is done.
+  /// Blocks until the work on a caller's stream is done.
   void synchronize_callers_stream();
-  /// Drops recorded ticks, which name memory and kernels of the time when they were recorded.
+  /// Drops recorded ticks, which contain addresses and kernels of the time of their capture.
   void forget_graphs();
-  /// For work that is no tick: nothing is under way, and nothing of the last tick stays for `logits`.
+  /// Prepares for work outside of ticks: waits for all work in flight and discards the last tick's rows for `logits`.
   void drain();
 
   EngineOptions options;
@@ -54,18 +55,18 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;            ///< empty: a tick of this shape was launched
+  std::map<TickShape, Graph> graphs;            ///< empty: the shape was launched once, not recorded
   std::int64_t num_rows = 0;                    ///< of the last tick
-  bool in_flight = false;                       ///< the device may not be done
-  std::optional<CallersStream> callers_stream;  ///< has work that may not be done
+  bool in_flight = false;                       ///< the device may still be running
+  std::optional<CallersStream> callers_stream;  ///< its work may still be running
   EngineStats stats;
 };
 
-/// The key that leaves memory to work that is no tick, and what to do when that is too little.
+/// The recipe key that leaves memory for work outside of ticks, and the advice when that is too little.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 
-/// "[0, count)", and "3, 5, 4", of many rows the first, for errors.
+/// Format a range as "[0, count)", and rows as "3, 5, 4" (the first of many), for errors.
 std::string range_text(std::int64_t count);
 std::string rows_text(std::span<const std::int32_t> rows);
 
@@ -96,7 +97,7 @@ class DeviceSequenceScorer final : public SequenceScorer {
 
  private:
   EngineState& engine_;
-  std::deque<TickMemory> forward_ticks_;  // of `forward`, which has all of them on the device at once
+  std::deque<TickMemory> forward_ticks_;  // of `forward`, which sends all of its ticks to the device first
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -28,7 +28,7 @@ TickMemory::TickMemory(const EngineOptions& options)
       max_partials_(num_attention_partials(options.model.num_attention_heads, options.model.head_dim, options.max_rows,
                                            options.max_positions)),
       planner_(attention_, max_partials_) {
-  // All that any tick may have, so that nothing ever moves.
+  // Allocates for the largest tick, so that addresses never change.
   const AttentionRoom room = attention_room(attention_, max_rows_, max_positions_, max_partials_);
   const std::int64_t page_ids = options.max_sequences * ceil_div(max_positions_, page_size_);
   const TickLayout at =
@@ -74,7 +74,7 @@ void TickMemory::fill(const Tick& tick, const SampleRows& samples, const Attenti
   put(at.split_rows, plan.split_rows);
   put(at.page_ids, tick.page_ids);
   put(at.copies, tick.copies);
-  // Padding rows have any token and any uniform number.
+  // Padding rows have arbitrary tokens and uniform numbers.
   const std::int64_t there = size_of(tick.tokens_N), more = num_rows - there;
   std::fill_n(ints(at.tokens) + there, more, 0);
   std::fill_n(ints(at.positions) + there, more, -1);
@@ -96,7 +96,7 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
   TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split, plan.joins_segments};
   if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
-    // One a row at least, a power of two above that: few shapes, and few blocks without a tile.
+    // At least one block per row, rounded up to a power of two: few shapes, and few blocks without a tile.
     const auto blocks_of = [&](std::int64_t count) {
       const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
       return count == 0 ? 0 : std::min(blocks, std::max(counts.rows, power));

@@ -1,5 +1,5 @@
-// Owns a tick's arrays on the device and their way there: what a tick's launches read that varies from tick to tick.
-// Knows nothing of layers.
+// Owns a tick's arrays on the device and their upload: everything that a tick's launches read and that varies from tick
+// to tick. Knows nothing of layers.
 #pragma once
 
 #include <compare>
@@ -12,16 +12,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// All that a tick's launches take from the host besides addresses, and those follow from it. Two ticks of the same
-/// shape differ in the contents of memory alone.
+/// Everything besides addresses that a tick's launches take from the host; it also determines the addresses. Ticks of
+/// the same shape differ only in the contents of memory.
 struct TickShape {
   std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
-  bool joins_segments = false;                                        ///< as AttentionWork's
+  bool joins_segments = false;                                        ///< same as in AttentionWork
   friend auto operator<=>(const TickShape&, const TickShape&) = default;
 };
 
-/// A tick's arrays on the device.
 struct TickArrays {
   TickShape shape;
   const std::int32_t* tokens;
@@ -29,7 +28,7 @@ struct TickArrays {
   AttentionWork attention;
   const std::int32_t* sample_rows;
   const double* uniforms;
-  const SampleSettings* sample_settings;  // one a sample
+  const SampleSettings* sample_settings;  // one per sample
   const std::int32_t* copies;
 };
 
@@ -37,13 +36,15 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Rows, those that fill up included, that a tick may have, and partials of attention that its plan may name.
+  /// Return the most rows of a tick, padding included, and the most attention partials of its plan.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a (checked) tick to the device, in the stream's order; it must have read the one before the last. A tick
-  /// that samples for every row is filled up to padded_rows with rows that are nowhere, and its arrays lie at addresses
-  /// that depend on that number alone, so that its shape is one of few.
+  /// Copies a checked tick to the device, in the stream's order. The stream must have finished reading the tick before
+  /// the previous one.
+  ///
+  /// A tick that samples for every row is padded to padded_rows with rows without a sequence. Its addresses then depend
+  /// only on that number, so that few shapes occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);
 
  private:
@@ -54,7 +55,7 @@ class TickMemory {
   AttentionShape attention_;
   std::int64_t max_positions_, page_size_, max_rows_, max_partials_;
   AttentionPlanner planner_;
-  Memory host_[2];  // take turns: the device may still read the last tick's
+  Memory host_[2];  // used alternately: the device may still read the previous tick's
   std::size_t turn_ = 0;
   Memory device_;
 };

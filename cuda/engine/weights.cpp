@@ -12,7 +12,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Bytes of the host, if there are any, to memory that is made when it is not there yet.
+/// Copies num_bytes of the host to `memory`, if `from` is not null. Allocates the memory the first time.
 void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (memory.empty()) memory = Memory(num_bytes);
   QRL_INVARIANT(memory.num_bytes() == num_bytes, "upload", std::to_string(memory.num_bytes()) + " bytes as before",
@@ -20,7 +20,7 @@ void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& 
   if (from != nullptr) copy_to_device(memory.data(), from, num_bytes, stream);
 }
 
-/// At least so many bytes, when whatever used what was there is done.
+/// Grows `memory` to at least num_bytes, after the stream's work is done.
 void grow(Memory& memory, std::size_t num_bytes, const Stream& stream) {
   if (memory.num_bytes() >= num_bytes) return;
   stream.wait();
@@ -45,7 +45,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
   if (matrix.quantized.empty()) {
-    // Padding is never written: zero, as GEMMs read it.
+    // Padding is never written. It must be zero, since GEMMs read it.
     Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
     matrix.quantized = std::move(quantized);  // both or none
@@ -140,7 +140,8 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   return found;
 }
 
-/// Copies the host's floats to memory that all masters share in turn: the stream's order keeps them apart.
+/// Copies the host's floats to `memory`, which all masters share. The stream's order prevents conflicts. Returns the
+/// device address, or null if `from` is null.
 const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);

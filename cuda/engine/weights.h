@@ -1,5 +1,5 @@
-// Owns a model's weights in device memory and how they come there: from the host's panels, or from fp32 masters on the
-// device. Knows nothing of what is computed with them.
+// Owns a model's weights in device memory and their upload, from the host's panels or from fp32 masters on the device.
+// Knows nothing of what is computed with them.
 #pragma once
 
 #include <span>
@@ -13,44 +13,43 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// The adapters of a matrix's modules as two bf16 matrices: A [modules · rank, in], one module's rows behind the
-/// other's; B [out, modules · rank], zero where an output meets another module's products.
+/// The adapters of a matrix's modules as two bf16 matrices. A is [modules · rank, in], the modules' rows concatenated.
+/// B is [out, modules · rank], zero where an output belongs to another module.
 struct AdapterMemory {
   Memory a_values, b_values;
   DeviceMatrix a, b;
   bool empty() const { return a_values.empty(); }
 };
 
-/// A matrix's quantized values and scales on the device, its bias, fp32, empty where there is none, and its adapters.
+/// A matrix's quantized values, scales, bias and adapters on the device. The bias is fp32, empty if there is none.
 struct MatrixMemory {
   Memory quantized, scales, bias;
   DeviceMatrix view;
   AdapterMemory adapter;
 };
 
-/// A block's weights on the device: fp32 gains, empty for those that the model lacks, and matrices.
+/// A block's weights on the device: matrices, and fp32 gains, empty for those that the model lacks.
 using LayerMemory = model::Block<Memory, MatrixMemory>;
 
 class Weights {
  public:
   explicit Weights(const EngineOptions& options) : options_(options) {}
 
-  /// Checks shapes and formats, makes memory the first time, copies, blocks until it is there.
+  /// Checks shapes and formats, allocates the first time, and copies. Blocks until done.
   void upload(const HostWeights& host, const Stream& stream);
 
-  /// As WeightStore::rewrite.
+  /// Implements WeightStore::rewrite.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
-  /// As WeightStore::rewrite_adapters.
+  /// Implements WeightStore::rewrite_adapters.
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
   std::int64_t adapter_rank() const { return adapter_rank_; }  ///< 0: no matrix has adapters
-  std::int64_t num_adapted() const { return num_adapted_; }    ///< matrices that have adapters
+  std::int64_t num_adapted() const { return num_adapted_; }    ///< matrices with adapters
 
-  /// As WeightStore::dequantize, in the stream's order.
+  /// Implements WeightStore::dequantize, in the stream's order.
   void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
-  /// A block's matrix.
   const DeviceMatrix& matrix(const WeightId& id) const;
-  /// As WeightStore::table.
+  /// Implements WeightStore::table.
   Table table(std::string_view name) const;
 
   bool uploaded() const { return !layers_.empty(); }
@@ -66,9 +65,10 @@ class Weights {
                      const Stream& stream);
   const Memory& vector_at(const WeightId& id) const;  ///< a gain or a bias
   void require_layer(std::int64_t layer) const;
-  const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: it is none
+  const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: not a matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Zeros for `count` masters, each to become 1 when it is not finite; and the first that has.
+  /// Clears `count` flags, one per master, which a kernel sets if a value is not finite. first_broken returns the index
+  /// of the first flag that is set, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
