@@ -1,5 +1,5 @@
-// Owns the scales of fp8_block128 GEMMs in the order that cuBLASLt reads them, and which rows it takes. Knows nothing
-// of the library.
+// Owns the scales of fp8_block128 GEMMs in cuBLASLt's order, and the numbers of rows that it accepts. Knows nothing of
+// the library.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A GEMM of fp8_block128, x.scales and w.scales in the library's order beside it.
+/// A GEMM of fp8_block128, with copies of x.scales and w.scales in the library's order.
 struct BlockScaledTask {
-  GemmTask gemm;          ///< num_rows a multiple of kBlockScaledMultiple
+  GemmTask gemm;          ///< num_rows: a multiple of kBlockScaledMultiple
   const float* x_scales;  ///< [width / 128, num_rows]
   const float* w_scales;  ///< [rows / 128, width / 128 padded to 4]
 };
-/// cuBLASLt reads the scales of 128 inputs in steps of 16 bytes.
+/// cuBLASLt reads the scales of 128 inputs in units of 16 bytes.
 inline constexpr std::int64_t kBlockScaledMultiple = 4;
 
-/// Writes both kinds of scales in that order. Padding is 0.
+/// Writes the scales of x and W in cuBLASLt's order. Padding is 0.
 struct ArrangeScalesTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -28,7 +28,7 @@ struct ArrangeScalesTask {
 };
 void arrange_scales(const ArrangeScalesTask& task, const Stream& stream);
 
-/// One stream's at a time.
+/// Runs block-scaled GEMMs. Only one stream at a time may use the object.
 class BlockScaledGemms {
  public:
   using ByLibrary = std::function<void(const BlockScaledTask&)>;
@@ -38,11 +38,12 @@ class BlockScaledGemms {
 
   /// Allocates the memory that a tick's GEMMs with such a matrix need, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Forbids reserved memory to move from now on, since recorded ticks name its address; false allows it again. Memory
-  /// that only a learner's GEMMs use, and nothing reserved, may always move.
+  /// Forbids reserved memory to move, since recorded ticks contain its address; false allows it again. Memory without a
+  /// reservation, used only by a learner's GEMMs, may always move.
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
-  /// Makes the task's GEMM: rows_at_once rows at a time by the library, the last num_rows % 4 by `rest`.
+  /// Computes the task's GEMM. Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last
+  /// num_rows % 4.
   void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
 
  private:

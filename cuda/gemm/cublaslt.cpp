@@ -14,7 +14,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the library asks for on Hopper
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // the size that NVIDIA recommends for Hopper
 
 #define QRL_CUBLASLT_FUNCTIONS(DO)         \
   DO(cublasLtCreate)                       \
@@ -31,7 +31,7 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the libr
   DO(cublasLtMatmulAlgoGetHeuristic)       \
   DO(cublasLtMatmul)
 
-/// The library's functions, by their own names.
+/// The library's functions under their own names.
 struct Library {
   void* handle = nullptr;
   std::string version, path;
@@ -54,7 +54,7 @@ Library load() {
   return library;
 }
 
-/// Stays for the process: opening and closing it take longer than many an engine's life.
+/// Returns the library, which stays open until the process ends: opening takes longer than the life of many an engine.
 const Library& the_library() {
   static const Library library = load();
   return library;
@@ -71,7 +71,7 @@ struct CublasLt::State {
     QRL_INVARIANT(status == CUBLAS_STATUS_SUCCESS, what, "success", library.cublasLtGetStatusString(status));
   }
 
-  /// All that depends on a shape alone.
+  /// Everything that depends on the shape alone.
   struct Plan {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
@@ -80,7 +80,7 @@ struct CublasLt::State {
   };
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
   std::map<Shape, Plan> plans, block_scaled_plans, row_scaled_plans;
-  /// How scales of W and of x lie, and where.
+  /// The layout and the addresses of the scales of W and x.
   struct Scales {
     cublasLtMatmulMatrixScale_t w_mode, x_mode;
     const float *w, *x;
@@ -115,7 +115,8 @@ struct CublasLt::State {
   }
 };
 
-/// The library's matrices are column-major: yᵀ [out, rows] = W (stored [out, in] by rows, so transposed) · xᵀ.
+/// Describes the matrices to the library, whose own are column-major, so it computes yᵀ [out, rows] = W · xᵀ. W is
+/// transposed, because it is stored [out, in] by rows.
 void CublasLt::State::describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const {
   const MatrixLayout& at = task.w.at;
   const auto u64 = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -141,7 +142,7 @@ const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
   return plan;
 }
 
-/// A plan that may be refused. The addresses of its scales are those of the last task.
+/// Returns the plan of a shape with this task's scales. The library may refuse it: see `refusal`.
 const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kind, const GemmTask& task,
                                                    const Scales& scales) {
   const auto [found, is_new] = of_kind.try_emplace(shape_of(task));
@@ -152,7 +153,7 @@ const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kin
   if (!is_new) return plan;
   const auto set_mode = [&](cublasLtMatmulDescAttributes_t attribute, cublasLtMatmulMatrixScale_t mode) {
     const cublasStatus_t status = library.cublasLtMatmulDescSetAttribute(plan.product, attribute, &mode, sizeof mode);
-    if (plan.refusal == CUBLAS_STATUS_SUCCESS) plan.refusal = status;  // a library that is older than the mode
+    if (plan.refusal == CUBLAS_STATUS_SUCCESS) plan.refusal = status;  // the library is older than the mode
   };
   set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scales.w_mode);
   set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scales.x_mode);
@@ -167,7 +168,7 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  // Partial sums of a split K are added in fp32: without the mask a bf16 result may be the sum of bf16 parts.
+  // Adds partial sums of a split K in fp32. Without the mask, a bf16 result may be a sum of bf16 parts.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),

@@ -1,5 +1,5 @@
-// Owns CUTLASS's warp-specialized GEMM of two 8-bit matrices on sm_90a, y = sum · (token scale · channel scale) in bf16
-// or fp32, of int8 and of e4m3. One source for both, as a compiler reads CUTLASS's headers for 26 s.
+// Implements CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel
+// scale) in bf16 or fp32. One source for both, because a compiler reads CUTLASS's headers for 26 s.
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -25,7 +25,7 @@ struct CutlassGemm {
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
-  // CUTLASS calls a vector along the rows a broadcast column.
+  // CUTLASS's name for a vector along the rows is a broadcast column.
   using TokenScale = cutlass::epilogue::fusion::Sm90ColBroadcast<0, Tile, float>;
   using ChannelScale = cutlass::epilogue::fusion::Sm90RowBroadcast<0, Tile, float>;
   using Scale = cutlass::epilogue::fusion::Sm90EVT<
@@ -58,7 +58,7 @@ struct CutlassGemm {
     arguments.mainloop.dA = {task.x.stride, cute::Int<1>{}, 0};
     arguments.mainloop.ptr_B = reinterpret_cast<const Element*>(task.w.quantized);
     arguments.mainloop.dB = {at.width, cute::Int<1>{}, 0};
-    // The tree's arguments: those of the operands in order, then the operation's own.
+    // Arguments of the epilogue tree: the operands' in order, then the operation's.
     arguments.epilogue.thread = {{}, {{task.x.scales}, {task.w.scales}, {}}, {}};
     arguments.epilogue.ptr_C = nullptr;
     arguments.epilogue.dC = {task.y_stride, cute::Int<1>{}, 0};
@@ -73,14 +73,14 @@ struct CutlassGemm {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
-    // As in `launch`: the kernel begins early, and its producer warp waits for the kernel before it ahead of the first
-    // load. Everything else that it reads or writes comes after what that warp has loaded.
+    // Same overlap as in `launch`: the kernel begins early, and its producer warp waits for the previous kernel before
+    // its first load. All other reads and writes follow that warp's loads.
     check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };
 
-/// By one of two tiles (cutlass_tile_rows): of 64 rows, each by one warp group, or of 128, by two warp groups together.
-/// A cluster's blocks have one tile of outputs, whose weights are sent to all of them at once.
+/// Runs one of two tiles (cutlass_tile_rows): 64 rows, each by one warp group, or 128, by two cooperating warp groups.
+/// The blocks of a cluster share a tile of outputs, whose weights are multicast to all of them.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;
@@ -94,7 +94,7 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// With a bf16 result.
+/// Runs the GEMM with a bf16 result.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);

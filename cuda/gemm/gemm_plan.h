@@ -1,5 +1,5 @@
-// Owns which kernels may do a GEMM, and how streamed_gemm cuts it up. Plain arithmetic on the host. Knows
-// nothing of how the GEMMs are made, or of the time that they take.
+// Owns which kernels may compute a GEMM, and how streamed_gemm tiles it. Host arithmetic. Knows nothing of how the
+// GEMMs are computed, or of the time that they take.
 #pragma once
 
 #include <algorithm>
@@ -13,33 +13,35 @@
 
 namespace qrl::cuda {
 
-/// Sums of splits over the inputs. The number depends on the matrix alone, as a row's bits depend on it: as many as
-/// give every one of an H100's 132 multiprocessors two blocks where 64 outputs a block do not, of four chunks at least.
+/// Returns the number of splits over the inputs, each of which has its own sums. It depends on the matrix alone, since
+/// a row's bits depend on it. It aims at two blocks for each of an H100's 132 multiprocessors, with 64 outputs per
+/// block. A split has at least four chunks.
 inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestChunks = 4;
 inline std::int64_t num_splits(const MatrixLayout& at) {
   const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
-/// Rows and outputs of a block of streamed_gemm, and its stages of loads, for up to `rows` rows. More outputs where
-/// there are many rows, because each tile of outputs reads all of x.
+/// A block of streamed_gemm: its rows, outputs and stages of loads. Tiles of many rows have more outputs, because each
+/// tile of outputs reads all of x.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
-/// Of 16-bit weights a stage is so large that two hold as many bytes in flight, and more would not fit.
+/// Returns a tile's stages of loads. 16-bit weights need only two for the same bytes in flight; more would not fit.
 constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
 
 /// Bytes of a block's shared memory.
 struct StreamBytes {
-  int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< of one stage: two chunks of 128 inputs
-  int sums = 0;                                  ///< of a tile
+  int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< per stage: two chunks of 128 inputs
+  int sums = 0;                                  ///< per tile
   constexpr int x_at() const { return w; }
   constexpr int w_scales_at() const { return w + x; }
   constexpr int x_scales_at() const { return w + x + w_scales; }
   constexpr int stage() const { return w + x + w_scales + x_scales; }
-  /// `sums` are exchanged where the stages are, and kept beside them when a block sums all splits; 16 bytes of notes.
+  /// Returns the total. `sums` are exchanged in the stages' memory, and kept beyond it when a block sums all splits. 16
+  /// bytes are flags.
   constexpr int all(int num_stages, bool keeps_sums) const {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
@@ -60,19 +62,19 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
                       what.activation_scale_inputs == kInputChunk);
 }
 
-/// How streamed_gemm cuts a GEMM up. No choice changes a bit of the result.
+/// How streamed_gemm tiles a GEMM. No choice changes a bit of the result.
 struct StreamPlan {
   StreamTile tile{};
-  bool splits_apart = false;  ///< a block a split, sums met in memory; else each block sums all splits
+  bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: each block sums all
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Memory for the sums of splits apart, and for the tiles that count them.
+/// Bytes of memory for the sums of separate splits, and the number of counters for their tiles.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kStreamCounters = 4096;
 
 struct DeviceLimits {
-  std::int64_t shared_bytes = 0;  ///< of a block
+  std::int64_t shared_bytes = 0;  ///< per block
   std::int64_t num_multiprocessors = 0;
 };
 
@@ -82,16 +84,17 @@ inline bool has_room(const StreamTile& tile, quant::Format format, const DeviceL
 inline std::int64_t num_tiles(const StreamTile& tile, const MatrixLayout& at, std::int64_t num_rows) {
   return ceil_div(at.rows, tile.outputs) * ceil_div(num_rows, tile.rows);
 }
-/// Whether there are splits, and memory for their sums.
+/// Returns whether there are splits, and memory for their sums.
 inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixLayout& at, std::int64_t num_rows) {
   const std::int64_t tiles = num_tiles(tile, at, num_rows);
   return num_splits(at) > 1 && tiles <= kStreamCounters &&
          num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
 }
 
-/// The smallest tile that holds all rows, or the largest that the device's shared memory has room for. Splits are apart
-/// while the tiles alone are fewer than the multiprocessors, with several tiles of rows fewer than half of them. On an
-/// H100 128 such tiles of `o` took 96 us apart, where 192 of `qkv` with as many inputs took 63 whole.
+/// Plans a streamed GEMM. Takes the smallest tile that holds all rows, or the largest that fits the device's shared
+/// memory. Splits are apart while there are fewer tiles than multiprocessors. With several tiles of rows the limit is
+/// half of the multiprocessors. Measured on an H100: 128 such tiles of `o` took 96 us apart, while 192 tiles of `qkv`
+/// with as many inputs took 63 us whole.
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -104,19 +107,20 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// Chooses the kernel of a GEMM. bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and per token run
-/// on CUTLASS, fp8 with a bf16 result only. This needs more than 16 rows: with fewer, most of its tiles would be empty.
-/// All else is streamed. In e4m3 the two kernels' sums differ in the last bits. A row of e4m3 therefore has other bits
-/// in a batch of more than kStreamedFp8Rows rows than in a smaller one.
+/// The kernels of a GEMM. choose_gemm applies these rules:
 ///
-/// With row_only_sums a row's bits must not depend on the other rows, which no library promises for fp32 sums: then
-/// CUTLASS runs int8 alone. Its int32 sums are exact, and both kernels turn a sum into the same number. They round
-/// the sum and the product of the two scales to fp32 once each, multiply them in fp32 without fusing, and round to the
-/// nearest bf16 where the result is bf16.
+/// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and per token run on CUTLASS, fp8 with a bf16
+/// result only. This needs more than 16 rows; with fewer, most of its tiles would be empty. Everything else is
+/// streamed. The two kernels' e4m3 sums differ in the last bits. A row of e4m3 therefore has other bits in a batch of
+/// more than kStreamedFp8Rows rows than in a smaller one.
+///
+/// With row_only_sums a row's bits must not depend on other rows, which no library guarantees for fp32 sums. CUTLASS
+/// then runs only int8. Its int32 sums are exact, and both kernels convert a sum in the same way. They round the sum
+/// and the product of the two scales to fp32 once each, and multiply them in fp32 without fusing. A bf16 result is
+/// rounded to nearest.
 ///
 /// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 and run on cuBLASLt from
-/// dequantized_rows(format) rows on. The streamed kernel would dequantize the matrix once for every 64 rows, on
-/// mma.sync.
+/// dequantized_rows(format) rows on. The streamed kernel would dequantize the matrix once for every 64 rows.
 ///
 /// With block_scales cuBLASLt multiplies fp8_block128 directly (block_scales.h), for more than kStreamedFp8Rows rows
 /// and a bf16 result. Its scales per row and output multiply the other formats of e4m3 for more than kCutlassFp8Rows
@@ -147,33 +151,32 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Rows of CUTLASS's tile, which has 128 outputs: 64, the fewest that wgmma takes, while tiles of 128 would leave
-/// multiprocessors without one. A rule and not a choice by time: nobody promises that the two tiles' fp32 sums have the
-/// same bits.
+/// Returns the rows of CUTLASS's tile, which has 128 outputs. It is 64, the fewest for wgmma, while tiles of 128 would
+/// leave multiprocessors idle. A fixed rule rather than a choice by time, because fp32 sums of the two tiles may
+/// differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
 }
 
-/// What the choice depends on besides the GEMM.
+/// Properties of the device and its libraries that the choice depends on.
 struct GemmRules {
   bool is_hopper = false, row_only_sums = false;
-  bool block_scales = false;  ///< the library multiplies e4m3 with scales of 128 inputs
+  bool block_scales = false;  ///< cuBLASLt multiplies e4m3 with scales of 128 inputs
 };
 
-/// One way to make a GEMM.
 struct GemmChoice {
   GemmKernel kernel = GemmKernel::streamed;
-  StreamPlan plan{};  ///< of `streamed`
+  StreamPlan plan{};  ///< for `streamed` only
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// Above this many rows a GEMM takes so long that the rule is good enough.
+/// With more rows than this, GEMMs take so long that the rule is good enough.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// The ways to make a GEMM, which time chooses from and which therefore all give the same bits: first the rule's
-/// (choose_gemm, plan_stream), then, where there is a choice, every tile that is not more than half empty, splits
-/// apart and not, and CUTLASS for int8.
+/// Returns the ways to compute a GEMM, all with the same bits, for a choice by time. The rule's way (choose_gemm,
+/// plan_stream) comes first. If there is a choice, every tile that is at least half full follows, with splits apart or
+/// not, and CUTLASS for int8.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);

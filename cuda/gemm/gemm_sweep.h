@@ -1,4 +1,4 @@
-// Owns which of the ways to make a GEMM is taken: the one that took the least time. Knows nothing of kernels.
+// Owns the choice among the ways to compute a GEMM: the fastest measured one. Knows nothing of kernels.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,21 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Seconds that what `launch` gives to the stream takes on the device while its weights are in no cache; `launch` may
-/// be called any number of times.
+/// Measures the seconds that work of `launch` takes on the device, with cold caches. May call `launch` any number of
+/// times.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
-/// Picks by time, once a format, matrix shape and padded number of rows. The first such GEMM itself is timed. It may
-/// run several times, and no result depends on the pick: gemm_plan.h's choices all leave the same bits. A GEMM that
-/// adds to y runs once and is always streamed, because a library rounds the product to bf16 before it adds.
+/// Picks a GEMM's fastest way, once per format, matrix shape and padded number of rows. The first such GEMM is itself
+/// timed and may run several times. No result depends on the pick, because all choices of gemm_plan.h give the same
+/// bits. A GEMM that adds to y runs once and is always streamed, because a library rounds the product to bf16 before it
+/// adds.
 class GemmSweep {
  public:
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// The way to make this GEMM. make(choice) makes it so, in the stream's order; it is called only where there is
-  /// more than one choice and none was picked yet, which a graph's recording must not be (runtime.h).
+  /// Returns the way to compute this GEMM. Calls make(choice) to time it, in the stream's order, if there is more than
+  /// one choice and none was picked yet. This must not happen during a graph capture (runtime.h).
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -22,8 +22,8 @@ int attribute(cudaDeviceAttr which, const DeviceFacts& device) {
   return value;
 }
 
-/// The best of a few launches between two events, each after memory of twice the L2's size was written: the weights
-/// come from the device's memory, as they do when a tick goes through the layers.
+/// Measures the best of a few launches between two events. Each follows a write of twice the L2's size, so that weights
+/// come from device memory, as in a tick.
 class ColdTimer {
  public:
   explicit ColdTimer(std::size_t l2_bytes) : swept_(2 * l2_bytes) {
@@ -38,7 +38,7 @@ class ColdTimer {
   ColdTimer& operator=(const ColdTimer&) = delete;
 
   double seconds(const std::function<void()>& launch, const Stream& stream) const {
-    constexpr int kLaunches = 4;  // the first loads the kernel
+    constexpr int kLaunches = 4;  // the first launch loads the kernel
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     float best_ms = 0;
     for (int i = 0; i < kLaunches; ++i) {
@@ -149,7 +149,7 @@ class LibraryGemms final : public Gemms {
     log_refusal(refusal, task.num_rows, task.w.at, "row scales", "multiplied by CUTLASS");
     cutlass_fp8(task, place_, stream);
   }
-  /// Once a process: it is the same for all layers.
+  /// Logs a refusal once per process, since it is the same for all layers.
   void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at,
                    const char* what = "block scales", const char* instead = "streamed or dequantized") {
     if (std::exchange(has_logged_refusal_, true)) return;
@@ -157,7 +157,7 @@ class LibraryGemms final : public Gemms {
                    std::to_string(num_rows) + " rows of [" + std::to_string(at.rows) + ", " + std::to_string(at.width) +
                    "]: such layers are " + instead);
   }
-  /// Whether the library takes an ordinary GEMM of that kind.
+  /// Returns whether the library accepts an ordinary GEMM with block scales.
   bool may_take_block_scales() {
     constexpr std::int64_t kRows = 64, kWidth = 4096;
     const MatrixLayout at = matrix_layout(quant::Format::fp8_block128, kWidth, kWidth);

@@ -1,4 +1,4 @@
-// Owns which kernel does a GEMM. Knows nothing of layers.
+// Owns which kernel computes a GEMM. Knows nothing of layers.
 #pragma once
 
 #include <memory>
@@ -17,27 +17,28 @@ class Gemms {
   Gemms& operator=(const Gemms&) = delete;
   virtual ~Gemms() = default;
 
-  /// Computes a GemmTask by one of the kernels that gemm_plan.h's gemm_choices names, whichever took
-  /// the least time (gemm_sweep.h); sums may run in another order, and accumulate as a library does: int32; fp32; of
-  /// fp8 on Hopper, where rows are more than kStreamedFp8Rows, the matrix unit's own,
-  /// which keeps some 13 bits behind the point of its largest term for the 128 inputs that it adds up before fp32 takes
-  /// over; of int4 and fp8_block128 of dequantized_rows(format) rows and more, of operands rounded to bf16
-  /// (dequantized_gemms.h).
+  /// Computes a GemmTask with the fastest measured kernel of gemm_plan.h's gemm_choices (gemm_sweep.h). The order of
+  /// sums is the kernel's own. Sums accumulate in int32 for int8, and in fp32 otherwise, with two exceptions:
+  /// - fp8 on Hopper, for more than kStreamedFp8Rows rows: the tensor core adds 128 inputs before fp32 takes over. It
+  ///   keeps some 13 fractional bits relative to their largest term.
+  /// - int4 and fp8_block128, from dequantized_rows(format) rows: operands are rounded to bf16 first
+  ///   (dequantized_gemms.h).
   virtual void multiply(const GemmTask& task, const Stream& stream) = 0;
-  /// Makes the memory that GEMMs of num_rows rows (as padded_rows has them) with the matrix need. `multiply` makes
-  /// it otherwise, which it must not while a graph is recorded.
+  /// Allocates the memory for GEMMs with the matrix of num_rows rows, padded by padded_rows. Otherwise `multiply`
+  /// allocates it, which is not allowed during a graph capture.
   virtual void reserve(const DeviceMatrix& w, std::int64_t num_rows) = 0;
-  /// Tells that recorded ticks name the memory that GEMMs use, which must not move then; false: none do.
+  /// Sets whether recorded ticks contain addresses of the GEMMs' memory, which then must not move.
   virtual void set_recorded(bool is_recorded) = 0;
-  virtual std::string describe() const = 0;  ///< which format runs where, for the log
+  virtual std::string describe() const = 0;  ///< formats and their kernels, for the log
 };
 
-/// CUTLASS's kernels are compiled for sm_90a alone: what is newer than Hopper streams, and takes cuBLASLt.
+/// Returns the rules for a device. CUTLASS's kernels are compiled for sm_90a alone, so newer devices use streamed
+/// kernels and cuBLASLt.
 inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
   return {runs_hopper_code(device), row_only_sums, block_scales};
 }
 
-/// What streamed_gemm needs besides its operands.
+/// Runs streamed_gemm with its own scratch memory.
 class StreamedGemms {
  public:
   StreamedGemms()
@@ -52,7 +53,7 @@ class StreamedGemms {
   Memory counters_;  // zero between two GEMMs
 };
 
-/// row_only_sums: choose_gemm's. Throws an input error when a library that it needs is not there.
+/// Makes a device's GEMMs. row_only_sums: see choose_gemm. Throws an input error if a required library is missing.
 std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false,
                                   const Trials& trials = trials_wanted());
 

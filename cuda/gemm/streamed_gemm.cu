@@ -1,22 +1,25 @@
-// The GEMM for a decoder's few rows, limited by reading the weights: loads run ahead of the multiplications by
-// cp.async, weights are dequantized in registers, every warp has its own share of outputs and inputs.
+// The GEMM for a decoder's few rows, limited by reading the weights. cp.async loads run ahead of the multiplications,
+// weights are dequantized in registers, and every warp has its own share of outputs and inputs.
 //
-// Estimated for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz, so 15 bytes of weights a cycle and multiprocessor), a
-// layer of 4096 x 14336 in int4 (29 MB, 9 us):
-// - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB a multiprocessor. Here three stages of 8 KiB in each of two
-//   blocks (up to 16 rows), or two of 16 KiB in one: 48 and 32 KiB.
-// - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a weight. Up to 8 rows a step of 64 weights
-//   a lane takes some 250 in the machine code, 3.9 a weight: 1.5 to dequantize (shift, mask and one fma a pair), 0.4
-//   for multiplying and x's loads for them, the rest for loads ahead, scales and addresses. At 64 rows, where one warp
-//   has 32 outputs, dequantized weights and loaded x are used more often. An int -> float conversion a weight would be
-//   30 a cycle of a unit that makes 16 to 64. e4m3 takes 0.5 to dequantize, x's too, of 8.6 (before Hopper 3.5).
-// - At 1 and 16 rows the GEMMs are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
-//   600 or so: from some 45 rows on the tensor cores are the limit, not the memory.
-// - x comes from L2 once a tile of outputs: at 16 rows as many bytes as the weights, at 64 rows and 128 outputs twice
-//   as many, 10 TB/s of L2's 5.5 or so at full speed of the memory. This, too, says 64 rows a tile and no more.
+// Estimated for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us). At 3.35 TB/s, 132 multiprocessors and 1.7
+// GHz, a multiprocessor receives 15 bytes of weights per cycle.
+// - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB per multiprocessor. Here it is 48 KiB, three stages of 8 KiB in
+//   each of two blocks (up to 16 rows), or 32 KiB, two of 16 KiB in one block.
+// - Instruction budget: 128 lanes issue per cycle, so at most 8.6 instructions per byte of int4, 4.3 per weight.
+// - Instructions used up to 8 rows: a step of 64 weights takes a lane some 250, 3.9 per weight. Dequantization takes
+//   1.5 (shift, mask and one fma per pair), multiplying and x's loads 0.4. Loads ahead, scales and addresses take the
+//   rest.
+// - At 64 rows one warp has 32 outputs, so it reuses dequantized weights and loaded x more often.
+// - An int-to-float conversion per weight would need 30 per cycle of a unit that computes 16 to 64.
+// - e4m3 has a budget of 8.6 instructions per weight. Dequantization of weights and x takes 0.5 (3.5 before Hopper).
+// - The GEMMs are 107 and 214 TFLOP/s at 1 and 16 rows, far from the limit. At 64 rows they would be 857, more than
+//   mma.sync's 600. The tensor cores are thus the limit from some 45 rows on.
+// - Each tile of outputs reads x from L2. At 16 rows that is as many bytes as the weights; at 64 rows and 128 outputs,
+//   twice as many. Full memory speed would then need 10 TB/s of L2's 5.5, so a tile has at most 64 rows.
 //
-// The inputs of a chunk of 128 may be multiplied in any order if x's and W's agree. So a lane's share of them is what a
-// 16-byte load of the weights brings it: no shuffle, no transposition, and nobody else needs to see what it loaded.
+// The inputs of a chunk of 128 may be multiplied in any order that x and W share. So a lane takes those inputs that its
+// 16-byte loads of the weights contain. This needs no shuffle and no transposition, and no thread reads another's
+// loads.
 #include <string>
 #include <type_traits>
 
@@ -31,9 +34,9 @@ namespace {
 
 using quant::Element;
 
-constexpr int kOutputWarps = 4;  // times two halves of a step, each of one chunk
+constexpr int kOutputWarps = 4;  // times the two halves of a step, one chunk each
 constexpr int kThreads = 2 * kOutputWarps * 32;
-constexpr int kVector = 16;  // bytes of a load
+constexpr int kVector = 16;  // bytes per load
 constexpr int kInputs = static_cast<int>(kInputChunk);
 
 struct alignas(16) Words {
@@ -57,39 +60,40 @@ template <Element x_element_, Element w_element_, bool chunk_scaled_>
 struct Operands {
   static constexpr Element x_element = x_element_, w_element = w_element_;
   static constexpr bool chunk_scaled = chunk_scaled_;
-  /// Of block128 x, too, has a scale for each chunk.
+  /// For block128, x also has one scale per chunk.
   static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
   /// An output has one scale for all its inputs.
   static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
-  /// Operands are fp16, else as they are: what e4m3 becomes fastest, and int4 beside it.
+  /// Operands are converted to fp16, the fastest for e4m3 and for int4 with e4m3 activations; otherwise x stays
+  /// unchanged.
   static constexpr bool to_f16 = x_element == Element::fp8_e4m3;
-  /// What an instruction sums, and what is summed over chunks.
+  /// The type of an instruction's sums, and of the sums over chunks.
   using Sum = std::conditional_t<x_element == Element::int8, std::int32_t, float>;
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // of a chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// Of a chunk's vectors of a row a lane has every fourth (x: those with the same inputs as its W).
+  /// Vectors of a row's chunk per lane: every fourth. x's vectors have the same inputs as W's.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
-  /// Words of operands that a vector of x gives, two an instruction.
+  /// Operand words per vector of x, two per instruction.
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
-  /// A lane's chunk is multiplied in parts of two vectors of x and so many words of an output: more would spill.
+  /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output. Larger parts would
+  /// spill.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
-/// Whether the GEMM adds to y: of bf16 weights alone, so that other kernels stay as they are.
+/// Returns whether the GEMM adds to y. Only bf16 weights may, so that other kernels stay unchanged.
 template <class C>
 QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
 }
 
-// Where a row's vector of x lies that lane t of four reads in its turn: the four vectors that a quarter of a warp's
-// lanes read together are neighbors, and two rows' fours lie in different banks.
+// Returns where lane t of four reads a row's vector of x in iteration `turn`. The four vectors that neighboring lanes
+// read together are adjacent, and those of two rows lie in different banks.
 template <class C>
 QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
 }
 
-/// The operands of x's vector.
 template <class C>
 QRL_DEVICE void dequantize_x(const Words& vector, std::uint32_t (&to)[C::kWords]) {
 #pragma unroll
@@ -102,7 +106,7 @@ QRL_DEVICE void dequantize_x(const Words& vector, std::uint32_t (&to)[C::kWords]
   }
 }
 
-/// A lane's words of one output for part `part`, from its vectors that lie 32 vectors apart.
+/// Loads a lane's words of one output for part `part`. The lane's vectors are 32 vectors apart.
 template <class C>
 QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t (&to)[C::kPartWords]) {
   if constexpr (C::kPartWords == 2) {
@@ -120,7 +124,8 @@ QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t 
   }
 }
 
-/// The operands of one output that meet those of the part's vector `t` of x. int4 for int8: 16 times the weights.
+/// Dequantizes one output's weights that are multiplied with vector `t` of x in the part. int4 for int8 gives 16 times
+/// the weights.
 template <class C>
 QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
   if constexpr (C::w_element == Element::int8 || C::w_element == Element::bf16) {
@@ -148,17 +153,18 @@ struct Streamed {
   static constexpr StreamTile kTile = kStreamTiles[tile_idx];
   static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs;
   static constexpr int kStages = num_stages(kTile, element_bits(C::w_element));
-  static constexpr int kRowTiles = kRows / 8;                          // of an instruction, 8 rows
-  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // of a warp, 16 outputs
+  static constexpr int kRowTiles = kRows / 8;                          // of an instruction, 8 rows each
+  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // of a warp, 16 outputs each
   static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
   static constexpr StreamBytes kBytes =
       stream_bytes(kTile, element_bits(C::w_element), element_bits(C::x_element), C::chunk_scaled, C::x_chunk_scaled);
   static_assert(kBytes.sums <= kStages * kBytes.stage() && kBytes.stage() % kVector == 0);
-  static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // a lane's
+  static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // per lane
   using Sum = typename C::Sum;
   using Total = typename C::Total;
 
-  /// [16 outputs of the warp][8 rows] a tile; of a lane's four numbers the first two are of one output, two rows.
+  /// A lane's sums of its warp's tiles, [16 outputs][8 rows] each. The first two of four numbers belong to one output
+  /// and two rows.
   template <class T>
   struct Lane {
     T at[kOutputTiles][kRowTiles][4];
@@ -185,7 +191,7 @@ struct Streamed {
     }
   };
 
-  /// What a thread is: its tile of the GEMM, and in it its warp's outputs and half of each step.
+  /// A thread's place: its tile of the GEMM, and its warp's outputs and half of each step.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
@@ -203,16 +209,18 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
-  /// Of the warp's outputs a lane has neighbors: rows q and q + 8 of instruction m's tile are these two.
+  /// Returns the lane's output for row q of instruction m's tile, or row q + 8 if `upper`. A lane's outputs are
+  /// neighbors.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Bytes of a stage where the lane's vector j of an output lies: it alone writes and reads it.
+  /// Returns the byte offset in a stage of the lane's vector j of an output. Only this lane writes and reads it.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Begins to load chunks `chunk` and `chunk` + 1, those before `end`: the weights', then x's. What does not vary from
-  /// step to step comes first, so that a step adds little to it: with few rows these are a third of all instructions.
+  /// Starts loading the weights of chunks `chunk` and `chunk` + 1, up to `end`. load_rows does the same for x.
+  /// Computations that do not change between steps come first: with few rows, addresses are a third of all
+  /// instructions.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -228,7 +236,7 @@ struct Streamed {
 #pragma unroll
           for (int j = 0; j < C::kWVectors; ++j)
             copy_async_16(stage + w_vector_at(m, upper, j), from + j * 4 * kVector, true);
-          from += w.row_bytes;  // the lane's outputs are neighbors (output_of)
+          from += w.row_bytes;  // the lane's outputs are adjacent (output_of)
         }
       }
       if (C::chunk_scaled && lane_idx() < kWarpOutputs / 4) {
@@ -241,7 +249,7 @@ struct Streamed {
   }
   QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                    std::int64_t end) {
-    // The threads take as many rows at once as they have vectors for, those of both halves one after another.
+    // The threads load as many rows at once as they have vectors for, first those of one half, then of the other.
     constexpr unsigned kRowVectors = 4 * C::kXVectors, kAtOnce = kThreads / kRowVectors, kBoth = 2 * kRows;
     const auto thread = static_cast<unsigned>(thread_idx());
     const unsigned p = thread % kRowVectors, first = thread / kRowVectors;
@@ -249,7 +257,7 @@ struct Streamed {
                    t = C::w_element == Element::int4 ? p / C::kXVectors : p % 4;
     const std::int64_t row_bytes = task.x.stride * (element_bits(C::x_element) / 8);
     const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + chunk * C::kXBytes + p * kVector;
-#pragma unroll 2  // more costs registers that spill
+#pragma unroll 2  // a larger factor spills registers
     for (unsigned k = 0; k < kBoth; k += kAtOnce) {
       const unsigned both = first + k, half = both / kRows, r = both % kRows;
       if ((kBoth < kAtOnce && both >= kBoth) || chunk + half >= end) break;
@@ -269,7 +277,7 @@ struct Streamed {
     }
   }
 
-  /// sums += the warp's outputs · its chunk of x, all of the stage.
+  /// Adds the warp's outputs · its chunk of x, for the whole stage, to `sums`.
   QRL_DEVICE static void multiply(const unsigned char* stage, const Place& at, Lane<Sum>& sums) {
     const unsigned char* x_chunk = stage + kBytes.x_at() + at.half * (kBytes.x / 2);
 #pragma unroll 1
@@ -309,7 +317,7 @@ struct Streamed {
     }
   }
 
-  /// totals += sums of the chunk, scaled.
+  /// Adds the chunk's scaled sums to `totals`.
   QRL_DEVICE static void scale(const unsigned char* stage, const Place& at, const Lane<Sum>& sums,
                                Lane<float>& totals) {
     const auto* w_scales = reinterpret_cast<const float*>(stage + kBytes.w_scales_at()) + at.half * kOutputs +
@@ -334,7 +342,7 @@ struct Streamed {
     }
   }
 
-  /// totals = the warp's own chunks of [begin, end).
+  /// Sets `totals` to the sums of the warp's own chunks of [begin, end).
   QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
@@ -344,7 +352,7 @@ struct Streamed {
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_weights(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
     }
-    wait_for_kernel_before();  // which made x; no kernel writes weights right before a GEMM
+    wait_for_kernel_before();  // it wrote x; no kernel writes weights right before a GEMM
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_rows(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
@@ -353,7 +361,7 @@ struct Streamed {
     int stage_idx = 0, free_idx = kStages - 1;
     for (std::int64_t step = 0; step < num_steps; ++step) {
       wait_copies<kStages - 2>();
-      sync_block();  // the step's copies are there for all, and all have done with the stage before it
+      sync_block();  // all threads see the step's copies, and have finished with the previous stage
       const std::int64_t ahead = step + kStages - 1;
       if (ahead < num_steps) {
         load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
@@ -378,7 +386,7 @@ struct Streamed {
     sync_block();  // the stages' memory is free
   }
 
-  /// The first half's threads: totals += the second half's.
+  /// Adds the second half's totals to those of the first half's threads.
   QRL_DEVICE static void add_halves(const Place& at, Lane<Total>& totals) {
     auto* exchange = reinterpret_cast<Total*>(shared_memory());
     const int thread = thread_idx() % (kThreads / 2);
@@ -387,8 +395,8 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Leaves the block's totals for the others of its tile; true in the block that is the last to come, where they are
-  /// the sum of all.
+  /// Adds a tile's splits through device memory, in order. Returns true in the block that arrives last, whose totals
+  /// are then the sum.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
     constexpr std::int64_t kWords = kTotals * (kThreads / 2);
@@ -425,7 +433,7 @@ struct Streamed {
     else return static_cast<Total>(word);
   }
 
-  /// The lane's outputs of its rows, scaled for good.
+  /// Applies the scales and stores the lane's outputs of its rows.
   QRL_DEVICE static void store(const GemmTask& task, const Place& at, const Lane<Total>& totals) {
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
@@ -485,7 +493,7 @@ struct Streamed {
             mine = total = is_first ? total : mine + total;
           });
         }
-        sync_block();  // the halves' exchange is read, where the next split is loaded
+        sync_block();  // the halves' exchange has been read before the next split is loaded
       }
     }
     if (at.half == 0 && at.has_outputs) store(task.gemm, at, totals);
@@ -505,7 +513,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
-  // Rows in x, so that blocks which share weights follow each other.
+  // Rows in x, so that consecutive blocks share weights.
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),
