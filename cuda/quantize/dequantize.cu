@@ -1,5 +1,5 @@
-// Quantized matrices and rows to bf16, eight numbers a thread at a time: limited by memory, of an int4 matrix half a
-// byte to be read and two to be written a number.
+// Dequantizes matrices and rows to bf16, eight numbers per thread at a time. Limited by memory: an int4 matrix reads
+// half a byte per number and writes two.
 #include "base/error.h"
 #include "cuda/gemm/widen.cuh"
 #include "cuda/quantize/dequantize.h"
@@ -12,20 +12,20 @@ namespace {
 using quant::Element;
 
 constexpr int kThreads = 256;
-constexpr int kGroup = 8;   ///< numbers of a 16-byte store
+constexpr int kGroup = 8;   ///< numbers per 16-byte store
 constexpr int kAtOnce = 4;  ///< groups that a thread loads before it uses the first
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
-/// Rows that lie one behind another, a scale for each chunk of 128 numbers.
+/// Contiguous rows with one scale per chunk of 128 numbers.
 struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
-  std::int64_t num_rows, width;                     ///< width a multiple of 128
-  std::int64_t scales_from_row, scales_from_chunk;  ///< distance from the scale of the row, of the chunk before
+  std::int64_t num_rows, width;                     ///< a multiple of 128
+  std::int64_t scales_from_row, scales_from_chunk;  ///< distance between scales of neighbors
   std::uint16_t* to;
 };
 
-/// The quantized values of a group: a word of int4, two of e4m3.
+/// A group's quantized values: one word of int4, or two of e4m3.
 template <Element element>
 struct alignas(element == Element::int4 ? 4 : 8) Group {
   std::uint32_t word[element == Element::int4 ? 1 : 2];
@@ -34,7 +34,7 @@ struct alignas(16) Wide {
   std::uint32_t pair[kGroup / 2];
 };
 
-/// Two of a group's numbers, in order.
+/// Converts a group's values to fp32, in order.
 template <Element element>
 QRL_DEVICE void floats_of(const Group<element>& group, float (&to)[kGroup]) {
   if constexpr (element == Element::int4) {
@@ -60,7 +60,7 @@ template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
-  // 32 bits: 64 take several times as long to divide.
+  // 32 bits, because 64 take several times as long to divide.
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());

@@ -1,6 +1,6 @@
-// Kernels between fp32 weights on the device and the decoder's quantized values. A block quantizes a row, after a sweep
-// for the largest magnitude where several rows share a scale. All are limited by memory. Quantizing reads the weights
-// twice, the second time mostly from L2.
+// Converts between fp32 weights on the device and the decoder's quantized values. A block quantizes a row. If rows
+// share a scale, a first pass finds the largest magnitude. All kernels are limited by memory; the second read of the
+// weights comes mostly from L2.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -12,7 +12,7 @@ namespace {
 using quant::Element;
 using quant::ScaleScope;
 
-/// Outputs and inputs of block128.
+/// Outputs, and inputs, under one scale of block128.
 constexpr std::int64_t kBlockSide = 128;
 
 QRL_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
@@ -22,17 +22,17 @@ QRL_DEVICE float weight_at(const QuantizeWeightsTask& task, std::int64_t row, st
   return task.input_factors != nullptr ? value * task.input_factors[i] : value;
 }
 
-/// quant/format.h's scale_of.
+/// Computes quant/format.h's scale_of.
 QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
   const float amax = float_of(magnitude);
   if (element == Element::fp8_e4m3) return amax / 448.0F;
   return element == Element::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
 }
 
-/// The bits of a quantized weight, lowest first.
+/// Returns the bits of a quantized weight, in the low bits.
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
-  // Nothing has a scale that is not finite: the weights are refused then.
+  // 0 under a scale that is not finite: such weights are rejected.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
   const bool is_int4 = element == Element::int4;
@@ -40,7 +40,7 @@ QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scal
   return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
 }
 
-/// Words [begin, end) of a row, each by one of `count` threads: this one is `idx`.
+/// Writes words [begin, end) of a row with `count` threads, of which this is number `idx`.
 QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
                             float scale, int idx, int count) {
   const int num_inputs = static_cast<int>(task.at.word_inputs), bits = 32 / num_inputs;
@@ -57,7 +57,7 @@ QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, s
   }
 }
 
-/// Its share of a row's largest |weight| over inputs [begin, end).
+/// Returns the largest |weight| among this thread's share of a row's inputs [begin, end).
 QRL_DEVICE std::uint32_t share_of_largest(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin,
                                           std::int64_t end, int idx, int count) {
   std::uint32_t largest = 0;
@@ -67,13 +67,13 @@ QRL_DEVICE std::uint32_t share_of_largest(const QuantizeWeightsTask& task, std::
 }
 
 QRL_DEVICE void note(std::uint32_t magnitude, std::uint32_t* not_finite) {
-  if (magnitude >= kInfinityBits) *not_finite = 1;  // whoever notes it writes the same
+  if (magnitude >= kInfinityBits) *not_finite = 1;  // all writers store the same value
 }
 
 QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
 constexpr std::size_t kExchangeBytes = kWarps * sizeof(float);
 
-/// magnitudes[row]: of each row.
+/// Writes magnitudes[row], each row's largest.
 QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -82,7 +82,7 @@ QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   if (thread_idx() == 0) task.magnitudes[row] = largest;
 }
 
-/// magnitudes[num_rows]: of all rows.
+/// Writes magnitudes[num_rows], the largest of all rows.
 QRL_KERNEL void tensor_magnitude_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   std::uint32_t mine = 0;
@@ -91,7 +91,7 @@ QRL_KERNEL void tensor_magnitude_kernel(QuantizeWeightsTask task) {
   if (thread_idx() == 0) task.magnitudes[task.num_rows] = largest;
 }
 
-/// magnitudes[rows / 128, inputs / 128]: of each block of the tensor.
+/// Writes magnitudes[rows / 128, inputs / 128], the largest of each block of the tensor.
 QRL_KERNEL void block_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t first = block_x() * kBlockSide, begin = block_y() * kBlockSide;
@@ -132,7 +132,7 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   }
 }
 
-/// Blocks of rows of a tensor without rows: a segment of elements each.
+/// Elements per block, for tensors without rows.
 constexpr std::int64_t kSegment = 8 * kThreads;
 
 QRL_KERNEL void round_table_kernel(StoreTask task) {
@@ -156,7 +156,7 @@ QRL_KERNEL void store_vector_kernel(StoreTask task) {
   }
 }
 
-/// A block a row.
+/// Rounds and places one row per block.
 QRL_KERNEL void place_rows_kernel(PlaceTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -178,7 +178,7 @@ QRL_DEVICE float number_of(Element element, std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
-/// A thread a word, so that its inputs are neighbors in what is written, too.
+/// Dequantizes one word per thread, so that neighboring threads also write neighboring inputs.
 QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;

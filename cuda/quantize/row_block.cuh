@@ -1,4 +1,4 @@
-// Owns how the threads of a block that takes a row agree on its sum or its largest. Included by kernel sources only.
+// Owns how the threads of a block compute a row's sum or largest value together. Included by kernel sources only.
 #pragma once
 
 #include "cuda/runtime/layout.h"
@@ -10,7 +10,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr int kThreads = kRowThreads;
 inline constexpr int kWarps = kThreads / 32;
 
-/// The sum of what the warps of a block left, for every thread, when all have.
+/// Returns the sum of what a block's warps wrote, in every thread. All warps must have written.
 template <int kBlockWarps>
 QRL_DEVICE float sum_of_warps(const float* exchange) {
   float total = 0;
@@ -23,8 +23,9 @@ QRL_DEVICE float sum_of_warps(const float* exchange) {
   return total;
 }
 
-/// Sum, or largest, over a block of kBlockWarps; `exchange` holds as many elements. Every thread gets it. Sums are
-/// fp32: of a warp by a butterfly, then over 32 warps by another, over fewer in order.
+/// Returns the sum, or the largest, over a block of kBlockWarps warps, in every thread. `exchange` holds kBlockWarps
+/// elements. Sums are fp32. Within a warp they are a butterfly; across 32 warps another butterfly, across fewer in
+/// order.
 template <int kBlockWarps = kWarps>
 QRL_DEVICE float block_sum(float value, float* exchange) {
   value = warp_sum(value);
@@ -32,8 +33,8 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// The sum over kCount blocks of kBlockWarps, whose numbers one such block has: values[i] are the i-th's. The bits are
-/// those of one block of as many threads as all of them.
+/// Returns the sum over kCount blocks of kBlockWarps warps, computed by one such block; values[i] belong to block i.
+/// The bits are those of a single block with all of their threads.
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

@@ -1,4 +1,4 @@
-// Owns how a thread reads and writes four neighbors of a row at once. Included by kernel sources only.
+// Owns how a thread reads and writes four neighbors of a row at once (a quad). Included by kernel sources only.
 #pragma once
 
 #include "cuda/runtime/kernels.h"
@@ -16,7 +16,7 @@ struct alignas(8) TwoWords {
   std::uint32_t word[2];
 };
 
-/// Whether every four neighbors lie where one access takes them, in rows of `stride` numbers.
+/// Returns whether every quad is aligned for one access, in rows of `stride` numbers.
 template <class Number>
 bool are_whole(const Number* numbers, std::int64_t stride) {
   return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(numbers) % (4 * sizeof(Number)) == 0;
@@ -25,14 +25,14 @@ inline bool are_whole(const GemmRows& rows) {
   return !rows.is_f32 && are_whole(static_cast<const std::uint16_t*>(rows.values), rows.stride);
 }
 
-/// Four neighbors as they lie in memory: fp32, or bf16 in the first two words. So that several loads are under way
-/// before the first is used.
+/// A quad as it lies in memory: fp32, or bf16 in the first two words. Separate from its conversion, so that several
+/// loads are in flight before the first is used.
 struct alignas(16) Raw {
   std::uint32_t word[4];
 };
 
-/// Numbers first … first + 3 of a row of `width`, 0 beyond it; fp32, or bf16. kWhole: are_whole of the row, and its
-/// width is whole quads. Else one access takes those that lie so.
+/// Loads numbers first … first + 3 of a row of `width`, with 0 beyond it; fp32, or bf16. kWhole requires are_whole of
+/// the row, and a width of whole quads. Otherwise aligned quads take one access, others four.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
   if constexpr (kWhole) {
@@ -63,7 +63,7 @@ QRL_DEVICE Raw load(const std::uint16_t* row, int first, int width) {
   }
 }
 
-/// A row of a GEMM's result, from a number on. kWhole: bf16 (are_whole).
+/// A row of a GEMM's result, from number `begin` on. kWhole requires bf16 and are_whole.
 struct GemmRow {
   const void* values;
   bool is_f32;
@@ -83,7 +83,7 @@ QRL_DEVICE Quad widen(const Raw& raw, bool is_f32) {
            float_of(raw.word[1] & 0xffff0000U)}};
 }
 
-/// Those before `width`.
+/// Stores the numbers before `width`.
 template <bool kWhole>
 QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   if constexpr (kWhole) {
@@ -100,19 +100,19 @@ QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   }
 }
 
-/// The quads of a row that a thread of kBlockThreads has at once: kCount of them, kStride numbers apart.
+/// A thread's quads of a row, in a block of kBlockThreads: kCount at once, kStride numbers apart.
 template <int kBlockThreads, int kCount_>
 struct Own {
   static constexpr int kCount = kCount_;
   static constexpr int kStride = 4 * kBlockThreads, kStep = kCount * kStride;
   QRL_DEVICE static int begin() { return 4 * thread_idx(); }
-  /// to[i] = load(number), for all before the first is used.
+  /// Sets to[i] = load(number) for all of them before the first is used.
   template <class Load>
   QRL_DEVICE static void load(int begin, Raw (&to)[kCount], Load load) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = load(begin + i * kStride);
   }
-  /// body(i, number) of those before `end`.
+  /// Calls body(i, number) for those before `end`.
   template <class Body>
   QRL_DEVICE static void each(int begin, int end, Body body) {
 #pragma unroll

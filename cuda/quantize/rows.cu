@@ -1,6 +1,6 @@
-// Kernels that take a row at a time, a block or several each: embedding, norm, activation, quantizing; and the host's
-// panels to rows. Few rows are limited by latency, many by instructions: a thread issues all its loads before it uses
-// the first, indices within a row have 32 bits, and several rows share a multiprocessor.
+// Kernels over rows, one or several blocks each: embedding, norm, activation, quantization, and repacking of the host's
+// panels. Few rows are limited by latency, many by instructions. Therefore a thread issues all its loads first, indices
+// within a row have 32 bits, and several rows share a multiprocessor.
 #include <type_traits>
 
 #include "cuda/quantize/row_block.cuh"
@@ -12,8 +12,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Names what becomes of a row, known when a kernel is compiled: its element, and whether one scale spans the row or
-/// one each 128 numbers. All of these take rows in whole quads (row_quads.cuh); `any` takes every row, as it finds it.
+/// How a kernel rounds rows, known at compile time: the element, and one scale per row or per 128 numbers. These
+/// require rows in whole quads (row_quads.cuh); `any` reads the format at run time and takes every row.
 enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
@@ -32,19 +32,19 @@ QRL_DEVICE quant::Element element_of(const QuantizedRows& out) {
                                        : quant::Element::fp8_e4m3;
 }
 
-/// The scale of values whose largest magnitude has these bits: NaN when that is not finite, so that it shows.
+/// Returns the scale of values whose largest magnitude has these bits. Returns NaN if that is not finite, to expose it.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
-/// Quantizes a value under a scale that is not usual (Divisor). A scale of zero makes zeros, one of NaN makes NaN of
-/// e4m3 and zeros of int8.
+/// Quantizes a value under an unusual scale (Divisor). A scale of zero gives zeros. A NaN gives NaN in e4m3, and zeros
+/// in int8.
 QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, float scale) {
   if (element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
 }
 
-/// Quantizes four values, the first lowest.
+/// Quantizes four values; the first is in the lowest byte.
 QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& values, const Divisor& scale) {
   std::uint32_t word = 0;
   if (!scale.is_usual()) {
@@ -56,14 +56,14 @@ QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& valu
 #pragma unroll
   for (int e = 0; e < 4; ++e) quotients[e] = scale.quotient(values.at[e]);
   if (element == quant::Element::fp8_e4m3) return fp8x4_of(quotients);
-  // In the sum with 1.5 · 2^23 the last bits are the integer that is nearest, or even; none is beyond ±127.
+  // Adding 1.5 · 2^23 rounds to the nearest integer, ties to even, in the last bits. No value exceeds ±127.
   std::uint32_t integers[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) integers[e] = bits_of(quotients[e] + 0x1.8p23F);
   return pick_bytes(pick_bytes(integers[0], integers[1], 0x0040), pick_bytes(integers[2], integers[3], 0x0040), 0x5410);
 }
 
-/// Four values rounded to bf16, of which the first `count` mean something; the others are zero.
+/// Rounds four values to bf16 and stores them. Values beyond the first `count` become zero.
 QRL_DEVICE void store_bf16(std::uint16_t* to, int count, const Quad& values) {
   quads::TwoWords words{{bf16x2_of(values.at[0], values.at[1]), bf16x2_of(values.at[2], values.at[3])}};
   if (count < 4) {
@@ -84,9 +84,9 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// Of a row's elements those that a block takes: all; or, where no scale spans more, some chunks of 128.
+/// The elements of a row that one block processes. It is the whole row, or chunks of 128 if no scale spans more.
 struct Segment {
-  int begin, end;  ///< multiples of 128; zeros up to the row's stride included
+  int begin, end;  ///< multiples of 128, including the zeros up to the row's stride
 };
 constexpr int kSegment = 4 * kThreads;
 static_assert(kSegment % kInputChunk == 0);
@@ -98,10 +98,9 @@ QRL_DEVICE Segment own_segment(const QuantizedRows& out) {
   const int begin = static_cast<int>(block_y()) * kSegment;
   return {begin, begin + kSegment < stride ? begin + kSegment : stride};
 }
-/// Blocks a row.
 std::int64_t num_segments(const QuantizedRows& out) { return has_row_scale(out) ? 1 : ceil_div(out.stride, kSegment); }
 
-/// Shared memory: a float a warp to exchange, then values.
+/// Shared memory: one float per warp for exchange, then values.
 constexpr int kExchange = kWideRowThreads / 32;
 QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
 QRL_DEVICE float* value_memory() { return reinterpret_cast<float*>(shared_memory()) + kExchange; }
@@ -123,7 +122,7 @@ class RowQuantizer {
         segment_(segment),
         width_(static_cast<int>(out.width)) {}
 
-  /// Numbers first … first + 3, which are zero beyond the width.
+  /// Takes numbers first … first + 3, which are zero beyond the width.
   QRL_DEVICE void take(int first, const Quad& quad) {
     const quant::Element element = element_of<kRounding>(out_);
     if (wide_ != nullptr) store_bf16(wide_ + first, width_ - first, quad);
@@ -138,7 +137,7 @@ class RowQuantizer {
     if (lane_idx() == 0 && first < width_) scales_[first / static_cast<int>(kInputChunk)] = scale.by;
     store(first, quad, scale);
   }
-  /// When all was taken.
+  /// Quantizes and stores waiting quads, after all were taken.
   QRL_DEVICE void finish() {
     if (!has_row_scale<kRounding>(out_)) return;
     const Divisor scale(scale_of(block_max<kBlockThreads / 32>(largest_, exchange_memory()), max_magnitude()));
@@ -156,7 +155,7 @@ class RowQuantizer {
   }
   QRL_DEVICE void store(int first, const Quad& quad, const Divisor& scale) const {
     std::uint32_t word = quantized_word(element_of<kRounding>(out_), quad, scale);
-    // Beyond the width zeros, whatever the scale.
+    // Zeros beyond the width, under any scale.
     const int there = width_ - first;
     if (there < 4) word = there <= 0 ? 0U : word & (0xffffffffU >> (8 * (4 - there)));
     *reinterpret_cast<std::uint32_t*>(quantized_ + first) = word;
@@ -171,7 +170,7 @@ class RowQuantizer {
   std::uint32_t largest_ = 0;
 };
 
-/// A block a row's segment.
+/// Embeds one segment of a row per block.
 template <bool kWhole>
 QRL_KERNEL void embed_kernel(EmbedTask task) {
   wait_for_kernel_before();
@@ -185,7 +184,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Norms a row. The squares are summed in the order of kSumThreads threads, of which each thread here is several.
+/// Norms a row. Squares are summed in the order of kSumThreads threads; each thread here acts as several.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
@@ -224,13 +223,13 @@ void norm_quantize_kernel(NormTask task) {
   }
   const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  // A row's scales and quantized values are one block's, whatever spans them: the norm has the row anyway.
+  // One block writes all of a row's scales and quantized values, since it has the whole row for the norm.
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];
     Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
     Own::each(begin, stride, [&](int i, int first) {
-      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // this thread's own
+      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // this thread wrote it
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
@@ -240,7 +239,7 @@ void norm_quantize_kernel(NormTask task) {
   to.finish();
 }
 
-/// A block a row's segment, as of embed.
+/// Adds one segment of a row per block.
 template <bool kWhole>
 QRL_KERNEL void add_kernel(AddTask task) {
   wait_for_kernel_before();
@@ -255,7 +254,7 @@ QRL_KERNEL void add_kernel(AddTask task) {
   quads::store<kWhole>(task.sums + row * task.width, first, width, sums);
 }
 
-/// Quantizes a row, or a segment of one; a thread loads kOwn quads at once.
+/// Quantizes a row, or a segment of one. A thread loads kOwn quads at once.
 template <int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kOwn == 1 ? 8 : 4)
 void quantize_kernel(QuantizeTask task) {
@@ -275,7 +274,7 @@ void quantize_kernel(QuantizeTask task) {
   to.finish();
 }
 
-/// Does the same for SwiGLU. A wide row has 512 threads, so that two rows share a multiprocessor.
+/// Computes and quantizes SwiGLU in the same way. Wide rows have 512 threads, so that two rows share a multiprocessor.
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {
@@ -302,7 +301,7 @@ void swiglu_quantize_kernel(SwigluTask task) {
   to.finish();
 }
 
-/// A block a row of words; what no host word has is zero already.
+/// Repacks one row of words per block. Padding is zero already.
 QRL_KERNEL void repack_kernel(RepackTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -312,7 +311,7 @@ QRL_KERNEL void repack_kernel(RepackTask task) {
   }
 }
 
-/// The rounding of rows that lie in whole quads; else `any`.
+/// Returns the rounding for rows in whole quads, or `any`.
 Rounding rounding_of(const QuantizedRows& out, const std::uint16_t* wide, bool is_whole) {
   if (!is_whole || out.width % 4 != 0 || (wide != nullptr && !quads::are_whole(wide, out.stride))) return Rounding::any;
   switch (out.element) {
@@ -325,7 +324,7 @@ Rounding rounding_of(const QuantizedRows& out, const std::uint16_t* wide, bool i
   }
 }
 
-/// body(a Rounding as a type's ::value).
+/// Calls body(t), where t::value is the rounding.
 template <class Body>
 void by_rounding(Rounding rounding, Body body) {
   switch (rounding) {
@@ -341,11 +340,11 @@ void by_rounding(Rounding rounding, Body body) {
       return body(std::integral_constant<Rounding, Rounding::fp8_chunks>());
   }
 }
-/// Whether a kernel of this rounding takes a whole row; `any` may.
+/// Returns whether a kernel of this rounding may take a whole row.
 constexpr bool takes_rows(Rounding rounding) {
   return rounding == Rounding::any || rounding == Rounding::int8 || rounding == Rounding::fp8;
 }
-/// Numbers that wait in a block's shared memory.
+/// Returns the numbers that wait in a block's shared memory.
 std::int64_t num_waiting(const QuantizedRows& out) { return has_row_scale(out) ? out.stride : 0; }
 
 }  // namespace
