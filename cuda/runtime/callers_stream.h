@@ -3,7 +3,7 @@
 
 namespace qrl::cuda {
 
-/// A caller's order of work on the engine's device, which outlives the engine: a cudaStream_t; null: CUDA's default.
+/// A caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default. Must outlive the engine.
 struct CallersStream {
   void* handle = nullptr;
 };

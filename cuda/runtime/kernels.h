@@ -1,5 +1,5 @@
-// Contracts of the kernels, which engine/ calls one after another. Arguments are plain structs; every pointer is
-// device memory, nothing is owned. Sums are fp32 in a fixed order that depends on the row alone, unless said otherwise.
+// Contracts of the kernels that engine/ calls in sequence. Arguments are plain structs. Every pointer is device memory;
+// nothing is owned. Unless documented otherwise, sums are fp32 in a fixed order that depends on the row alone.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Rows of activations as a GEMM reads them: quantized values [rows, stride], zero beyond the width; scales [rows,
-/// num_scales]. The rounding is quant/format.h's.
+/// Rows of activations as a GEMM's input: quantized values [rows, stride], zero beyond the width, and scales [rows,
+/// num_scales]. They are rounded by quant/format.h.
 struct QuantizedRows {
   quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
   float* scales = nullptr;
   std::int64_t stride = 0;       ///< elements
-  std::int64_t width = 0;        ///< elements that mean something
-  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128; without scales unused
+  std::int64_t width = 0;        ///< elements with values
+  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128; unused without scales
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
 
-/// What a GEMM left: [*, stride], bf16 or fp32.
+/// The result of a GEMM: [*, stride], bf16 or fp32.
 struct GemmRows {
-  const void* values;  ///< null: nothing
+  const void* values;  ///< null: no result
   std::int64_t stride;
   bool is_f32;
   QRL_HD float at(std::int64_t row, std::int64_t i) const {
@@ -37,8 +37,8 @@ struct GemmRows {
   }
 };
 
-/// x[row] = table[tokens[row]], bf16 to fp32. A token of −1 − i is sampled[i]; where that is negative (nothing could be
-/// sampled) 0 stands in.
+/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i refers to sampled[i]. A negative sampled token,
+/// from a row that could not be sampled, counts as token 0.
 struct EmbedTask {
   const std::uint16_t* table_VD;
   const std::int32_t* tokens;
@@ -48,21 +48,22 @@ struct EmbedTask {
 };
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// x[row] += added[row] + its bias where there is something to add; out = quantize(x · gain / sqrt(mean(x²) + eps)).
-/// With row_ids the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
+/// Computes x[row] += added[row] + added_bias if there is something to add, then out = quantize(x · gain /
+/// sqrt(mean(x²) + eps)). With row_ids, reads those rows of x and added, writes out's rows 0, 1, …, and leaves x
+/// unchanged.
 struct NormTask {
   float* x;  ///< fp32 [*, width]
   GemmRows added;
   const float* added_bias;  ///< [width]; null: none
   const float* gain;
-  const std::int32_t* row_ids;  ///< null: all
+  const std::int32_t* row_ids;  ///< null: all rows
   float eps;
-  QuantizedRows out;              ///< out.width elements a row
-  std::uint16_t* wide = nullptr;  ///< as QuantizeTask's
+  QuantizedRows out;              ///< out.width elements per row
+  std::uint16_t* wide = nullptr;  ///< same as in QuantizeTask
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// sums[row] = x[row] + added[row], fp32 [*, width]: as norm_quantize adds them.
+/// Computes sums[row] = x[row] + added[row], fp32 [*, width], in the same way as norm_quantize.
 struct AddTask {
   const float* x;
   GemmRows added;
@@ -71,24 +72,24 @@ struct AddTask {
 };
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// out = quantize(x), fp32 [*, out.width].
+/// Computes out = quantize(x), with x fp32 [*, out.width].
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< the same values rounded to bf16, in rows of out.stride; null: not wanted
+  std::uint16_t* wide = nullptr;  ///< receives the values rounded to bf16, rows of out.stride; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// out = quantize(silu(gate) · up); of a row gate comes first, up from element out.width on.
+/// Computes out = quantize(silu(gate) · up). A row has gate first, and up from element out.width on.
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< as QuantizeTask's
+  std::uint16_t* wide = nullptr;  ///< same as in QuantizeTask
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// The host's panels to rows of quantized values (layout.h, device_word); rows of the host beyond `at.out` are not
-/// read.
+/// Converts the host's panels to rows of quantized values (layout.h, device_word). Reads no row of the host beyond
+/// `at.out`.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;
@@ -103,25 +104,25 @@ struct KvPages {
   KvLayout at;
   std::int64_t head_dim;
   std::uint8_t *keys, *values;
-  float *key_slot_scales, *value_slot_scales;            ///< int8
-  const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3
-  /// Index of a position's slot; `page_ids` are its sequence's. Divided in 32 bits: 64 take twice as long.
+  float *key_slot_scales, *value_slot_scales;            ///< int8 only
+  const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
+  /// Returns the index of a position's slot; page_ids are its sequence's. Divides in 32 bits, because 64 take twice as
+  /// long.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);
   }
 };
 
-/// Where each row's keys and values lie.
+/// Positions and pages of each row's sequence.
 struct RowPlaces {
-  const std::int32_t* positions;    ///< −1: nowhere, the row is there to fill a number up
+  const std::int32_t* positions;    ///< −1: a padding row without a sequence
   const std::int32_t* first_pages;  ///< index in page_ids
   const std::int32_t* page_ids;
 };
 
-/// Of a row of q heads, k heads and v heads: adds the bias, norms each q and k head (RMSNorm over E) where there are
-/// gains, and rotates q and k. q goes to `q` (fp32 [*, H·E]), k and v go to the row's slot. A row that is nowhere is
-/// skipped.
+/// Processes rows of q, k and v heads: adds the bias, applies RMSNorm over E to each q and k head if there are gains,
+/// and rotates q and k. Writes q to `q` (fp32 [*, H·E]), and k and v to the row's slot. Skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
@@ -135,8 +136,9 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Of each kv head's |keys| and |values| in all slots of pages of bf16: the least that at most num_above of them are
-/// larger than; NaN where one is not finite. Slots that hold no position must be zero, so that they are never larger.
+/// Finds a percentile of |keys| and of |values| for each kv head, over all slots of bf16 pages: the least number that
+/// at most num_above values exceed. It is NaN if a value is not finite. Slots without a position must be zero, so that
+/// they never exceed it.
 struct KvPercentileTask {
   const std::uint8_t *keys, *values;
   KvLayout at;
@@ -146,9 +148,9 @@ struct KvPercentileTask {
 };
 void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
 
-/// A plan of attention_plan.h, for the rows of `where`, and the launches' blocks: of fewer than there are tiles each
-/// takes several in turn, of more some find none. 0 blocks where the plan has some of a kind is an error that nobody
-/// sees.
+/// A plan of attention_plan.h for the rows of `where`, and the launches' blocks. With fewer blocks than tiles each
+/// block loops over several; with more, some have none. The caller must give at least one block to each kind that has
+/// tiles, as no code checks this.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -156,27 +158,28 @@ struct AttentionWork {
   const std::int32_t* split_rows;
   std::int64_t small_blocks, large_blocks;
   std::int64_t split_blocks;  ///< at least num_split
-  bool joins_segments;        ///< the plan's
+  bool joins_segments;        ///< of the plan
 };
 
-/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). The numbers that keys and values are
-/// multiplied with are the CPU's (ops/paged_attention.h) except for e4m3's:
-/// - bf16: queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
-///   matrix unit's order, with its rounding).
-/// - fp8_e4m3: the same in fp16, which holds the values exactly; queries times a power of two. A weight below 2⁻¹⁴ of
-/// its
-///   chunk's largest has fewer than 11 bits, one below 2⁻²⁵ is 0.
-/// - int8: queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
-///   256·high + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact
-///   int32 sums.
+/// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are those of
+/// the CPU (ops/paged_attention.h) except for e4m3:
+/// - bf16: queries and weights are rounded to bf16, the weights before they are summed. Products are exact. Sums are
+///   fp32, in the tensor core's order and rounding.
+/// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
+///   2⁻¹⁴ of its chunk's largest has fewer than 11 bits, and one below 2⁻²⁵ is 0.
+/// - int8: queries are 254·high + low of int8 terms, with 15 bits of their largest. Weights times the values' scales
+///   are 256·high + low of uint8 terms. They have 16 bits of the largest of a warp's 64 positions of a chunk. Sums are
+///   exact in int32.
 ///
-/// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
-/// weights are exp(score − its largest), its four warps' sums are added in pairs, and chunks are joined in segments of
-/// kSegmentChunks, in order, in fp32. So neither plan, page order nor the
-/// other rows of a tick change a bit, except for a value that is NaN in bf16 or e4m3: it makes NaN of all rows of a
-/// tile that comes to its position, as 0 · NaN is. int8's scores are the CPU's bits; up to 128 positions, the CPU's
-/// span, bf16 pages differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU
-/// rounds to bf16.
+/// Scales, scores, softmax and its denominator are fp32. Positions are processed in chunks of kAttentionChunk. A
+/// chunk's weights are exp(score − its largest), and the sums of its four warps are added in pairs. Chunks are joined
+/// in order in segments of kSegmentChunks, then segments in order, in fp32.
+///
+/// No bit depends on the plan, the page order or the tick's other rows, with one exception. A NaN value in bf16 or e4m3
+/// makes all rows of a tile NaN if the tile reaches its position, because 0 · NaN is NaN.
+///
+/// Compared to the CPU, int8's scores have the same bits. bf16 differs only by the order of sums up to 128 positions,
+/// the CPU's span. e4m3 differs by 3 bits of queries and weights, which the CPU rounds to bf16.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;
@@ -185,15 +188,15 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32; or bf16 rows as a GEMM reads them, with zeros up to their stride. The fp32 memory is
-  // then overwritten with numbers that mean nothing.
+  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, with zeros up to their stride. With bf16 the fp32 memory is
+  // overwritten with undefined values.
   float* context;
   std::uint16_t* context_bf16 = nullptr;
   std::int64_t bf16_stride = 0;
 };
 void attention(const AttentionTask& task, const Stream& stream);
 
-/// Copies the first slots of pages (three int32 each: from, to, slots).
+/// Copies the first slots of pages. A copy is three int32: from, to, number of slots.
 struct CopyTask {
   const std::int32_t* copies;
   KvPages pages;
@@ -208,9 +211,9 @@ struct DeviceMatrix {
   const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
 };
 
-/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. Products of
-/// dequantized values are exact; sums fp32 (int8: int32, exact). Scales of chunks of 128 inputs are applied chunk by
-/// chunk in fp32. With adds_to_y, of bf16 weights alone, the fp32 sum is added to what y holds before it is rounded.
+/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 if y_is_f32. Products of
+/// dequantized values are exact. Sums are fp32, and exact int32 for int8. Scales of chunks of 128 inputs are applied
+/// chunk by chunk in fp32. With adds_to_y (bf16 weights only), the fp32 sum is added to y's old value before rounding.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -221,57 +224,58 @@ struct GemmTask {
   bool adds_to_y = false;
 };
 
-/// What streamed_gemm needs besides its operands, on the device: `partials` as large as gemm_plan.h says,
-/// `counters` kStreamCounters zeros, which it leaves as zeros.
+/// Device scratch memory of streamed_gemm: `partials` of the size in gemm_plan.h, and kStreamCounters zeros in
+/// `counters`, which it leaves as zeros.
 struct StreamPlace {
   std::uint32_t* partials;
   std::uint32_t* counters;
 };
-/// Every format, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
-/// the inputs' chunks of 128 each split (gemm_plan.h) sums the even and the odd ones apart, in order; the two, then
-/// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
+/// Computes a GEMM of any format on sm_80 or newer. Reads the weights once per 64 rows, and overlaps loads with
+/// multiplications. Each split (gemm_plan.h) sums its even and its odd chunks of 128 inputs separately, in order. Adds
+/// the two, then the splits in order, in fp32 (int8: int32). A row's bits depend on neither the plan nor the other
+/// rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
-/// How one row is sampled, in device memory.
+/// A row's sampling settings, in device memory.
 struct SampleSettings {
   float inverse_temperature = 1;
-  std::int32_t greedy = 0;  ///< 1: the likeliest token, whatever the temperature
+  std::int32_t greedy = 0;  ///< 1: the likeliest token, at any temperature
 };
-/// Of a temperature; 0 is greedy.
+/// Returns the settings of a temperature; 0 is greedy.
 inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
 }
 
-/// Rows' logits, a segment of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
-/// block of kSampleBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kSamplePart tokens; with
-/// z = (logit − largest)/temperature also Σ exp(z)·z.
+/// Summarizes logits of a segment of the vocabulary. For each block of kSampleBlock tokens it writes the largest logit
+/// and Σ exp(z), with z = (logit − largest) / temperature (RowSummary of ops/sample.h). It also writes Σ exp(z) of each
+/// part of kSamplePart tokens, and optionally Σ exp(z)·z.
 inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
   const float* logits;
-  std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kSampleBlock
+  std::int64_t stride, first_token, num_tokens;  ///< first_token: a multiple of kSampleBlock
   const SampleSettings* settings;                ///< [rows]
   std::int64_t num_blocks;                       ///< of the whole vocabulary
   float *block_max, *block_sum;                  ///< [rows, num_blocks]
   float* part_sum;                               ///< [rows, num_blocks, kSampleParts]
-  float* block_weighted;                         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
+  float* block_weighted;                         ///< [rows, num_blocks], Σ exp(z)·z; null: not computed
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Rows whose whole vocabulary was summarized. A logit of theirs is one of those given, or recomputed from the row and
-/// its weights, with sums in another order than the GEMM's, which int8's exact sums do not show.
+/// Rows whose whole vocabulary is summarized. Kernels read their logits, or recompute them from the row and its
+/// weights. Recomputed sums have another order than the GEMM's, which does not change int8's exact sums.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
   const SampleSettings* settings;  ///< [rows]
   const float* logits;             ///< [rows, stride] of the whole vocabulary; null: recomputed
   std::int64_t stride;
-  // To recompute them: bf16, or int8 with a scale each.
-  QuantizedRows hidden;  ///< one a row
-  DeviceMatrix head;     ///< lm_head, a row a token
+  // For recomputed logits: bf16, or int8 with one scale per row and token.
+  QuantizedRows hidden;  ///< one per row
+  DeviceMatrix head;     ///< lm_head, one row per token
 };
 
-/// Samples one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the
-/// parts' (fp64, in order), then the token by the part's logits.
+/// Samples one token per row. Chooses the block by the blocks' sums, added in fp64 in order, in 32 groups. Then chooses
+/// the part by the parts' sums (fp64, in order), and the token by the part's logits.
 struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;
@@ -280,8 +284,8 @@ struct SampleTask {
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Of each row the log-prob of its target, the bits that sample_tokens gives the same token at a temperature above 0,
-/// and the entropy (over blocks in fp64). NaN where nothing could be sampled.
+/// Computes the log-prob of each row's target, and the entropy, summed over blocks in fp64. The log-prob has the bits
+/// that sample_tokens gives at a temperature above 0. Both are NaN if no token can be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

@@ -1,5 +1,5 @@
-// Owns where things lie in device memory: matrices, keys and values, a tick's arrays. Index arithmetic only, 64 bits,
-// on the device and on the host, so that it is tested without a GPU.
+// Owns the layout of device memory: matrices, keys and values, a tick's arrays. Consists of 64-bit index arithmetic for
+// device and host, so that it is tested without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -19,24 +19,23 @@ QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple
   return ceil_div(count, multiple) * multiple;
 }
 
-/// Inputs of a matrix are padded with zeros to whole chunks: 16 bytes for every format, as TMA and cuBLASLt ask, and
-/// a whole step of every kernel.
+/// A matrix's inputs are padded with zeros to whole chunks. This gives 16-byte alignment in every format, as TMA and
+/// cuBLASLt require, and whole steps of every kernel.
 inline constexpr std::int64_t kInputChunk = 128;
-/// Outputs are padded to whole tiles; so are a GEMM's columns in memory.
+/// Outputs are padded to whole tiles, and so are the columns of a GEMM's result.
 inline constexpr std::int64_t kOutputTile = 64;
 
-/// Columns of a panel as ops/linear.h packs them.
+/// Columns per panel in ops/linear.h.
 inline constexpr std::int64_t kPanelColumns = 64;
 
-/// Which weights of a row share a scale, in numbers; 0 inputs: all.
 struct MatrixLayout {
-  std::int64_t out = 0, in = 0;      ///< as the model has them
-  std::int64_t rows = 0, width = 0;  ///< padded
+  std::int64_t out = 0, in = 0;      ///< without padding
+  std::int64_t rows = 0, width = 0;  ///< with padding
   std::int64_t row_bytes = 0;        ///< of quantized values
-  std::int64_t num_scales = 0;       ///< of a row; 0: none
-  std::int64_t word_inputs = 0;      ///< inputs in one of the host's 32-bit words
-  std::int64_t num_words = 0;        ///< of one host row
-  bool has_whole_blocks = true;      ///< every 128 outputs are one tensor's; false where fused tensors are not so
+  std::int64_t num_scales = 0;       ///< per row; 0: none
+  std::int64_t word_inputs = 0;      ///< inputs per 32-bit word of the host
+  std::int64_t num_words = 0;        ///< per host row
+  bool has_whole_blocks = true;      ///< true: every 128 outputs belong to one tensor; false for some fused tensors
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -53,7 +52,7 @@ inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::i
   return at;
 }
 
-/// How the host's words spread their quantized values (ops/linear.h, kPanelColumns).
+/// The order of quantized values in the host's words (ops/linear.h, kPanelColumns).
 enum class WordOrder : std::uint8_t { plain, fp8, int4_for_bf16, int4_for_int8 };
 inline WordOrder word_order(quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
@@ -61,27 +60,27 @@ inline WordOrder word_order(quant::Format format) {
   if (what.weights != quant::Element::int4) return WordOrder::plain;
   return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
-/// The word as the device keeps it, first input lowest. int4 stays as it is: a mask and a shift give the pairs of bf16,
-/// or the four bytes, that the matrix units take.
+/// Converts a host's word to the device's, with the first input lowest. int4 words are unchanged: a mask and a shift
+/// give the operands of the tensor cores, pairs of bf16 or four bytes.
 QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
 }
-/// Lowest bit of input `i` (0 … 7) of a word of int4 values.
+/// Returns the lowest bit of input `i` (0 … 7) in a word of int4 values.
 QRL_HD inline int int4_bit(WordOrder order, int i) {
   return order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
 }
-/// Input `i` of a word of int4 values, two's complement.
+/// Returns input `i` of a word of int4 values, in two's complement.
 QRL_HD inline int int4_at(WordOrder order, std::uint32_t word, int i) {
   return static_cast<int>(((word >> int4_bit(order, i)) & 0xfU) ^ 8U) - 8;
 }
-/// Index of word `w` of output `row` among the host's words.
+/// Returns the index of word `w` of output `row` among the host's words.
 QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::int64_t num_words) {
   return (row / kPanelColumns * num_words + w) * kPanelColumns + row % kPanelColumns;
 }
 
-/// Keys, or values, of one layer: quantized values [pages, kv heads, slots, E padded to 16], so that a slot is whole
-/// 16-byte loads; int8's fp32 scales [pages, kv heads, slots] in memory of their own.
+/// The layout of one layer's keys, or values: quantized values [pages, kv heads, slots, E padded to 16], so that a slot
+/// is whole 16-byte loads. int8's fp32 scales [pages, kv heads, slots] are in separate memory.
 struct KvLayout {
   std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, value_bytes = 0;
   QRL_HD std::int64_t slot(std::int64_t page, std::int64_t kv_head, std::int64_t slot_idx) const {
@@ -96,13 +95,13 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// How many there are of what a tick sends to the device; what is not rows, samples, page ids and copies is the plan of
-/// their attention (attention_plan.h), a tile five numbers.
+/// The numbers of elements that a tick sends to the device. tiles, tile_rows and split_rows describe the attention plan
+/// (attention_plan.h); a tile is five integers.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// A tick's arrays in one segment of memory, so that one copy brings them to the device. Offsets in bytes. Page ids and
-/// copies come last: all else lies where the other counts put it, however many those are.
+/// Byte offsets of a tick's arrays in one piece of memory, so that one copy uploads them. Page ids and copies come
+/// last, so the other offsets do not depend on their counts.
 struct TickLayout {
   std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
                partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
@@ -132,13 +131,13 @@ inline TickLayout tick_layout(const TickCounts& counts) {
   return at;
 }
 
-/// Threads of a block that takes a whole row of so many numbers. By the width, never by the number of rows: a norm's
-/// order of sums follows from it.
+/// Returns the threads of a block that processes a whole row of this width. It depends on the width, never on the
+/// number of rows, because it determines a norm's order of sums.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 
-/// Rows that a tick of decoding rows is padded to, so that ticks come in few sizes (20 up to 512 rows): multiples of 8,
-/// the fewest that a matrix unit takes; above 64 rows at most a quarter more than there are.
+/// Returns the rows that a tick of decoding rows is padded to, so that few sizes occur (20 up to 512 rows). These are
+/// multiples of 8, the fewest rows of an mma. Above 64 rows the padding is at most a quarter.
 inline std::int64_t padded_rows(std::int64_t num_rows) {
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   return round_up(num_rows, std::max<std::int64_t>(8, power / 8));

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCublasLt = "libcublasLt.so.13";
 
-/// 130100: 13.1.0.
+/// Formats 130100 as "13.1.0".
 std::string text_of(std::size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
@@ -30,7 +30,7 @@ base::LibraryReport driver_report(int driver_version, int runtime_version) {
   const auto text = [](int version) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   };
-  constexpr int kMajor = 1000;  // a driver runs every program of its CUDA's major version
+  constexpr int kMajor = 1000;  // a driver runs programs of its CUDA's major version
   base::LibraryReport report;
   report.name = "NVIDIA's driver for CUDA";
   report.wanted = std::to_string(runtime_version / kMajor) + ".0 (driver 580) or newer";

@@ -1,4 +1,4 @@
-// Owns which driver and which cuBLASLt this program wants and finds. Knows nothing of what they compute.
+// Owns which driver and which cuBLASLt this program requires and finds. Knows nothing of what they compute.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Versions as CUDA has them: 13010 is 13.1. driver_version 0: there is no driver.
+/// Reports the driver. Versions have CUDA's form: 13010 is 13.1. driver_version 0: no driver.
 base::LibraryReport driver_report(int driver_version, int runtime_version);
 
-/// Where cuBLASLt may be, in the order in which it is looked for. First the one that the process has loaded. Then
-/// LibTorch's own, which lies beside libtorch_cpu.so (its path, or empty) as pip and scripts/setup unpack it: whichever
-/// comes first into the process is the one that libtorch_cuda.so gets, too, and that wants its own. Then the loader's
-/// search, and the toolkit's folders.
+/// Returns the places to search for cuBLASLt, in order. The library that the process has loaded comes first. LibTorch's
+/// own copy comes second, located by the path of libtorch_cpu.so (or empty), as pip and scripts/setup unpack it. The
+/// process keeps the first copy that it loads, and libtorch_cuda.so needs its own. The loader's search and the
+/// toolkit's folders come last.
 std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu);
 
 struct CublasLtLibrary {
   void* handle = nullptr;  ///< null: see the report
   base::LibraryReport report;
 };
-/// The first of those that opens; it fits when its version is of this program's `major`.
+/// Opens the first library that loads. It is accepted if its major version is `major`.
 CublasLtLibrary open_cublaslt(const std::vector<std::string>& places, int major);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,4 +1,4 @@
-// Stands in for the CUDA backend in a program that was built without it.
+// Implements the CUDA backend in a program built without it: every entry throws an input error.
 #include "base/error.h"
 #include "cuda/engine/decode_engine.h"
 #include "cuda/train/training.h"

@@ -1,5 +1,5 @@
-// Owns the error of a device that has no memory left: it names the device, the memory that was requested and what to
-// lower. Knows nothing of the callers.
+// Owns the error of a device without free memory. It names the device, the requested memory and what to lower. Knows
+// nothing of the callers.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ inline std::string mib_text(std::size_t bytes) {
   return std::to_string((bytes + kMib - 1) / kMib) + " MiB";
 }
 
-/// Thrown where memory is allocated. Code that knows its purpose passes it on by explain.
+/// The error of a failed allocation. Callers that know the memory's purpose rethrow it with explain.
 class OutOfMemory final : public base::Error {
  public:
-  /// `place`: "NVIDIA H200, device 0", or the host's pinned memory, of which `free` bytes are left.
+  /// `place`: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes left there.
   OutOfMemory(std::size_t wanted, const std::string& place, std::size_t free)
       : OutOfMemory(wanted, place, mib_text(free) + " free") {}
   OutOfMemory(std::size_t wanted, const std::string& place, const std::string& free)
@@ -25,7 +25,7 @@ class OutOfMemory final : public base::Error {
               "lower rollout.gpu_memory_utilization, or end what else uses it"),
         wanted_(mib_text(wanted) + " more on " + place),
         free_(free) {}
-  /// `key`: of the recipe; `what`: "the weights".
+  /// Throws an input error that names a recipe key and the memory's purpose, like "the weights".
   [[noreturn]] void explain(const std::string& key, const std::string& what, const std::string& what_to_do) const {
     base::fail_input(key, "memory for " + what + ", " + wanted_, free_, what_to_do);
   }
@@ -34,14 +34,14 @@ class OutOfMemory final : public base::Error {
   std::string wanted_, free_;
 };
 
-/// The purpose of some memory, and how to need less of it or to free more.
+/// The purpose of some memory, and the advice to need less or free more.
 struct MemoryUse {
   const char* key;
   const char* what;
   const char* what_to_do;
 };
 
-/// Calls work(). OutOfMemory becomes an input error that names `use`.
+/// Returns work(). Rethrows OutOfMemory as an input error that names `use`.
 template <class Work>
 decltype(auto) with_memory(const MemoryUse& use, const Work& work) {
   try {

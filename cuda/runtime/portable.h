@@ -1,5 +1,5 @@
-// Owns the number formats as the kernels read and write them, one value at a time, on the device and on the host. Same
-// bits as base/bf16.h and quant/fp8.h.
+// Owns the kernels' conversions between number formats, one value at a time, on device and host. Has the bits of
+// base/bf16.h and quant/fp8.h.
 #pragma once
 
 #include <cmath>
@@ -28,20 +28,20 @@ QRL_HD inline float float_of(std::uint32_t bits) {
 inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
 inline constexpr std::uint32_t kNanBits = 0x7fc00000;
 
-/// Bits of |value|: they order like the values, infinities and NaN on top.
+/// Returns the bits of |value|. They order like the values, with infinities and NaN on top.
 QRL_HD inline std::uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffU; }
 
 QRL_HD inline bool is_finite(double value) { return value - value == 0; }
 
 QRL_HD inline float float_of_bf16(std::uint16_t bits) { return float_of(static_cast<std::uint32_t>(bits) << 16); }
-/// Nearest even; NaN stays NaN.
+/// Rounds to nearest even. NaN stays NaN.
 QRL_HD inline std::uint16_t bf16_of(float value) {
   const std::uint32_t bits = bits_of(value);
   if ((bits & 0x7fffffffU) > kInfinityBits) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-/// Nearest even, infinite from 65,520 on; NaN stays NaN.
+/// Rounds to nearest even; infinite from 65,520 on. NaN stays NaN.
 QRL_HD inline std::uint16_t f16_of(float value) {
   const std::uint32_t sign = (bits_of(value) >> 16) & 0x8000U;
   const std::uint32_t size = magnitude_of(value);
@@ -53,7 +53,7 @@ QRL_HD inline std::uint16_t f16_of(float value) {
   const std::uint32_t rounded = size + 0xfffU + ((size >> 13) & 1U);
   return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112U << 10)));
 }
-/// Exact.
+/// Converts exactly.
 QRL_HD inline float float_of_f16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16, size = bits & 0x7fffU;
   if (size >= 0x7c00U) return float_of(sign | (size == 0x7c00U ? kInfinityBits : kNanBits));
@@ -61,7 +61,7 @@ QRL_HD inline float float_of_f16(std::uint16_t bits) {
   return float_of(sign | ((size << 13) + (112U << 23)));
 }
 
-/// quant/fp8.h's quantize_fp8: nearest even, saturating at ±448; NaN stays NaN.
+/// Computes quant/fp8.h's quantize_fp8: rounds to nearest even and saturates at ±448. NaN stays NaN.
 QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t sign = (bits_of(value) >> 24) & 0x80U;
   const std::uint32_t size = magnitude_of(value);
@@ -74,7 +74,7 @@ QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t shifted = (rounded >> 20) - (120U << 3);
   return static_cast<std::uint8_t>(sign | (shifted > 0x7eU ? 0x7eU : shifted));
 }
-/// Exact.
+/// Converts exactly.
 QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24, size = bits & 0x7fU;
   if (size == 0x7fU) return float_of(sign | kNanBits);
@@ -82,15 +82,15 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
-/// A number to divide many by. Its quotients have the bits of IEEE's division where a format's rounding sees them.
-/// Each value is at most 2⁹ times it. A quotient below 2⁻¹¹ may be off in its last bits.
+/// A divisor of many values. Where a format's rounding depends on it, quotients have the bits of IEEE division. Each
+/// value must be at most 2⁹ times the divisor. Quotients below 2⁻¹¹ may differ in their last bits.
 struct Divisor {
   float by, inverse;
   QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
-  /// Whether quotients are right: not with 0, NaN, an infinity or less than 2⁻⁶⁰.
+  /// Returns whether quotients are valid. They are not with 0, NaN, an infinity or a divisor below 2⁻⁶⁰.
   QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
-  /// Corrects the product with the inverse twice. The first result is a neighbor of the exact one, its remainder exact;
-  /// the second is then rounded rightly, as the inverse is (Markstein's theorem).
+  /// Corrects the product with the inverse twice. The first result is a neighbor of the exact quotient, and its
+  /// remainder is exact. The second is then rounded correctly, because the inverse is (Markstein's theorem).
   QRL_HD float quotient(float value) const {
     float result = value * inverse;
     result = fmaf(fmaf(-result, by, value), inverse, result);
@@ -98,7 +98,7 @@ struct Divisor {
   }
 };
 
-/// round-half-even(value / scale), clamped to ±limit. scale above 0.
+/// Returns round-half-even(value / scale), clamped to ±limit. scale must be above 0.
 QRL_HD inline std::int8_t quantize_to_int(float value, float scale, float limit) {
   const float ratio = value / scale;
   return static_cast<std::int8_t>(rintf(fmaxf(-limit, fminf(limit, ratio))));

@@ -1,5 +1,5 @@
-// Device memory, streams, copies and graphs by the CUDA runtime, which is linked statically and finds the driver at run
-// time.
+// Implements device memory, streams, copies and graphs with the CUDA runtime, which is linked statically and finds the
+// driver at run time.
 #include "cuda/runtime/runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ namespace {
 
 cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
-/// Failures while memory is given back are not worth ending the program for: the next call shows them.
+/// Frees memory and ignores errors: the next call reports them.
 void free_quietly(void* data, Memory::Place place) {
   if (data == nullptr) return;
   (void)(place == Memory::Place::device ? cudaFree(data) : cudaFreeHost(data));
@@ -37,7 +37,7 @@ void free_quietly(void* data, Memory::Place place) {
 
 DeviceFacts use_device(int number) {
   int driver_version = 0, count = 0;
-  (void)cudaDriverGetVersion(&driver_version);  // 0 without one
+  (void)cudaDriverGetVersion(&driver_version);  // stays 0 without a driver
   base::require(driver_report(driver_version, CUDART_VERSION), "rollout.device: cuda");
   const cudaError_t result = cudaGetDeviceCount(&count);
   (void)cudaGetLastError();
@@ -102,7 +102,7 @@ void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaE
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
-  // Calls of other threads (a library's own) are none of the capture's business.
+  // Thread-local, because calls of other threads (a library's own) do not concern the capture.
   QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
   try {
     record();
@@ -135,7 +135,7 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Filled on the default stream, which other streams of ours do not wait for: so this thread does.
+    // Memory is filled on the default stream, which our other streams do not wait for, so this thread waits.
     if (place == Place::device) {
       QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -1,4 +1,4 @@
-// Owns which limit of dynamic shared memory each kernel has. Plain host code; knows nothing of CUDA's calls.
+// Owns each kernel's limit of dynamic shared memory. Plain host code. Knows nothing of CUDA's calls.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,17 @@
 
 namespace qrl::cuda {
 
-/// A kernel's limit only rises. A graph may hold a launch of the same kernel that needs more than the next one, and
-/// CUDA does not say whether such a graph still launches when the limit was lowered after it was recorded. A kernel
-/// whose limit suffices also costs no driver call.
+/// Raises the limits of kernels and never lowers them. A graph may hold a launch of the same kernel that needs more
+/// than the next. CUDA does not specify whether the graph still launches if the limit was lowered after its capture.
+/// Besides, a sufficient limit costs no driver call.
 class SharedMemoryLimits {
  public:
-  /// What every kernel may use without a request.
+  /// The bytes that every kernel may use by default.
   static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
 
-  /// Calls prepare() at the kernel's first launch, then raise(num_bytes) if the kernel needs more than it ever had. Any
-  /// thread may call it: a limit that one thread raises is in force before another thread finds it sufficient. An
-  /// exception of either callback is passed on and leaves the limit as before.
+  /// Calls prepare() at the kernel's first launch, then raise(num_bytes) if the kernel needs more than ever before. Any
+  /// thread may call it. A raised limit is in force before another thread finds it sufficient. Rethrows an exception of
+  /// a callback, and leaves the limit as before.
   template <class Prepare, class Raise>
   void require(const void* kernel, std::size_t num_bytes, const Prepare& prepare, const Raise& raise) {
     const std::lock_guard<std::mutex> lock(mutex_);

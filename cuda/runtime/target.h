@@ -1,6 +1,6 @@
-// Owns the functions that kernels are written with: indices, barriers, shuffles, shared memory, matrix units, launches.
-// With nvcc they are CUDA's. With QRL_CUDA_EMULATED they are those of tests/cuda/emulation/emulation.h, which runs the
-// same kernels on the host. Included by kernel sources only.
+// Owns the primitives of kernels: indices, barriers, shuffles, shared memory, tensor cores, launches. With nvcc they
+// are CUDA's. With QRL_CUDA_EMULATED they are those of tests/cuda/emulation/emulation.h, which runs the same kernels on
+// the host. Included by kernel sources only.
 #pragma once
 
 #if defined(QRL_CUDA_EMULATED)
@@ -20,7 +20,7 @@
 #include "cuda/runtime/shared_memory_limit.h"
 
 #define QRL_KERNEL __global__
-/// A kernel of so many threads, and so many blocks of it that a multiprocessor's registers must have room for.
+/// Declares a kernel of `threads` threads per block. Its registers must allow `blocks` blocks per multiprocessor.
 #define QRL_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define QRL_DEVICE __device__ __forceinline__
 
@@ -37,16 +37,18 @@ QRL_DEVICE std::int64_t block_y() { return blockIdx.y; }
 QRL_DEVICE std::int64_t num_blocks_x() { return gridDim.x; }
 QRL_DEVICE void sync_block() { __syncthreads(); }
 QRL_DEVICE void sync_warp() { __syncwarp(); }
-/// The value of the lane whose index differs in the bits of `mask`; all lanes of the warp call.
+/// Returns the value of the lane whose index differs in the bits of `mask`. All lanes of the warp must call it.
 template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
-/// Adds 1, atomically over all blocks; returns the value before.
+/// Adds 1 atomically over all blocks, and returns the previous value.
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
-/// All threads of every kernel call this first. Until it returns, the kernel launched right before may still run, and a
-/// kernel may only read what that one does not write. After it, that kernel's results are visible, and the next kernel
-/// may begin. So the time of a launch is hidden (from Hopper on; elsewhere kernels run one after another).
+/// Waits for the previous kernel. All threads of every kernel must call it first.
+///
+/// Until it returns, the previously launched kernel may still run, and a kernel may only read memory that the previous
+/// one does not write. Afterwards the previous kernel's results are visible, and the next kernel may begin. This hides
+/// the time of a launch on Hopper and newer; elsewhere kernels run in sequence.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -57,11 +59,11 @@ QRL_DEVICE void wait_for_kernel_before() {
 QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 /// Orders this thread's writes to device memory before its later writes and counts, as seen by every block.
 QRL_DEVICE void fence_device() { __threadfence(); }
-/// A word that another block wrote.
+/// Loads a word that another block wrote.
 QRL_DEVICE std::uint32_t load_shared_word(const std::uint32_t* from) { return __ldcg(from); }
 
-// Asynchronous copies from device to shared memory. The bytes at `to` mean nothing until the thread has waited for the
-// copy's group. Addresses are aligned to the size. Without `valid` zeros are written and `from` is not read.
+// Copy asynchronously from device to shared memory. The bytes at `to` are undefined until the thread has waited for the
+// copy's group. Addresses must be aligned to the size. Without `valid` they write zeros and do not read `from`.
 QRL_DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0));
@@ -70,19 +72,20 @@ QRL_DEVICE void copy_async_4(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(valid ? 4 : 0));
 }
-/// Makes a group, maybe an empty one, of the thread's copies since the last call.
+/// Commits the thread's copies since the last call as one group, which may be empty.
 QRL_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all groups of this thread except the last `pending`. Other threads see them after a barrier.
+/// Waits for all groups of this thread except the last `pending`. Other threads see the copies after a barrier.
 template <int pending>
 QRL_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// c [16, 8] += a [16, K] · b [K, 8] by a warp, K = 16 of bf16 or 32 of int8; PTX's mma.sync (the ISA's fragments of
-// m16n8k16 and m16n8k32). With q = lane / 4 and t = lane % 4 a word of a lane holds K's 2t, 2t + 1 (bf16) or 4t … 4t +
-// 3 (int8): a[0] of row q, a[1] of row q + 8, a[2] and a[3] the same half of K further; b[0] and b[1] of column q; c is
-// (q, 2t), (q, 2t + 1), (q + 8, 2t), (q + 8, 2t + 1). Products exact; sums fp32 within the unit's own precision, or
-// int32.
+// Computes c [16, 8] += a [16, K] · b [K, 8] with one warp: PTX's mma.sync m16n8k16 for bf16, m16n8k32 for int8.
+// Products are exact. Sums are fp32 within the tensor core's own precision, or int32.
+//
+// Fragments, with q = lane / 4 and t = lane % 4. A lane's word holds inputs 2t and 2t + 1 (bf16) or 4t … 4t + 3 (int8).
+// a[0] is row q and a[1] row q + 8, in the first half of K; a[2] and a[3] are the same rows in the second half. b0 and
+// b1 are the halves of column q. c is (q, 2t), (q, 2t + 1), (q + 8, 2t), (q + 8, 2t + 1).
 QRL_DEVICE void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -97,7 +100,7 @@ QRL_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// The same with b of uint8.
+/// Same as the int8 mma, with b of uint8.
 QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -105,7 +108,7 @@ QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4]
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// As of bf16, of fp16.
+/// Same as the bf16 mma, with fp16 operands.
 QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -113,7 +116,7 @@ QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// a · b + c of two bf16 numbers each, rounded once to nearest even; subnormal numbers stay. Then of fp16.
+/// Compute a · b + c of two numbers each, bf16 or fp16, rounded once to nearest even. Subnormal numbers are kept.
 QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -124,28 +127,29 @@ QRL_DEVICE std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-/// Four of the eight bytes of low (0 … 3) and high (4 … 7): `selector` names them, four bits each, lowest first.
+/// Picks four of the eight bytes of low (0 … 3) and high (4 … 7). `selector` has four bits for each, lowest byte first.
 QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);
 }
-/// (value & mask) ^ flip, which a compiler makes two instructions of where both are constants.
+/// Computes (value & mask) ^ flip in one instruction. The compiler would use two for constant mask and flip.
 QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
   std::uint32_t result;
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
   return result;
 }
-/// Adds the products of the four int8 values of a and of b.
+/// Returns sum + the products of the four int8 values of a and of b.
 QRL_DEVICE std::int32_t add_int8_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
 }
-/// Two floats as bf16, nearest even, the first low.
+/// Packs two floats as bf16, rounded to nearest even; `low` is in the low half.
 QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
 
-/// Two floats as fp16, nearest even, infinite beyond its numbers, the first low; and back.
+/// Converts between two floats and packed fp16, rounded to nearest even; `low` is in the low half. Numbers beyond
+/// fp16's range become infinite.
 QRL_DEVICE std::uint32_t f16x2_of(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
@@ -157,7 +161,8 @@ QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
       : "r"(pair));
 }
 
-/// Rounds four floats to e4m3, the first lowest. The bits are fp8_of's, except for the sign of a NaN.
+/// Rounds four floats to e4m3; the first is in the lowest byte. The bits are those of fp8_of, except for the sign of a
+/// NaN.
 QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   std::uint32_t result;
@@ -174,14 +179,14 @@ QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #endif
 }
 
-/// The block's shared memory, aligned for the matrix units (32 bytes); not initialized.
+/// Returns the block's dynamic shared memory, aligned for the tensor cores (at least 32 bytes) and not initialized.
 QRL_DEVICE unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;
 }
 
-/// Whether a kernel may begin before the one before it has ended: on Hopper, unless the environment has
-/// QRL_CUDA_OVERLAP=0, which helps to find the cause of an error. A process has one device.
+/// Returns whether a kernel may begin before the previous one has ended. True on Hopper and newer, unless the
+/// environment has QRL_CUDA_OVERLAP=0, which helps to locate errors. Assumes one device per process.
 inline bool kernels_overlap() {
   static const bool from_hopper_on = [] {
     const char* wanted = std::getenv("QRL_CUDA_OVERLAP");
@@ -194,13 +199,13 @@ inline bool kernels_overlap() {
   return from_hopper_on;
 }
 
-/// Blocks in x and y.
+/// The blocks of a launch in x and y.
 struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Launches nothing for an empty grid. `threads` is a multiple of 32. The kernel may begin before the one before it has
-/// ended (wait_for_kernel_before).
+/// Launches a kernel, or nothing for an empty grid. `threads` is a multiple of 32. The kernel may begin before the
+/// previous one has ended (wait_for_kernel_before).
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
   static SharedMemoryLimits limits;
@@ -211,8 +216,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   limits.require(
       function, shared_bytes,
       [&] {
-        // One split of a multiprocessor's memory for all kernels: where two kernels' splits differ, the later one
-        // cannot start there before the earlier one has left.
+        // All kernels use the same split of a multiprocessor's memory. If two kernels' splits differ, the later kernel
+        // cannot start before the earlier one has left.
         QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                             cudaSharedmemCarveoutMaxShared));
       },
@@ -233,7 +238,7 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   void* arguments[] = {&task};
   cudaError_t result = cudaLaunchKernelExC(&config, function, arguments);
   if (result == cudaErrorInvalidValue && config.stream == nullptr && config.numAttrs == 1) {
-    (void)cudaGetLastError();  // a driver that refuses the attribute on the default stream: launched without overlap
+    (void)cudaGetLastError();  // some drivers refuse overlap on the default stream
     config.numAttrs = 0;
     result = cudaLaunchKernelExC(&config, function, arguments);
   }
@@ -249,7 +254,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 QRL_DEVICE int lane_idx() { return thread_idx() % 32; }
 QRL_DEVICE int warp_idx() { return thread_idx() / 32; }
 
-// Every lane gets the result; the order of sums is that of a butterfly, the same always.
+// Sum a value over the warp in a fixed butterfly order, or find its largest. Every lane gets the result.
 template <class T>
 QRL_DEVICE T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

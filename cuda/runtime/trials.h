@@ -1,5 +1,5 @@
-// Owns which launches that no GPU has been measured with are tried: none, unless QRL_CUDA_TRY names them. Knows nothing
-// of kernels. scripts/gpu/check proves and measures each beside what is used without it.
+// Owns which launches are tried that no GPU measurement covers yet: none, unless QRL_CUDA_TRY names them. Knows nothing
+// of kernels. scripts/gpu/check proves and measures each next to the default.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline bool* find_trial(Trials& trials, std::string_view name) {
   return name == "clusters" ? &trials.clusters : nullptr;
 }
 
-/// Reads names with commas between them; null and "" name none. Any other name is an input error.
+/// Parses comma-separated names; null and "" name none. Throws an input error for any other name.
 inline Trials trials_of(const char* names) {
   Trials trials;
   std::string_view left = names == nullptr ? "" : names;
@@ -37,7 +37,7 @@ inline Trials trials_of(const char* names) {
   return trials;
 }
 
-/// Names those that are on, with commas between them.
+/// Returns the comma-separated names of the enabled trials.
 inline std::string names_of(Trials trials) {
   std::string names;
   for (const std::string_view each : kTrialNames) {
@@ -46,7 +46,6 @@ inline std::string names_of(Trials trials) {
   return names;
 }
 
-/// Returns those of the environment.
 inline Trials trials_wanted() { return trials_of(std::getenv("QRL_CUDA_TRY")); }
 
 }  // namespace qrl::cuda
