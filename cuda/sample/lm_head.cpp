@@ -8,10 +8,11 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Rows and logits that are computed at once. Sampling keeps little of a tile, and 16 MiB stay in L2.
+/// The most rows and logits that are computed at once. Sampling keeps little of a tile, and its 16 MiB stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
-/// Columns of a tile where the number of rows must not decide them: the split of a GEMM follows from its outputs.
+/// Columns of a tile with row_only_sums. Fixed, because a GEMM's number of outputs determines its splits, and so a
+/// row's bits.
 constexpr std::int64_t kTileTokens = 8192;
 static_assert(kTileTokens % kSampleBlock == 0 && kSampleBlock % kOutputTile == 0 &&
               kSampleRows * kTileTokens <= kTileLogits);
@@ -39,7 +40,7 @@ LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weight
                     Memory(sampled_bytes(max_rows), Memory::Place::host)},
       sampled_(sampled_bytes(max_rows)) {}
 
-/// The chosen rows, ready for lm_head.
+/// Norms the chosen rows as the input of lm_head.
 void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                         const Stream& stream) {
   norm_quantize({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, config_.rms_norm_eps,
@@ -47,7 +48,8 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// As many columns as a tile of so many rows has room for: each costs the launch of a GEMM and of its summary.
+/// Returns the columns of a tile of num_rows rows: the most that fit, since each tile costs a launch of a GEMM and of
+/// its summary.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);
@@ -57,13 +59,13 @@ void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* 
                         std::int64_t num_tokens, const Stream& stream) {
   DeviceMatrix part = weights_.lm_head();
   part.quantized += first_token * part.at.row_bytes;
-  if (part.scales != nullptr) part.scales += first_token;  // one a token
+  if (part.scales != nullptr) part.scales += first_token;  // one per token
   part.at.rows = round_up(num_tokens, kOutputTile);
   part.at.out = num_tokens;
   gemms_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);
 }
 
-/// At most max_step_ rows.
+/// Summarizes the logits of at most max_step_ rows.
 SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                                  const SampleSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);
@@ -75,7 +77,7 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  // Whatever the number of rows, so that a score has the bits of sampling.
+  // Independent of the number of rows, so that a score has the bits of sampling.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),

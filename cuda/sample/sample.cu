@@ -1,4 +1,4 @@
-// Samples tokens from logits by the rule of ops/sample.h, and computes the log-prob that a given token would have.
+// Samples tokens from logits by the rule of ops/sample.h, and computes log-probs of given tokens.
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
@@ -10,12 +10,12 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Sums the numbers of each part, of which a lane has one each. Lane l gets the sum of part l / 4.
+/// Sums the numbers of each part over the warp; every lane has one number of each. Lane l gets the sum of part l / 4.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) left[p] = of_part[p];
-    // A lane keeps half of the parts that it has and adds its neighbor's numbers of them.
+    // Each lane keeps half of its parts and adds its partner's numbers of them.
 #pragma unroll
   for (int count = kSampleParts / 2; count > 0; count /= 2) {
     const int mask = 4 * count;
@@ -30,7 +30,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   return left[0];
 }
 
-/// A block takes kWarps blocks of a row's logits, one for each warp. A lane has one logit of each part.
+/// Summarizes kWarps blocks of a row's logits per thread block, one per warp. A lane has one logit of each part.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
@@ -49,7 +49,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) {
     const float z = (logit[p] - largest) * inverse_temperature;
-    // Where all logits are −inf or NaN, NaN stays NaN (fmaxf ignores it) and −inf has weight 0.
+    // Without a largest logit, NaN stays NaN (fmaxf ignores it) and −inf has weight 0.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
     if (weight[p] > 0) weighted += weight[p] * z;  // an excluded token's z is -inf
   }
@@ -65,11 +65,10 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   if (task.block_weighted != nullptr) task.block_weighted[block] = weighted;
 }
 
-/// A logit and its block.
 struct Largest {
   float value;
   std::int32_t block;
-  /// Keeps the larger one; of equals the first.
+  /// Keeps the larger logit; of equals, the first.
   QRL_DEVICE void join(float other, std::int32_t of_block) {
     const bool wins = other > value || (other == value && of_block < block);
     value = wins ? other : value;
@@ -77,11 +76,11 @@ struct Largest {
   }
 };
 
-/// The results that a block's threads share while they sample a row's token.
+/// Results that a block's threads share while they sample a row's token.
 struct Choice {
-  double sums[32];  // each of a 32nd of the blocks
+  double sums[32];  // sums of 32 groups of blocks
   double total;
-  Largest largest[kWarps];     // of each warp's share
+  Largest largest[kWarps];     // per warp
   std::int32_t block[kWarps];  // the first that each warp found
 };
 
@@ -89,7 +88,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Adds the products of 16 bytes of each: of bf16 values in fp32, of int8 values exactly.
+/// Adds the products of 16 bytes each: bf16 values in fp32, int8 values exactly.
 QRL_DEVICE void add_products(const Words& x, const Words& w, float& sum) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
@@ -102,7 +101,8 @@ QRL_DEVICE void add_products(const Words& x, const Words& w, std::int32_t& sum) 
   for (int j = 0; j < 4; ++j) sum = add_int8_products(x.word[j], w.word[j], sum);
 }
 
-/// Logits of the block's tokens from the row and their weights, a warp a token. Sums of int8 become the GEMM's bits.
+/// Recomputes logits of the block's tokens from the row and their weights, one token per warp. int8's logits have the
+/// GEMM's bits.
 template <class Sum>
 QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                  float* logits) {
@@ -128,8 +128,8 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Shared memory: the choice, each block's share of the total and the total up to it (fp64), the chosen block's logits
-/// and weights.
+/// Shared memory: the choice, each block's share of the total and the cumulative shares (fp64), and the chosen block's
+/// logits and weights.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
@@ -145,7 +145,7 @@ struct SamplePlace {
   }
 };
 
-/// The row's largest logit and its block, for every thread; block 0 where all are −inf or NaN.
+/// Returns the row's largest logit and its block in every thread; block 0 if all are −inf or NaN.
 QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Choice& choice) {
   Largest largest{-INFINITY, 0};
   for (std::int64_t b = thread_idx(); b < num_blocks; b += kThreads)
@@ -158,7 +158,7 @@ QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Ch
   return largest;
 }
 
-/// ends[b] = shares[0] + … + shares[b] and the total: a lane of the first warp a 32nd of the blocks.
+/// Computes ends[b] = shares[0] + … + shares[b], and the total. Each lane of the first warp sums a 32nd of the blocks.
 QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) {
   if (warp_idx() == 0) {
     const std::int64_t count = ceil_div(num_blocks, 32), begin = lane_idx() * count;
@@ -175,7 +175,7 @@ QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) 
   sync_block();
 }
 
-/// Fills shares, ends and the total of a row's blocks, for every thread.
+/// Computes shares, ends and the total of a row's blocks, for every thread. Returns the largest logit.
 QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, const SamplePlace& place) {
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
@@ -190,7 +190,8 @@ QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, cons
   return largest;
 }
 
-/// The first block that ends beyond the target, in every thread. Where rounding leaves none: the largest logit's block.
+/// Returns the first block whose end exceeds the target, in every thread. If rounding leaves none, returns the largest
+/// logit's block.
 QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const Largest& largest,
                                    const SamplePlace& place) {
   constexpr std::int32_t kNone = 0x7fffffff;
@@ -208,7 +209,7 @@ QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const
   return found == kNone ? largest.block : found;
 }
 
-/// The log-prob of a token with this logit.
+/// Returns the log-prob of a token with this logit.
 QRL_DEVICE float logprob_of(float logit, const Largest& largest, double inverse_temperature, double total) {
   const double scaled = (static_cast<double>(logit) - static_cast<double>(largest.value)) * inverse_temperature;
   return static_cast<float>(scaled - log(total));
@@ -232,8 +233,8 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy: all of the block that has the largest logit. Else the block's part that the uniform number falls in; where
-  // rounding leaves it behind all weights of the block, or of the part, the last one above zero is the token.
+  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects the block's part. If
+  // rounding puts it beyond all weights of the block or the part, the last token with a weight above zero is sampled.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {
@@ -295,7 +296,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
   }
   const std::int64_t target = task.targets[row];
   find_logits(rows, row, target, 1, place.logits);
-  // Each block's Σ weight·log(weight), weights relative to the largest logit.
+  // Each block's Σ weight·log(weight), with weights relative to the largest logit.
   for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
     const double sum = rows.block_sum[first_block + b], weighted = task.block_weighted[first_block + b];
     const double away = static_cast<double>(rows.block_max[first_block + b]) - static_cast<double>(largest.value);
