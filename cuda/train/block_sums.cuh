@@ -5,8 +5,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Every thread of a block of kWarps warps gets the sum: of each warp, then of these in order. `exchange` holds kWarps
-/// doubles.
+/// Returns the sum over a block of kWarps warps, in every thread: sums of the warps, then these in order. `exchange`
+/// holds kWarps doubles.
 template <int kWarps>
 QRL_DEVICE double block_sum_f64(double value, double* exchange) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

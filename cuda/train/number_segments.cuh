@@ -1,4 +1,4 @@
-// Owns how a thread of training's kernels reads and writes vectors of bf16 or fp32 numbers: eight as words of 16 bytes,
+// Owns how a thread of the training kernels reads and writes vectors of bf16 or fp32 numbers: eight as 16-byte words,
 // or one. Included by kernel sources only.
 #pragma once
 
@@ -12,13 +12,13 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Numbers as they lie in memory: read first, widened later, so that a thread waits for several reads at once.
+/// Numbers as they lie in memory. Loads and conversion are separate, so that a thread waits for several loads at once.
 template <int kSize>
 struct Vector;
 
 template <>
 struct Vector<8> {
-  Words low, high;  ///< high: of fp32 alone
+  Words low, high;  ///< high: fp32 only
   QRL_DEVICE static Vector load(const ReadRows& rows, std::int64_t at) {
     Vector vector{};
     if (rows.is_f32) {
@@ -75,7 +75,7 @@ struct Vector<1> {
   }
 };
 
-/// Whether vectors of eight that begin at multiples of 8 in a row lie at multiples of 16 bytes.
+/// Returns whether vectors of eight that begin at multiples of 8 in a row are 16-byte aligned.
 inline bool has_words(const void* values, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(values) % 16 == 0 && stride % 8 == 0;
 }

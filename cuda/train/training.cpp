@@ -1,4 +1,4 @@
-// The object behind training.h: checks, the device, the kernels.
+// Implements training.h: checks, the device, and calls of the kernels.
 #include "cuda/train/training.h"
 
 #include <string>
@@ -25,7 +25,7 @@ void check(const ScoreTask& task) {
                 std::to_string(task.vocab_size) + ", " + std::to_string(task.temperature));
 }
 
-/// Its members have the names of the kernels, which are therefore called by their namespace.
+/// Calls the kernels by their namespace, because its members have the same names.
 class DeviceTraining final : public TrainingKernels {
  public:
   explicit DeviceTraining(int device_number) : device_(use_device(device_number)) {}

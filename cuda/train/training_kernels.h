@@ -1,4 +1,5 @@
-// Contracts of the kernels behind training.h, and how its object comes to be in each of the two programs (runtime.h).
+// Contracts of the kernels that implement training.h, and how its object is made in each of the two programs
+// (runtime.h).
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// make_training_kernels of training.h, here.
+/// Implements make_training_kernels of training.h for this target.
 std::unique_ptr<TrainingKernels> make_device_training(int device_number);
 
-// As training.h has them. Rows are read and written 16 bytes at a time where pointers, strides and widths allow it.
+// Kernels of training.h. They read and write rows 16 bytes at a time if pointers, strides and widths allow it.
 void swiglu(const SwigluTask& task, const Stream& stream);
 void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream);
 void add_norm(const AddNormTask& task, const Stream& stream);
@@ -28,7 +29,7 @@ void sum_rows(const RowListsTask& task, const Stream& stream);
 void squares(const SquaresTask& task, const Stream& stream);
 void adamw(const AdamwTask& task, const Stream& stream);
 
-/// to[c] += Σ over rows of from[row, c], fp32 in one order.
+/// Computes to[c] += Σ over rows of from[row, c], in fp32 in a fixed order.
 struct ColumnSumsTask {
   const float* from;
   std::int64_t num_rows, stride, num_columns;

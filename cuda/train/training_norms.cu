@@ -1,4 +1,4 @@
-// The residual stream with a branch and its bias added, and its RMSNorm, as training has them, forward and backward.
+// Adds a branch and its bias to the residual stream and applies RMSNorm for training, forward and backward.
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/layout.h"
 #include "cuda/train/number_segments.cuh"
@@ -8,9 +8,9 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr std::int64_t kSegment = 32;  ///< rows of a block of the backward pass
+constexpr std::int64_t kSegment = 32;  ///< rows per block of the backward pass
 
-/// Numbers of a row of fp32 in shared or device memory.
+/// Loads fp32 numbers from shared or device memory.
 template <int kSize>
 QRL_DEVICE void load(const float* from, float (&x)[kSize]) {
   Vector<kSize>::load({from, 0, true}, 0).widen(true, x);
@@ -20,7 +20,7 @@ QRL_DEVICE void store(float* to, const float (&x)[kSize]) {
   Vector<kSize>::store({to, 0, true}, 0, x);
 }
 
-/// A block takes a row, whose sums wait in shared memory; each thread for its own numbers.
+/// Processes one row per block. Sums wait in shared memory, where each thread reads only its own.
 template <int kSize>
 QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   wait_for_kernel_before();
@@ -57,14 +57,14 @@ QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   }
 }
 
-/// Where a block leaves its rows' sums, [segments, width] each; no bias: null.
+/// Where blocks write their rows' sums, [segments, width] each; null without bias.
 struct AddNormGradientWork {
   AddNormGradientTask task;
   float *gain_sums, *bias_sums;
 };
 
-/// A block takes kSegment rows after one another, a thread the same columns of all of them. With x̂ = sum / rms:
-/// d_sum = (dx̂ − x̂ · mean(dx̂ · x̂)) / rms and what later layers ask of the sum.
+/// Processes kSegment rows per block in order; a thread has the same columns of all of them. With x̂ = sum / rms, the
+/// gradient of sum is (dx̂ − x̂ · mean(dx̂ · x̂)) / rms, plus d_sum of the later layers.
 template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   wait_for_kernel_before();

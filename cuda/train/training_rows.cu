@@ -1,5 +1,5 @@
-// SwiGLU and the transform of q, k and v as training has them, forward and backward: each reads what it needs once and
-// writes its result once.
+// Computes SwiGLU and the transform of q, k and v for training, forward and backward. Each kernel reads its inputs once
+// and writes its result once.
 #include <algorithm>
 #include <bit>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-/// A block takes a row.
+/// Processes one row per block.
 template <int kSize>
 QRL_KERNEL void swiglu_kernel(SwigluTask task) {
   wait_for_kernel_before();
@@ -56,16 +56,16 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   }
 }
 
-// A head's numbers i and i + E/2 are turned together: a pair. Some lanes of a warp, a power of two of them, take a
-// head, each up to kPairs of its pairs, and keep to it for all rows of the block, so that a column's sum over rows is
-// one thread's.
+// A pair is a head's numbers i and i + E/2, which are rotated together. A power of two of a warp's lanes share a head,
+// with up to kPairs pairs each. They keep this head for all rows of the block, so that one thread sums a column over
+// rows.
 constexpr int kPairs = 8;
-constexpr std::int64_t kSegment = 32;  ///< rows of a block
+constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
 
-/// The lanes of a head: with words a lane's pairs lie next to each other, else 32 apart.
+/// The assignment of heads to lanes. With words, a lane's pairs are adjacent; otherwise they are 32 apart.
 struct HeadLanes {
-  int lanes = 0;  ///< of a head
+  int lanes = 0;  ///< per head
   std::int64_t heads_per_block = 0, num_groups = 0;
   int threads() const { return static_cast<int>(round_up(heads_per_block * lanes, 32)); }
 };
@@ -80,12 +80,12 @@ HeadLanes head_lanes(const HeadTransform& t, bool words) {
 
 enum class Part : std::uint8_t { q, k, v, none };
 
-/// What a thread has to do with: a head, and its lane among that head's.
+/// A thread's head, and its lane within the head.
 template <bool kWords>
 struct Place {
-  std::int64_t slot, head, half;  ///< slot: the head's number in the block
+  std::int64_t slot, head, half;  ///< slot: the head's index in the block
   Part part;
-  std::int64_t of_part;  ///< the head's number among those of its part
+  std::int64_t of_part;  ///< the head's index within its part
   int lane;
   QRL_DEVICE Place(const HeadTransform& t, int lanes, std::int64_t heads_per_block)
       : slot(thread_idx() / lanes),
@@ -99,7 +99,7 @@ struct Place {
     of_part = part == Part::q ? head : (head - t.num_heads) % t.num_kv_heads;
   }
   QRL_DEVICE std::int64_t pair(int j) const { return kWords ? kPairs * lane + j : lane + 32 * j; }
-  /// A lane's first numbers of a head and their partners; zeros where there are none.
+  /// Loads the lane's first numbers of a head and their partners; zeros beyond the head.
   QRL_DEVICE void load(const ReadRows& rows, std::int64_t at, float (&a)[kPairs], float (&b)[kPairs]) const {
     if constexpr (kWords) {
       Vector<kPairs> first{}, second{};
@@ -134,7 +134,7 @@ struct Place {
       }
     }
   }
-  /// The same of fp32 numbers that may lie anywhere.
+  /// Loads them from fp32 numbers at any alignment.
   QRL_DEVICE void load_one_by_one(const float* from, float (&a)[kPairs], float (&b)[kPairs]) const {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
@@ -153,7 +153,7 @@ struct Place {
   }
 };
 
-/// Sum over a head's lanes, the same for each of them; all lanes of the warp call.
+/// Returns the sum over a head's lanes, in each of them. All lanes of the warp must call it.
 QRL_DEVICE float head_sum(float value, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
@@ -166,14 +166,13 @@ QRL_DEVICE float dot(const float (&a)[kPairs], const float (&b)[kPairs], const f
   return sum;
 }
 
-/// A task and how its heads are shared out.
 template <class Task>
 struct OfHeads {
   Task task;
   HeadLanes lanes;
 };
 
-/// A block takes kSegment rows of some heads.
+/// Transforms kSegment rows of some heads per block.
 template <bool kWords>
 QRL_KERNEL void heads_kernel(OfHeads<HeadsTask> work) {
   wait_for_kernel_before();
@@ -232,7 +231,7 @@ struct HeadsGradientWork {
   Scratch sums;
 };
 
-/// Of the transform's steps backward: rotation, norm, bias.
+/// Computes the transform's steps backward: rotation, norm, bias.
 template <bool kWords, bool kNorms>
 QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   wait_for_kernel_before();
@@ -301,7 +300,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   }
   if (t.bias != nullptr) at.store_one_by_one(work.sums.bias + block_x() * t.num_columns() + column, d_bias_a, d_bias_b);
   if constexpr (kNorms) {
-    // Of a block's heads, one after another: q's first, then k's.
+    // Sums over the block's heads in order: q's first, then k's.
     auto* of_heads = reinterpret_cast<float*>(shared_memory());
     at.store_one_by_one(of_heads + at.slot * t.head_dim, d_gain_a, d_gain_b);
     sync_block();
@@ -320,7 +319,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   }
 }
 
-/// A block takes 32 columns, a warp every eighth row of them.
+/// Sums 32 columns per block; each warp has every eighth row.
 QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
   wait_for_kernel_before();
   auto* of_warps = reinterpret_cast<float*>(shared_memory());

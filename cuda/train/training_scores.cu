@@ -1,4 +1,4 @@
-// Log-probs of targets, entropies and the gradients of both: logits are read once each way.
+// Computes log-probs of targets, entropies, and the gradients of both. Each pass reads the logits once.
 #include "cuda/runtime/layout.h"
 #include "cuda/train/block_sums.cuh"
 #include "cuda/train/number_segments.cuh"
@@ -10,16 +10,16 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-/// Logits that a thread reads before it looks at them.
+/// Logits that a thread loads before it uses the first.
 constexpr int kRead = 16;
-/// Logits of a row that a block takes, so that few rows are work for all multiprocessors, too. However many rows there
-/// are: the order of a row's sums follows from it.
+/// Logits of a row that one block processes, so that few rows also occupy all multiprocessors. It does not depend on
+/// the number of rows, because it determines the order of a row's sums.
 constexpr std::int64_t kPart = 2 * kRead * kThreads;
 constexpr int kJoinThreads = 128;
 constexpr std::int64_t num_parts(std::int64_t vocab_size) { return (vocab_size + kPart - 1) / kPart; }
 constexpr float kLowest = -3.402823466e38F;
 
-// Every thread of a block gets these; `exchange` holds kWarps doubles.
+// Return the block's sum, or its largest value, in every thread. `exchange` holds kWarps doubles.
 QRL_DEVICE double block_sum(double value, double* exchange) { return block_sum_f64<kWarps>(value, exchange); }
 QRL_DEVICE float block_max(float value, double* exchange) {
   value = warp_max(value);
@@ -31,8 +31,8 @@ QRL_DEVICE float block_max(float value, double* exchange) {
   return largest;
 }
 
-/// What a thread, or all that took a part of it, has seen of a row. It starts from the lowest number, not −inf, so that
-/// differences are numbers; NaN comes into the sum by itself.
+/// Softmax statistics of the logits that a thread, or a block, has read of a row. `largest` starts from the lowest
+/// finite number, not −inf, so that differences are numbers. A NaN reaches the sum.
 struct Seen {
   float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature, fp32
   QRL_DEVICE void add(const float (&logits)[kRead], float inverse_temperature) {
@@ -49,25 +49,25 @@ struct Seen {
     for (int i = 0; i < kRead; ++i) {
       const float z = (logits[i] - largest) * inverse_temperature, weight = expf(z);
       sum += weight;
-      if (weight > 0) weighted = fmaf(weight, z, weighted);  // z is −inf where nothing can be sampled
+      if (weight > 0) weighted = fmaf(weight, z, weighted);  // z is −inf for tokens that cannot be sampled
     }
   }
 };
 
-/// Sums that are to be joined under a common largest logit: Σ in fp64.
+/// Statistics joined under a common largest logit, with Σ in fp64.
 struct Joined {
   double sum = 0, weighted = 0;
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
     const double shift =
         (static_cast<double>(seen.largest) - static_cast<double>(largest)) * static_cast<double>(inverse_temperature);
-    // Who saw nothing but −inf is far below all others: 0 · a finite number.
+    // Statistics of −inf alone are far below all others: 0 · a finite number.
     const double factor = exp(shift), of_seen = static_cast<double>(seen.sum);
     sum += factor * of_seen;
     weighted += factor * (static_cast<double>(seen.weighted) + of_seen * shift);
   }
 };
 
-/// A block takes a part of a row.
+/// Processes one part of a row per block.
 template <bool kWords>
 QRL_KERNEL void score_part_kernel(ScoreTask task) {
   wait_for_kernel_before();
@@ -76,7 +76,7 @@ QRL_KERNEL void score_part_kernel(ScoreTask task) {
   const float* logits = task.logits + row * task.vocab_size;
   const float inverse_temperature = 1.0F / task.temperature;
   auto* exchange = reinterpret_cast<double*>(shared_memory());
-  constexpr int kNext = kWords ? 4 : 1;  // numbers in one read
+  constexpr int kNext = kWords ? 4 : 1;  // numbers per load
   Seen seen;
   for (std::int64_t begin = part * kPart + kNext * thread_idx(); begin < end; begin += kRead * kThreads) {
     float read[kRead];
@@ -103,7 +103,7 @@ QRL_KERNEL void score_part_kernel(ScoreTask task) {
                                                                                     static_cast<float>(weighted)};
 }
 
-/// A thread joins a row's parts, in their order.
+/// Joins a row's parts in order, one row per thread.
 QRL_KERNEL void score_join_kernel(ScoreTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x() * kJoinThreads + thread_idx();
@@ -123,7 +123,8 @@ QRL_KERNEL void score_join_kernel(ScoreTask task) {
   task.sums[row] = {largest, static_cast<float>(joined.sum)};
 }
 
-/// ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block takes a part of a row.
+/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block has one part of
+/// a row.
 template <int kSize>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
   wait_for_kernel_before();
