@@ -1,6 +1,6 @@
-# Runs the compiler named after "--", keeps what it says on stderr (ptxas's figures) in FIGURES, and shows it when it
-# fails. A kernel with a stack frame fails, too, and OBJECT goes: a register array that is indexed at run time lies in
-# local memory then, without a spill that ptxas would warn of.
+# Runs the compiler command after "--". Writes its output (ptxas's figures) to FIGURES, and prints it on failure. A
+# kernel with a stack frame also fails, and OBJECT is removed: such a kernel keeps a register array that is indexed at
+# run time in local memory, which ptxas does not report as a spill.
 # usage: cmake -DFIGURES=FILE -DOBJECT=FILE -P compile.cmake -- COMMAND ...
 set(command "")
 set(seen OFF)
