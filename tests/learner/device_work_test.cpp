@@ -58,6 +58,7 @@ LearnerOptions work_options(Where where) {
   return options;
 }
 
+/// Holds what updates leave, and with Before::gradients_are_read the last update's gradients.
 struct WorkOutcome {
   Named gradients, masters, moments;
   std::map<std::string, double> metrics;
@@ -69,16 +70,20 @@ void learn_from(Learner& learner, const std::vector<MicroBatch>& batches, const 
     learner.accumulate(batch, test::count(batches), loss, drawn, &batch == &batches.back());
 }
 
+/// Selects what comes before an update: nothing, so that it begins with a micro-batch in flight, or a read of the
+/// gradients, which finishes that.
+enum class Before : std::uint8_t { nothing, gradients_are_read };
+
 WorkOutcome work(const model::ModelConfig& config, const LearnerOptions& options,
                  const std::vector<MicroBatch>& batches, int num_updates, const LossOptions& loss = work_loss(),
-                 const WorkOutcome* from = nullptr) {
+                 const WorkOutcome* from = nullptr, Before before_update = Before::gradients_are_read) {
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   if (from != nullptr) test::restore(learner, from->masters, from->moments, 1);
   WorkOutcome outcome;
   for (int update = 0; update < num_updates; ++update) {
     learn_from(learner, batches, loss);
-    outcome.gradients = test::gradients_of(learner);
+    if (before_update == Before::gradients_are_read) outcome.gradients = test::gradients_of(learner);
     const learner::UpdateReport report = learner.update();
     REQUIRE(report.finite);
     outcome.metrics = report.metrics;
@@ -170,12 +175,17 @@ TEST_CASE("a low_bit layer that is recomputed quantizes its last product's input
 
 TEST_CASE("micro-batches whose losses wait have the bits of those whose losses do not") {
   const std::vector<MicroBatch> batches = work_batches(3);
-  const auto run = [&](Where where) { return work(work_config(), work_options(where), batches, 2); };
-  const WorkOutcome ahead = run(Where::device), behind = run(Where::device_without_room);
+  const auto run = [&](Where where, Before before_update) {
+    return work(work_config(), work_options(where), batches, 2, work_loss(), nullptr, before_update);
+  };
+  const WorkOutcome behind = run(Where::device_without_room, Before::gradients_are_read);
+  const WorkOutcome ahead = run(Where::device, Before::gradients_are_read);
   CHECK((ahead.gradients == behind.gradients));
-  CHECK((ahead.masters == behind.masters));
-  CHECK((ahead.moments == behind.moments));
-  CHECK(ahead.metrics == behind.metrics);
+  for (const WorkOutcome& other : {ahead, run(Where::device, Before::nothing)}) {
+    CHECK((other.masters == behind.masters));
+    CHECK((other.moments == behind.moments));
+    CHECK(other.metrics == behind.metrics);
+  }
 }
 
 TEST_CASE("a learner that is killed goes on with the same bits on a device with less memory") {
