@@ -332,7 +332,7 @@ TEST_CASE("a sampler's int8 lm_head changes no bit of a learner that has its own
   const auto world = dist::make_solo();
   const learner::LossOptions sft{.kind = learner::LossKind::sft};
   for (const bool tied : {true, false}) {
-    const model::ModelConfig config = test::tiny_config(tied);
+    const model::ModelConfig config = test::tiny_config(true, false, tied);
     const model::Weights weights = test::tiny_weights(config);
     const types::MicroBatch batch = two_sequences(config);
     for (const std::int64_t rank : {std::int64_t{0}, std::int64_t{4}}) {

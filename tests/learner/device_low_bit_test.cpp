@@ -267,7 +267,7 @@ void compare_learners(const LearnerOptions& how) {
 TEST_CASE("an int8 lm_head of the decoder is not the learner's, whose log-probs and updates stay as they are") {
   const auto world = dist::make_solo();
   for (const bool tied : {true, false}) {
-    const model::ModelConfig config = test::tiny_config(tied);
+    const model::ModelConfig config = test::tiny_config(true, false, tied);
     const model::Weights weights = test::tiny_weights(config);
     for (const std::int64_t rank : {std::int64_t{0}, std::int64_t{4}}) {
       for (const LearnerForward forward : {LearnerForward::bf16, LearnerForward::fake_quant, LearnerForward::low_bit}) {
