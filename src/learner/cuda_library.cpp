@@ -114,12 +114,17 @@ double gpu_bytes(int device_number) { return static_cast<double>(cuda::identify_
 
 double smallest_gpu_share(int device_number, dist::Collectives& world) {
   const cuda::DeviceIdentity device = cuda::identify_device(device_number);
-  const std::vector<std::string> devices = world.all_gather(device.uuid);
-  const std::vector<std::string> sizes = world.all_gather(std::to_string(device.total_bytes));
+  return smallest_gpu_share(device.uuid, device.total_bytes, world);
+}
+
+double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world) {
+  const std::vector<std::string> devices = world.all_gather(gpu);
+  const std::vector<std::string> sizes = world.all_gather(std::to_string(gpu_bytes));
   double smallest = std::numeric_limits<double>::infinity();
-  for (std::size_t rank = 0; rank < devices.size(); ++rank)
-    smallest =
-        std::min(smallest, std::stod(sizes[rank]) / static_cast<double>(std::ranges::count(devices, devices[rank])));
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto sharing = static_cast<double>(std::ranges::count(devices, devices[rank]));
+    smallest = std::min(smallest, std::stod(sizes[rank]) / sharing);
+  }
   return smallest;
 }
 

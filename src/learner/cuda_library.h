@@ -35,6 +35,8 @@ double gpu_bytes(int device_number);
 /// Returns the least GPU memory of a rank of `world`, in bytes. Ranks that share a GPU have equal parts of it.
 /// device_number: this rank's. Collective.
 double smallest_gpu_share(int device_number, dist::Collectives& world);
+/// Does the same for a rank whose GPU is named and has that much memory.
+double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world);
 
 /// Returns whether ranks of `world` share a GPU. device_number: this rank's. Collective.
 bool share_gpus(int device_number, dist::Collectives& world);

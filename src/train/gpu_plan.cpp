@@ -161,6 +161,16 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
   return auto_settings_of(chosen);
 }
 
+std::string settle_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+                        config::LoadedRecipe& loaded) {
+  if (!has_auto(loaded.recipe)) return {};
+  const bool is_taken = taken != AutoSettings{};
+  set_auto(is_taken ? taken : choose_settings(loaded.recipe, model, num_ranks, gpu_bytes),
+           is_taken ? "auto, from the checkpoint" : "auto", loaded);
+  return "GPU plan    " + describe_gpu_plan(loaded.recipe, model, num_ranks, gpu_bytes) +
+         (is_taken ? ", as the checkpoint has it" : "");
+}
+
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes) {
   const bool recomputes = recipe.actor.activation_checkpointing && !recipe.rollout.bitwise;

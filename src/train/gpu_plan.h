@@ -46,6 +46,11 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
+/// Sets what is at `auto` when a run begins or resumes: to `taken`, which its checkpoint has, or where all of that is 0
+/// to choose_settings. Returns the line that says the plan, "" where nothing was at `auto`.
+std::string settle_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+                        config::LoadedRecipe& loaded);
+
 /// Returns the bytes that a second micro-batch's activations add to a plan with room for them. The GPU computes its
 /// forward pass while the host computes the loss of the first. 0: no room, or an update is one micro-batch, or the
 /// learner waits for its sampler's scores (rollout.bitwise).

@@ -309,15 +309,8 @@ void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& wo
 void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, const ResumePoint& point,
               dist::Collectives& world) {
   const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
-  const bool is_resumed = point.settings != AutoSettings{};
-  if (has_auto(loaded.recipe)) {
-    const AutoSettings chosen =
-        is_resumed ? point.settings : choose_settings(loaded.recipe, model, world.size(), bytes);
-    set_auto(chosen, is_resumed ? "auto, from the checkpoint" : "auto", loaded);
-    if (world.is_first())
-      say(std::string("GPU plan    ") + describe_gpu_plan(loaded.recipe, model, world.size(), bytes) +
-          (is_resumed ? ", as the checkpoint has it" : ""));
-  }
+  const std::string plan = settle_auto(point.settings, model, world.size(), bytes, loaded);
+  if (world.is_first() && !plan.empty()) say(plan);
   require_gpu_memory(loaded.recipe, model, world.size(), bytes);
 }
 

@@ -2,12 +2,15 @@
 #include "train/gpu_plan.h"
 
 #include <cmath>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "config/keys.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
+#include "learner/cuda_library.h"
+#include "learner/ranks.h"
 #include "support/catch.h"
 #include "train/catalog.h"
 #include "train/memory_estimate.h"
@@ -70,6 +73,40 @@ std::string error_of(const Call& call) try {
 
 std::string printed(const config::Recipe& recipe, std::string_view key) {
   return recipe.keys->find(key)->print(recipe);
+}
+
+/// Returns the recipe of a short tiny run on a GPU, its numbers at `auto`.
+config::LoadedRecipe tiny_on_gpu(const std::filesystem::path& run, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides = {"sft.steps=0",
+                                        "eval.freq=0",
+                                        "trainer.total_training_steps=1",
+                                        "quant.rollout.rotation=none",
+                                        "actor.max_tokens_per_micro_batch=auto",
+                                        "trainer.default_local_dir=" + run.string(),
+                                        "trainer.device=cuda"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return config::load_recipe(train::keys(), test::kTiny, overrides, true);
+}
+
+/// Makes a run folder with the checkpoint that a run leaves on a GPU of that size. Returns the numbers chosen for it. A
+/// CPU makes the checkpoint, with these numbers; its recipe then says that a GPU did.
+AutoSettings make_gpu_run(const std::filesystem::path& run, double gib) {
+  config::LoadedRecipe begun = tiny_on_gpu(run);
+  CHECK(train::settle_auto({}, large_model(), 1, gib * kGiB, begun).starts_with("GPU plan    micro-batches of "));
+  const test::TempDir made;
+  std::ofstream(made / "recipe.yaml") << begun.resolved_yaml;
+  const std::string command = test::kProgram + (made / "recipe.yaml").string() +
+                              " --set trainer.device=cpu --set trainer.default_local_dir=" + (made / "run").string();
+  const test::Outcome outcome = test::run_command(command);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  std::filesystem::create_directories(run / "checkpoints");
+  test::copy_edited(made / "run/checkpoints/step_1", run / "checkpoints/step_1", "recipe.yaml", [](std::string& text) {
+    const std::size_t at = text.find("device: cpu", text.find("\ntrainer:"));
+    REQUIRE(at != std::string::npos);
+    text.replace(at, std::string("device: cpu").size(), "device: cuda");
+  });
+  return train::auto_settings_of(begun.recipe);
 }
 
 }  // namespace
@@ -210,6 +247,65 @@ TEST_CASE("a resumed run takes over what its checkpoint has where the recipe say
   CHECK(error_of([&] {
           (void)train::find_resume_point(loaded, inputs, &folder, false, *world);
         }).find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
+}
+
+TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each keeps its numbers and says what lacks") {
+  const test::TempDir dir;
+  const auto run = dir / "run";
+  const AutoSettings chosen = make_gpu_run(run, 80);
+  const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_1").inputs;
+  const train::RunFolder folder(run);
+  constexpr std::size_t kRanks = 2;
+  std::vector<config::LoadedRecipe> resumed(kRanks, tiny_on_gpu(run));
+  std::vector<std::string> plans(kRanks);
+  std::vector<double> bytes(kRanks);
+  base::set_log_file(dir / "log.txt");
+  test::Ranks(kRanks).run([&](dist::Collectives& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    config::LoadedRecipe& loaded = resumed[rank];
+    const train::ResumePoint point =
+        train::find_resume_point(loaded, inputs, world.is_first() ? &folder : nullptr, false, world);
+    bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
+    plans[rank] = train::settle_auto(point.settings, large_model(), world.size(), bytes[rank], loaded);
+    if (world.is_first()) train::require_gpu_memory(loaded.recipe, large_model(), world.size(), bytes[rank]);
+  });
+  base::set_log_file({});
+  CHECK(choose(tiny_on_gpu(run).recipe, 24, kRanks) != chosen);  // as a new run would
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    CHECK(bytes[rank] == 24 * kGiB);
+    CHECK(train::auto_settings_of(resumed[rank].recipe) == chosen);
+    CHECK(plans[rank].ends_with(" of 24.00 GiB, as the checkpoint has it"));
+    CHECK(resumed[rank].annotated_yaml.find("# auto, from the checkpoint") != std::string::npos);
+  }
+  const std::string said = test::read_file(dir / "log.txt");
+  INFO(plans[0] << "\n" << said);
+  CHECK(said.find("was written by a run of 1 ranks and goes on with 2") != std::string::npos);
+  const std::size_t at = said.find("warning: the plan needs about ");
+  CHECK(at != std::string::npos);
+  CHECK(said.find(" of the GPU's 24.00 GiB: lower ") != std::string::npos);
+  CHECK(said.find("warning: the plan needs about ", at + 1) == std::string::npos);
+}
+
+TEST_CASE("another number of sequences decoded at once is named when a run resumes on a GPU, the same is not") {
+  const test::TempDir dir;
+  const auto run = dir / "run";
+  const AutoSettings chosen = make_gpu_run(run, 80);
+  const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_1").inputs;
+  const train::RunFolder folder(run);
+  const auto world = dist::make_solo();
+  const auto said = [&](const std::string& max_num_seqs) {
+    const auto log = dir / ("log_" + max_num_seqs);
+    base::set_log_file(log);
+    const config::LoadedRecipe loaded = tiny_on_gpu(run, {"rollout.max_num_seqs=" + max_num_seqs});
+    (void)train::find_resume_point(loaded, inputs, &folder, false, *world);
+    base::set_log_file({});
+    return test::read_file(log);
+  };
+  const std::string is_named = "rollout.max_num_seqs 64 (it was made with 256): on a GPU samples depend on";
+  const std::string none = said("auto"), other = said("64");
+  CHECK(chosen.max_num_seqs == 256);
+  CHECK(none.find("warning: rollout.max_num_seqs") == std::string::npos);
+  CHECK(other.find("warning: " + is_named) != std::string::npos);
 }
 
 TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is named") {

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <functional>
 
 #include "base/error.h"
-#include "state/folder.h"
 #include "support/catch.h"
 #include "train/checkpoint.h"
 #include "train/support.h"
@@ -33,22 +31,6 @@ void flip_weights(const fs::path& checkpoint) {
 }
 
 std::string resume(const fs::path& checkpoint) { return " --resume " + checkpoint.string() + " "; }
-
-/// Copies a checkpoint with one file's text edited, sealed as its writer does.
-void copy_edited(const fs::path& from, const fs::path& to, const char* file,
-                 const std::function<void(std::string&)>& edit) {
-  state::commit_folder(
-      to,
-      [&](const fs::path& tmp) {
-        for (const auto& entry : fs::directory_iterator(from)) {
-          if (entry.path().filename() != "manifest.json") fs::copy(entry.path(), tmp / entry.path().filename());
-        }
-        std::string text = test::read_file(tmp / file);
-        edit(text);
-        std::ofstream(tmp / file) << text;
-      },
-      state::folder_facts(from));
-}
 
 /// Writes k1 where a recipe's text has the default estimator of the KL term.
 void set_k1(std::string& text) {
@@ -166,7 +148,7 @@ TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whate
 TEST_CASE("a checkpoint of another version, which lacks something, is refused by name") {
   const test::TempDir dir;
   const fs::path to = dir / "step_4";
-  copy_edited(test::finished_run() / "checkpoints/step_4", to, "state.json", [](std::string& text) {
+  test::copy_edited(test::finished_run() / "checkpoints/step_4", to, "state.json", [](std::string& text) {
     const std::size_t at = text.find("\"uaq_scale\"");
     text.erase(at, text.find('\n', at) + 1 - at);
   });
@@ -180,7 +162,7 @@ TEST_CASE("a checkpoint of an older program with the estimator k1 is read, and a
               .exit_code == 0);
   fs::create_directories(run / "checkpoints");
   for (const char* name : {"sft_12", "step_2"})
-    copy_edited(made / "checkpoints" / name, run / "checkpoints" / name, "recipe.yaml", set_k1);
+    test::copy_edited(made / "checkpoints" / name, run / "checkpoints" / name, "recipe.yaml", set_k1);
   std::string config = test::read_file(made / "config.yaml");
   set_k1(config);
   std::ofstream(run / "config.yaml") << config;

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "dist/collectives.h"
+#include "state/folder.h"
 #include "support/catch.h"
 #include "support/files.h"
 
@@ -86,6 +87,21 @@ TEST_CASE("a run is finished for the cases that read one", "[.finish]") {
 
 TEST_CASE("no case has changed the finished run", "[.unchanged]") {
   CHECK(hashes(shared_run()) == read_file(note_of(shared_run())));
+}
+
+void copy_edited(const fs::path& from, const fs::path& to, const char* file,
+                 const std::function<void(std::string&)>& edit) {
+  state::commit_folder(
+      to,
+      [&](const fs::path& tmp) {
+        for (const auto& entry : fs::directory_iterator(from)) {
+          if (entry.path().filename() != "manifest.json") fs::copy(entry.path(), tmp / entry.path().filename());
+        }
+        std::string text = read_file(tmp / file);
+        edit(text);
+        std::ofstream(tmp / file) << text;
+      },
+      state::folder_facts(from));
 }
 
 void write_recipe(const fs::path& file, const std::vector<std::pair<std::string, std::string>>& changes) {

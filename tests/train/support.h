@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ std::string tiny_command(const KernelPath& path, const std::filesystem::path& ru
 const std::filesystem::path& finished_run();
 /// Copies it for a case that changes it.
 std::filesystem::path copy_of_finished_run(const std::filesystem::path& to);
+
+/// Copies a checkpoint with one file's text edited, sealed as its writer does.
+void copy_edited(const std::filesystem::path& from, const std::filesystem::path& to, const char* file,
+                 const std::function<void(std::string&)>& edit);
 
 /// Writes the tiny recipe's text to `file`, with each first string replaced by its second, as a separate absolute
 /// recipe.
