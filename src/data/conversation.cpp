@@ -24,9 +24,12 @@ jinja::Value value_of_message(const Conversation& conversation, std::size_t i) {
   const Message& message = conversation.messages[i];
   const Source source = source_of_message(i);
   auto object = std::make_shared<jinja::Object>();
+  object->members.reserve(message.fields.size() + 2);
   object->set(Text("role"), Text(message.role));
   if (message.fields.empty()) object->set(Text("content"), Text(message.content, source));
-  for (const auto& [name, field] : message.fields.items()) {
+  const Json::object_t none;
+  const auto& fields = message.fields.is_null() ? none : message.fields.get_ref<const Json::object_t&>();
+  for (const auto& [name, field] : fields) {
     if (name == "role" || field.is_null()) continue;  // transformers drops nulls
     object->set(Text(name), jinja::value_of(field, name == "tool_calls" ? source + 1 : source));
   }
@@ -138,7 +141,7 @@ Text run_template(const ChatTemplate& chat, const Conversation& conversation, co
   const Source of_tools = source_of_message(conversation.messages.size());
   for (std::size_t i = 0; i < conversation.messages.size(); ++i) messages.push_back(value_of_message(conversation, i));
   for (const Json& tool : conversation.tools) tools.push_back(jinja::value_of(tool, of_tools));
-  std::vector<std::pair<std::string, jinja::Value>> variables;
+  std::vector<std::pair<std::string_view, jinja::Value>> variables;
   for (const auto& [name, token] : chat.tokens) variables.emplace_back(name, Text(token));
   variables.emplace_back("messages", jinja::make_list(std::move(messages)));
   variables.emplace_back("tools", tools.empty() ? jinja::Value(nullptr) : jinja::make_list(std::move(tools)));
@@ -171,7 +174,8 @@ Rendered render_conversation(const ChatTemplate& chat, const Conversation& conve
     const bool parse = options.parse_text || writer_of(run.source) == 0 || is_content;
     for (std::size_t begin = run.begin, end = run.end; begin < run.end; begin = end, end = run.end) {
       const std::int64_t message = learned.empty() ? -1 : learned[begin];
-      for (end = begin + 1; end < run.end && (learned.empty() || learned[end] == message);) ++end;
+      if (!learned.empty())
+        for (end = begin + 1; end < run.end && learned[end] == message;) ++end;
       if (parts.empty() || parts.back().parse_added_tokens != parse || parts.back().learned_message != message)
         parts.push_back({{}, parse, message});
       parts.back().text.append(text.bytes(), begin, end - begin);

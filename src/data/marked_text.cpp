@@ -26,16 +26,15 @@ void Text::add(std::string_view bytes, Source source) {
   if (bytes.empty()) return;
   if (!bytes_.empty() && source != source_) before_.push_back({bytes_.size(), source_});
   source_ = source;
+  if (bytes_.capacity() - bytes_.size() < bytes.size()) bytes_.reserve(2 * bytes_.size() + bytes.size() + 64);
   bytes_ += bytes;
 }
 
-Text& Text::operator+=(const Text& more) {
-  if (empty()) return *this = more;
-  if (this == &more) return *this += Text(more);
+void Text::append(const Text& more, Source flag) {
+  if (this == &more) return append(Text(more), flag);
   more.visit(0, more.size(), [&](std::size_t begin, std::size_t end, Source source) {
-    add(std::string_view(more.bytes_).substr(begin, end - begin), source);
+    add(std::string_view(more.bytes_).substr(begin, end - begin), source | flag);
   });
-  return *this;
 }
 
 Text Text::part(std::size_t begin, std::size_t size) const {
@@ -44,11 +43,6 @@ Text Text::part(std::size_t begin, std::size_t size) const {
     part.add(std::string_view(bytes_).substr(from, end - from), source);
   });
   return part;
-}
-
-void Text::cut(std::size_t size) {
-  for (; !before_.empty() && before_.back().end >= size; before_.pop_back()) source_ = before_.back().source;
-  bytes_.resize(size);
 }
 
 }  // namespace qrl::data

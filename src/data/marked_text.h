@@ -38,11 +38,10 @@ class Text {
   }
 
   void add(std::string_view bytes, Source source);
-  Text& operator+=(const Text& more);
+  /// Appends a text, with `flag` set in each of its sources.
+  void append(const Text& more, Source flag = 0);
   /// Returns a copy of up to `size` bytes from `begin`, which is at most size().
   Text part(std::size_t begin, std::size_t size = std::string::npos) const;
-  /// Removes all bytes from `size`.
-  void cut(std::size_t size);
 
  private:
   /// Describes a run before the last one.

@@ -12,7 +12,7 @@ namespace {
 /// What a template writes; the reason where it is refused.
 std::pair<std::string, bool> render(const std::string& text, const OrderedJson& variables) {
   try {
-    std::vector<std::pair<std::string, Value>> values;
+    std::vector<std::pair<std::string_view, Value>> values;
     for (const auto& [name, value] : variables.items()) values.emplace_back(name, value_of(value, 1));
     return {Template(text).render(values).bytes(), true};
   } catch (const Unsupported& error) {

@@ -94,8 +94,8 @@ Value with_case(const Call& call) {
 Value joined(const Values& items, const Value& between, const Value& attribute, Budget& budget) {
   Text text;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) text += printed(between, budget);
-    text += printed(attribute.is_undefined() ? items[i] : item_of(items[i], attribute, budget), budget);
+    if (i > 0) text.append(printed(between, budget));
+    text.append(printed(attribute.is_undefined() ? items[i] : item_of(items[i], attribute, budget), budget));
     budget.spend(64);
   }
   return text;
@@ -126,11 +126,11 @@ bool has_end(const Call& call) {
 
 // ---- lists and objects
 
-std::shared_ptr<const List> list_of(const Call& call) { return elements_of(call.value, call.name, call.budget); }
+Value list_of(const Call& call) { return elements_of(call.value, call.name, call.budget); }
 
 std::int64_t length(const Call& call) {
   const Text* text = call.value.text();
-  if (text == nullptr) return std::ssize(list_of(call)->items);
+  if (text == nullptr) return std::ssize(list_of(call).list()->items);
   return std::ranges::count_if(text->bytes(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
@@ -173,7 +173,8 @@ Value chosen(const Call& call) {
   if (first < given.positional.size())
     applied = builtin_of(is_map ? kFilter : kTest, text_of(given.get(first), call.name).bytes());
   Values kept;
-  for (const Value& item : list_of(call)->items) {
+  const Value list = list_of(call);
+  for (const Value& item : list.list()->items) {
     call.budget.spend(64);
     const Value asked = attribute.is_undefined() ? item : item_of(item, attribute, call.budget);
     const Value result = applied ? applied(asked, rest, call.budget) : asked;
@@ -224,17 +225,16 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
     spend_search(*text, text_of(part, "`in`"), budget);
     return text->bytes().find(part.text()->bytes()) != std::string::npos;
   }
-  const auto list = elements_of(whole, "`in`", budget);
-  return std::ranges::any_of(list->items, [&](const Value& one) { return are_equal(one, part, budget); });
+  const Value list = elements_of(whole, "`in`", budget);
+  return std::ranges::any_of(list.list()->items, [&](const Value& one) { return are_equal(one, part, budget); });
 }
 
 /// Appends the text of `right` to that of `left`, in place if no other value shares it.
 Value concatenated(Value left, const Value& right, Budget& budget) {
-  auto* text = std::get_if<std::shared_ptr<Text>>(&left);
-  if (text == nullptr || text->use_count() > 1) left = printed(left, budget);
+  if (left.own_text() == nullptr) left = printed(left, budget);
   const Text* more = right.text();
   if (more != nullptr) budget.spend(more->cost_bytes());
-  *std::get<std::shared_ptr<Text>>(left) += more == nullptr ? printed(right, budget) : *more;
+  left.own_text()->append(more == nullptr ? printed(right, budget) : *more);
   return left;
 }
 
@@ -286,12 +286,12 @@ std::span<const Row> rows() {
        kOfText,
        {"d"},
        [](const Call& c) {
-         return joined(elements_of(c.argument(0), c.name, c.budget)->items, c.value, {}, c.budget);
+         return joined(elements_of(c.argument(0), c.name, c.budget).list()->items, c.value, {}, c.budget);
        }},
       {"join",
        kFilter,
        {"d", "attribute"},
-       [](const Call& c) { return joined(list_of(c)->items, c.argument(0), c.argument(1), c.budget); }},
+       [](const Call& c) { return joined(list_of(c).list()->items, c.argument(0), c.argument(1), c.budget); }},
       {"safe string", kFilter, {}, [](const Call& c) { return printed(c.value, c.budget); }},
       {"tojson", kFilter, {"ensure_ascii", "indent"}, to_json},
       {"default", kFilter, {"default_value", "boolean"}, with_default},
@@ -308,10 +308,10 @@ std::span<const Row> rows() {
       {"defined", kTest, {}, [](const Call& c) { return !c.value.is_undefined(); }},
       {"undefined", kTest, {}, [](const Call& c) { return c.value.is_undefined(); }},
       {"none", kTest, {}, [](const Call& c) { return c.value.is_none(); }},
-      {"true", kTest, {}, [](const Call& c) { return c.value.is<bool>() && is_true(c.value); }},
-      {"false", kTest, {}, [](const Call& c) { return c.value.is<bool>() && !is_true(c.value); }},
-      {"boolean", kTest, {}, [](const Call& c) { return c.value.is<bool>(); }},
-      {"integer", kTest, {}, [](const Call& c) { return c.value.is<std::int64_t>(); }},
+      {"true", kTest, {}, [](const Call& c) { return c.value.kind() == Kind::flag && is_true(c.value); }},
+      {"false", kTest, {}, [](const Call& c) { return c.value.kind() == Kind::flag && !is_true(c.value); }},
+      {"boolean", kTest, {}, [](const Call& c) { return c.value.kind() == Kind::flag; }},
+      {"integer", kTest, {}, [](const Call& c) { return c.value.integer() != nullptr; }},
       {"number", kTest, {}, [](const Call& c) { return c.value.is_number(); }},
       {"string", kTest, {}, [](const Call& c) { return c.value.text() != nullptr; }},
       {"mapping", kTest, {}, [](const Call& c) { return c.value.object() != nullptr; }},

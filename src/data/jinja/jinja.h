@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace qrl::data::jinja {
 
 struct Run;
+using Names = std::map<std::string, int, std::less<>>;  ///< of variables, with their ids
 
 /// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks. The
 /// tables of builtins.h list its operators, filters, tests, methods and functions. The time, memory and recursion depth
@@ -24,14 +26,14 @@ class Template {
 
   /// Renders the template with these variables; all others are undefined. Throws Unsupported. By our choice
   /// `strftime_now is defined` is false, and a call uses the fixed date 26 Jul 2024, so that renders repeat.
-  Text render(const std::vector<std::pair<std::string, Value>>& variables) const;
+  Text render(const std::vector<std::pair<std::string_view, Value>>& variables) const;
 
   /// Returns whether the template contains {% generation %}.
   bool marks_generation() const noexcept { return marks_generation_; }
 
  private:
   std::function<void(Run&)> body_;
-  std::vector<std::string> names_;  ///< of the variables; a name's index is the id in body_
+  Names names_;
   bool marks_generation_ = false;
 };
 

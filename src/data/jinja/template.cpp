@@ -15,6 +15,7 @@ struct Run {
   Budget budget;
   std::vector<std::pair<int, Value>> names = {{-1, {}}};  ///< names[0] is unused: only the template's scope is 0
   std::size_t num_own = 0;                                ///< number of the template's own names, which macros see
+  Source mark = 0;                                        ///< kGenerated inside {% generation %}
   std::size_t frame = 0, scope = 0;  ///< index of the first name of the running macro, and of the innermost scope
   int num_macros = 0;                ///< calls in progress
   Leave leave = Leave::no;           ///< set by break (loop) and continue (turn)
@@ -39,7 +40,7 @@ struct Run {
   }
   void write(const Text& text) {
     budget.spend(64 + text.cost_bytes());
-    out += text;
+    out.append(text, mark);
   }
   /// Calls body() and afterwards drops the names that it set. `is_frame`: body() sees no names of open scopes, only the
   /// template's own, like a macro.
@@ -55,11 +56,11 @@ struct Run {
   /// Calls body(*this) in a new scope, and returns its output instead of writing it.
   template <class Body>
   Text capture(const Body& body) {
-    const std::size_t begin = out.size();
+    Text before = std::exchange(out, {});
+    const Source outer_mark = std::exchange(mark, 0);
     in_scope([&] { body(*this); });
-    Text text = out.part(begin);
-    out.cut(begin);
-    return text;
+    mark = outer_mark;
+    return std::exchange(out, std::move(before));
   }
 };
 
@@ -67,6 +68,7 @@ using Expression = std::function<Value(Run&)>;
 using Statement = std::function<void(Run&)>;
 
 struct Macro {
+  static constexpr Kind kKind = Kind::macro;
   struct Parameter {
     std::string name;
     int id;
@@ -104,9 +106,10 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
 /// than 1 or an unbounded −1.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
   if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
-  const auto list = elements_of(base, "a part", budget);
-  const std::int64_t size = std::ssize(list->items);
-  budget.spend(16 * list->items.size());
+  const Value list = elements_of(base, "a part", budget);
+  const Values& items = list.list()->items;
+  const std::int64_t size = std::ssize(items);
+  budget.spend(16 * items.size());
   const auto is_given = [&](std::size_t i) { return !bounds[i].is_none(); };
   const auto place = [&](std::size_t i, std::int64_t otherwise) {
     const std::int64_t at = is_given(i) ? integer_of(bounds[i], "a part") : otherwise;
@@ -115,11 +118,11 @@ Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budge
   const std::int64_t begin = place(0, 0), end = std::max(begin, place(1, size));
   const std::int64_t step = is_given(2) ? integer_of(bounds[2], "a part") : 1;
   if (step != 1 && (step != -1 || is_given(0) || is_given(1))) fail("a part of a list in steps");
-  Values part(list->items.begin() + begin, list->items.begin() + end);
+  Values part(items.begin() + begin, items.begin() + end);
   if (step == -1) std::ranges::reverse(part);
   if (base.list() != nullptr) return make_list(std::move(part));
   Text text;
-  for (const Value& character : part) text += *character.text();
+  for (const Value& character : part) text.append(*character.text());
   return text;
 }
 
@@ -134,7 +137,7 @@ class Parser {
     return all;
   }
   bool marks_generation() const { return marks_generation_; }
-  std::vector<std::string> names() { return std::move(names_); }
+  Names names() { return std::move(names_); }
 
  private:
   const Token& token(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
@@ -152,12 +155,8 @@ class Parser {
     expect(token().kind == TokenKind::name, "name");
     return tokens_[at_++].text;
   }
-  /// Returns the id of a variable, its index in names_.
-  int id_of(const std::string& name) {
-    const auto found = std::ranges::find(names_, name);
-    if (found == names_.end()) names_.push_back(name);
-    return static_cast<int>(std::ranges::find(names_, name) - names_.begin());
-  }
+  /// Returns the id of a variable.
+  int id_of(const std::string& name) { return names_.try_emplace(name, std::ssize(names_)).first->second; }
   /// Calls read() one nesting level deeper. Throws Unsupported beyond kMaxDepth.
   template <class Read>
   auto deeper(const Read& read) {
@@ -213,8 +212,9 @@ class Parser {
     if (name == "generation" && take_sign("%}")) {
       marks_generation_ = true;
       return [body = body_until("endgeneration")](Run& run) {
-        const Text made = run.capture(body);
-        for (const TextRun& part : made.runs()) run.out.add(made.bytes(part), part.source | kGenerated);
+        const Source outer = std::exchange(run.mark, kGenerated);
+        run.in_scope([&] { body(run); });
+        run.mark = outer;
       };
     }
     if ((name == "break" || name == "continue") && take_sign("%}"))
@@ -241,9 +241,10 @@ class Parser {
 
   static void bind(const std::vector<int>& ids, const Value& item, Run& run) {
     if (ids.size() == 1) return run.set(ids[0], item);
-    const auto parts = elements_of(item, "a loop's names", run.budget);
-    if (parts->items.size() != ids.size()) fail("a loop whose names are not as many as its values");
-    for (std::size_t i = 0; i < ids.size(); ++i) run.set(ids[i], parts->items[i]);
+    const Value parts = elements_of(item, "a loop's names", run.budget);
+    const Values& values = parts.list()->items;
+    if (values.size() != ids.size()) fail("a loop whose names are not as many as its values");
+    for (std::size_t i = 0; i < ids.size(); ++i) run.set(ids[i], values[i]);
   }
 
   Statement loop() {
@@ -256,19 +257,20 @@ class Parser {
     const Statement body = statements(), otherwise = take_tag("else") ? statements() : Statement();
     expect(take_tag("endfor"), "endfor");
     return [=, loop = id_of("loop")](Run& run) {
-      const auto state = std::make_shared<Loop>(Loop{elements_of(sequence(run), "a loop", run.budget)});
+      Value list = elements_of(sequence(run), "a loop", run.budget);
       if (condition) {
         Values kept;
-        for (const Value& item : state->list->items) {
+        for (const Value& item : list.list()->items) {
           run.in_scope([&] {
             bind(ids, item, run);
             if (is_true(condition(run))) kept.push_back(item);
           });
         }
-        state->list = make_list(std::move(kept));
+        list = make_list(std::move(kept));
       }
-      const Values& items = state->list->items;
-      if (items.empty() && otherwise) return otherwise(run);
+      const Values& items = list.list()->items;
+      if (items.empty()) return otherwise ? otherwise(run) : void();
+      const auto state = std::make_shared<Loop>(Loop{list});
       for (; state->at < items.size() && run.leave != Run::Leave::loop; ++state->at) {
         run.leave = Run::Leave::no;
         run.in_scope([&] {
@@ -505,7 +507,7 @@ class Parser {
       };
     }
     return [name, has_method = is_method(name)](Run&, const Value& base) {
-      return has_method && base.object() != nullptr ? Value(std::shared_ptr<const Macro>()) : member_of(base, name);
+      return has_method && base.object() != nullptr ? Value(Kind::method) : member_of(base, name);
     };
   }
 
@@ -545,7 +547,7 @@ class Parser {
   }
 
   std::vector<Token> tokens_;
-  std::vector<std::string> names_;  ///< of variables, indexed by id
+  Names names_;
   std::size_t at_ = 0;
   int depth_ = 0;
   bool marks_generation_ = false;
@@ -560,12 +562,11 @@ Template::Template(const std::string& text) {
   names_ = parser.names();
 }
 
-Text Template::render(const std::vector<std::pair<std::string, Value>>& variables) const {
-  Run run;
-  run.budget.left = kWork_bytes;
+Text Template::render(const std::vector<std::pair<std::string_view, Value>>& variables) const {
+  Run run{{kWork_bytes}};
+  run.names.reserve(24);
   for (const auto& [name, value] : variables) {
-    const auto found = std::ranges::find(names_, name);
-    if (found != names_.end()) run.set(static_cast<int>(found - names_.begin()), value);
+    if (const auto found = names_.find(name); found != names_.end()) run.set(found->second, value);
   }
   body_(run);
   return std::move(run.out);

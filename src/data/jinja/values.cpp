@@ -34,12 +34,6 @@ int depth_with(const Value& member, int depth) {
   return std::max(depth, below + 1);
 }
 
-double real_of(const Value& value) {
-  if (const auto* number = std::get_if<std::int64_t>(&value)) return static_cast<double>(*number);
-  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
-  return std::get<double>(value);
-}
-
 }  // namespace
 
 std::size_t Object::place_of(std::string_view name) const {
@@ -59,7 +53,7 @@ void Object::set(const Text& name, Value value) {
   members[place].second = std::move(value);
 }
 
-std::shared_ptr<const List> make_list(Values items) {
+Value make_list(Values items) {
   auto list = std::make_shared<List>();
   for (const Value& item : items) list->depth = depth_with(item, list->depth);
   list->items = std::move(items);
@@ -85,13 +79,14 @@ Value value_of(const nlohmann::ordered_json& json, Source source) {
   }
   if (!json.is_object()) return nullptr;
   auto object = std::make_shared<Object>();
-  for (const auto& [name, member] : json.items()) object->set(Text(name, source), value_of(member, source));
+  for (const auto& [name, member] : json.get_ref<const nlohmann::ordered_json::object_t&>())
+    object->set(Text(name, source), value_of(member, source));
   return object;
 }
 
 bool is_true(const Value& value) {
   if (value.is_undefined() || value.is_none()) return false;
-  if (value.is_number()) return real_of(value) != 0;
+  if (value.is_number()) return value.real() != 0;
   if (const Text* text = value.text()) return !text->empty();
   if (const List* list = value.list()) return !list->items.empty();
   return value.object() == nullptr || !value.object()->members.empty();
@@ -103,12 +98,12 @@ const Text& text_of(const Value& value, std::string_view what) {
 }
 
 std::int64_t integer_of(const Value& value, std::string_view what) {
-  if (!value.is<std::int64_t>()) fail(std::string(what) + " of what is no integer");
-  return std::get<std::int64_t>(value);
+  if (value.integer() == nullptr) fail(std::string(what) + " of what is no integer");
+  return *value.integer();
 }
 
-std::shared_ptr<const List> elements_of(const Value& value, std::string_view what, Budget& budget) {
-  if (value.list() != nullptr) return std::get<std::shared_ptr<const List>>(value);
+Value elements_of(const Value& value, std::string_view what, Budget& budget) {
+  if (value.list() != nullptr) return value;
   Values items;
   if (const Text* text = value.text()) {
     budget.spend(64 * text->size());
@@ -152,14 +147,14 @@ class Writer {
         out_.add(": ", 0);
         write(member.second, level + 1);
       });
-    } else if (const auto* flag = std::get_if<bool>(&value)) {
-      out_.add(is_json_ ? (*flag ? "true" : "false") : (*flag ? "True" : "False"), 0);
+    } else if (value.kind() == Kind::flag) {
+      out_.add(is_json_ ? (is_true(value) ? "true" : "false") : (is_true(value) ? "True" : "False"), 0);
     } else if (value.is_none()) {
       out_.add(is_json_ ? "null" : "None", 0);
-    } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    } else if (const std::int64_t* number = value.integer()) {
       out_.add(std::to_string(*number), 0);
-    } else if (value.is<double>()) {
-      out_.add(nlohmann::json(real_of(value)).dump(), 0);
+    } else if (value.kind() == Kind::real) {
+      out_.add(nlohmann::json(value.real()).dump(), 0);
     } else {
       fail("what is no value where text belongs");
     }
@@ -226,7 +221,7 @@ Text json_of(const Value& value, std::size_t indent, Budget& budget) {
 bool are_equal(const Value& left, const Value& right, Budget& budget) {
   budget.spend(16);
   if (left.is_number() && right.is_number()) return compare(left, right) == 0;
-  if (left.index() != right.index()) return false;
+  if (left.kind() != right.kind()) return false;
   if (const Text* text = left.text()) return text->bytes() == right.text()->bytes();
   if (const List* list = left.list()) {
     return std::ranges::equal(list->items, right.list()->items,
@@ -246,8 +241,8 @@ int compare(const Value& left, const Value& right) {
   const auto order = [](const auto& a, const auto& b) { return a < b ? -1 : b < a ? 1 : 0; };
   if (left.text() != nullptr && right.text() != nullptr) return order(left.text()->bytes(), right.text()->bytes());
   if (!left.is_number() || !right.is_number()) fail("an order of what has none");
-  const auto *a = std::get_if<std::int64_t>(&left), *b = std::get_if<std::int64_t>(&right);
-  return a != nullptr && b != nullptr ? order(*a, *b) : order(real_of(left), real_of(right));
+  const std::int64_t *a = left.integer(), *b = right.integer();
+  return a != nullptr && b != nullptr ? order(*a, *b) : order(left.real(), right.real());
 }
 
 Value member_of(const Value& base, std::string_view name) {
@@ -256,7 +251,7 @@ Value member_of(const Value& base, std::string_view name) {
   if (const Value* found = object == nullptr ? nullptr : object->find(name)) return *found;
   const Loop* loop = base.loop();
   if (loop == nullptr) return {};
-  const Values& items = loop->list->items;
+  const Values& items = loop->list.list()->items;
   const std::size_t at = loop->at, size = items.size();
   if (name == "first") return at == 0;
   if (name == "last") return at + 1 == size;
@@ -282,12 +277,13 @@ Value item_of(const Value& base, const Value& key, Budget& budget) {
   if (base.is_undefined()) fail("an element of what is not defined");
   const Text* name = key.text();
   if (name != nullptr && base.object() != nullptr && is_method(name->bytes()) && !base.object()->find(name->bytes()))
-    return std::shared_ptr<const Macro>();
+    return Value(Kind::method);
   if (name != nullptr && (base.object() != nullptr || base.names() != nullptr)) return member_of(base, name->bytes());
-  if ((base.list() == nullptr && base.text() == nullptr) || !key.is<std::int64_t>()) return {};
-  const auto list = elements_of(base, "an element", budget);
-  const std::int64_t at = std::get<std::int64_t>(key), size = std::ssize(list->items), place = at < 0 ? at + size : at;
-  return place < 0 || place >= size ? Value() : list->items[static_cast<std::size_t>(place)];
+  if ((base.list() == nullptr && base.text() == nullptr) || key.integer() == nullptr) return {};
+  const Value list = elements_of(base, "an element", budget);
+  const Values& items = list.list()->items;
+  const std::int64_t at = *key.integer(), size = std::ssize(items), place = at < 0 ? at + size : at;
+  return place < 0 || place >= size ? Value() : items[static_cast<std::size_t>(place)];
 }
 
 }  // namespace qrl::data::jinja

@@ -1,6 +1,7 @@
 // Owns the values of Jinja: texts with the source of each byte, numbers, lists and objects. Knows no template.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "data/marked_text.h"
@@ -28,44 +28,62 @@ struct Object;
 struct Namespace;
 struct Loop;
 struct Macro;
-struct Undefined {};
 
-/// Holds any value; copies are cheap. Shared values are immutable, except namespaces. A null macro represents a method
-/// that is named but not called. Do not add a type: libstdc++'s variant would copy through a function table.
-struct Value : std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<Text>,
-                            std::shared_ptr<const List>, std::shared_ptr<const Object>, std::shared_ptr<Namespace>,
-                            std::shared_ptr<const Loop>, std::shared_ptr<const Macro>> {
-  using variant::variant;
-  Value(Text text) : variant(std::make_shared<Text>(std::move(text))) {}
+/// Lists the types of a value. A method is named but not called.
+enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, list, object, names, loop, macro, method };
+
+/// Holds any value; copies are cheap. Shared values are immutable, except namespaces.
+class Value {
+ public:
+  Value() = default;                                   ///< undefined
+  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< of a kind that holds nothing
+  Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
+  Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), integer_(flag) {}
+  Value(std::int64_t integer) noexcept : kind_(Kind::integer), integer_(integer) {}
+  Value(double real) noexcept : kind_(Kind::real), real_(real) {}
+  Value(Text text) : kind_(Kind::text), shared_(std::make_shared<Text>(std::move(text))) {}
   template <class T>
-  bool is() const noexcept {
-    return std::holds_alternative<T>(*this);
-  }
-  bool is_undefined() const noexcept { return is<Undefined>(); }
-  bool is_none() const noexcept { return is<std::nullptr_t>(); }
-  bool is_number() const noexcept { return is<std::int64_t>() || is<double>() || is<bool>(); }
+  Value(std::shared_ptr<T> shared) noexcept : kind_(T::kKind), shared_(std::move(shared)) {}
+
+  Kind kind() const noexcept { return kind_; }
+  bool is_undefined() const noexcept { return kind_ == Kind::undefined; }
+  bool is_none() const noexcept { return kind_ == Kind::none; }
+  bool is_number() const noexcept { return kind_ >= Kind::flag && kind_ <= Kind::real; }
+  /// Returns a number, or 1 or 0 for a boolean.
+  double real() const noexcept { return kind_ == Kind::real ? real_ : static_cast<double>(integer_); }
   /// Each of these returns the held value, or null if it has another type.
-  const Text* text() const noexcept { return held<Text>(); }
-  const List* list() const noexcept { return held<const List>(); }
-  const Object* object() const noexcept { return held<const Object>(); }
-  Namespace* names() const noexcept { return held<Namespace>(); }
-  const Loop* loop() const noexcept { return held<const Loop>(); }
-  const Macro* macro() const noexcept { return held<const Macro>(); }
+  const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &integer_ : nullptr; }
+  const Text* text() const noexcept { return held<Text>(Kind::text); }
+  const List* list() const noexcept { return held<List>(Kind::list); }
+  const Object* object() const noexcept { return held<Object>(Kind::object); }
+  Namespace* names() const noexcept { return held<Namespace>(Kind::names); }
+  const Loop* loop() const noexcept { return held<Loop>(Kind::loop); }
+  const Macro* macro() const noexcept { return held<Macro>(Kind::macro); }
+  /// Returns the text if no other value shares it, else null.
+  Text* own_text() noexcept { return shared_.use_count() == 1 ? held<Text>(Kind::text) : nullptr; }
 
  private:
   template <class T>
-  T* held() const noexcept {
-    const auto* found = std::get_if<std::shared_ptr<T>>(this);
-    return found == nullptr ? nullptr : found->get();
+  T* held(Kind kind) const noexcept {
+    return kind_ == kind ? static_cast<T*>(const_cast<void*>(shared_.get())) : nullptr;
   }
+
+  Kind kind_ = Kind::undefined;
+  union {
+    std::int64_t integer_ = 0;
+    double real_;
+  };
+  std::shared_ptr<const void> shared_;
 };
 
 using Values = std::vector<Value>;
 struct List {
+  static constexpr Kind kKind = Kind::list;
   Values items;
   int depth = 1;
 };
 struct Object {
+  static constexpr Kind kKind = Kind::object;
   std::vector<std::pair<Text, Value>> members;  ///< in insertion order
   int depth = 1;
   const Value* find(std::string_view name) const;  ///< null: no such member
@@ -75,9 +93,12 @@ struct Object {
  private:
   std::size_t place_of(std::string_view name) const;
 };
-struct Namespace : Object {};
+struct Namespace : Object {
+  static constexpr Kind kKind = Kind::names;
+};
 struct Loop {
-  std::shared_ptr<const List> list;
+  static constexpr Kind kKind = Kind::loop;
+  Value list;
   std::size_t at = 0;
 };
 struct Arguments {
@@ -95,7 +116,7 @@ struct Budget {
 };
 
 /// These two build a list or an object. They throw Unsupported like Object::set.
-std::shared_ptr<const List> make_list(Values items);
+Value make_list(Values items);
 Value make_object(const std::vector<std::pair<Text, Value>>& members);
 /// Converts JSON; every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
@@ -104,9 +125,9 @@ bool is_true(const Value& value);  ///< by Python's rules
 /// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
-/// Returns what a loop over the value visits: a list's elements, an object's names or a text's characters. An
-/// undefined value gives an empty list.
-std::shared_ptr<const List> elements_of(const Value& value, std::string_view what, Budget& budget);
+/// Returns a list of what a loop over the value visits: a list's elements, an object's names or a text's characters.
+/// An undefined value gives an empty list.
+Value elements_of(const Value& value, std::string_view what, Budget& budget);
 /// Formats the value like Python's str().
 Text printed(const Value& value, Budget& budget);
 /// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.
