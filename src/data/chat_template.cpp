@@ -48,6 +48,11 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// Returns what the template writes of the sample prompt.
+std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options, bool has_system = false) {
+  return run_template(chat, sample_turns("", has_system), options).bytes();
+}
+
 /// Returns the added token after an answer. Throws jinja::Unsupported if other text or nothing follows it.
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   const Conversation conversation = sample_turns("ANSWER");
@@ -66,38 +71,32 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   return token;
 }
 
-/// Reads the template of this name, and renders samples to find how answers begin and end. Sets `where` and `text` to
-/// the template's location and text, for messages. Throws jinja::Unsupported.
-ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer, std::string& where, std::string& text) {
+/// Reads the template of this name, and renders samples to find how answers begin and end.
+ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;
   const std::string* config_text = tokenizer.file("tokenizer_config.json");
   const std::string config_path = tokenizer.path_of("tokenizer_config.json");
   const auto config = config_text == nullptr ? nlohmann::json::object() : state::parse_json(*config_text, config_path);
-  const std::string* file = tokenizer.file("chat_template.jinja");  // overrides the config's, as in transformers
-  where = name != "auto"    ? "data.chat_template: " + name
-          : file != nullptr ? tokenizer.path_of("chat_template.jinja")
-                            : config_path + ": chat_template";
-  const auto known = std::ranges::find(embedded_templates(), name, &EmbeddedTemplate::name);
-  if (name == "auto") text = file != nullptr ? *file : template_of(config, where);
-  else text = known != embedded_templates().end() ? std::string(known->text) : file_text(name);
-  if (text.empty() && name == "auto") return {};
   for (const char* token :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
   }
-  chat.jinja = std::make_shared<const jinja::Template>(text);
-  const std::string asked = run_template(chat, sample_turns(""), {.opens_answer = true}).bytes();
-  const std::string told = run_template(chat, sample_turns(""), {}).bytes();
-  if (asked.starts_with(told)) chat.opening = asked.substr(told.size());
-  chat.end_of_turn = find_end_of_turn(chat, tokenizer);
-  return chat;
-}
-
-ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
-  std::string where, text;
+  const std::string* file = tokenizer.file("chat_template.jinja");  // overrides the config's, as in transformers
+  const auto known = std::ranges::find(embedded_templates(), name, &EmbeddedTemplate::name);
+  const std::string where = name != "auto"    ? "data.chat_template: " + name
+                            : file != nullptr ? tokenizer.path_of("chat_template.jinja")
+                                              : config_path + ": chat_template";
+  std::string text;
   try {
-    return read_template(name, tokenizer, where, text);
+    if (name == "auto") text = file != nullptr ? *file : template_of(config, where);
+    else text = known != embedded_templates().end() ? std::string(known->text) : file_text(name);
+    if (text.empty() && name == "auto") return {};
+    chat.jinja = std::make_shared<const jinja::Template>(text);
+    const std::string asked = sample_prompt(chat, {.opens_answer = true}), told = sample_prompt(chat, {});
+    if (asked.starts_with(told)) chat.opening = asked.substr(told.size());
+    chat.end_of_turn = find_end_of_turn(chat, tokenizer);
+    return chat;
   } catch (const jinja::Unsupported& error) {
     const std::string got = (text.empty() ? "one" : base::readable(text, 60)) + ": " + error.what();
     base::fail_input(where, "a chat template that this version can run", got,
@@ -113,27 +112,24 @@ Conversation sample_turns(const std::string& answer, bool has_system) {
   Conversation conversation;
   if (has_system) conversation.messages.push_back({"system", "SYSTEM"});
   conversation.messages.push_back({"user", "PROMPT"});
-  if (!answer.empty()) conversation.messages.push_back({"assistant", answer});
-  if (!answer.empty()) conversation.messages.push_back({"user", "NEXT"});
+  if (answer.empty()) return conversation;
+  conversation.messages.push_back({"assistant", answer});
+  conversation.messages.push_back({"user", "NEXT"});
   return conversation;
 }
 
 std::string fault_of_system(const ChatTemplate& chat) {
   if (chat.is_plain()) return chat.name;
   try {
-    const auto text = [&](bool has_system) { return run_template(chat, sample_turns("", has_system), {}).bytes(); };
-    return text(true) != text(false) ? "" : chat.name;
+    return sample_prompt(chat, {}, true) != sample_prompt(chat, {}) ? "" : chat.name;
   } catch (const jinja::Unsupported& error) {
     return chat.name + ": " + error.what();
   }
 }
 
 bool has_thinking(const ChatTemplate& chat) {
-  if (chat.is_plain()) return false;
-  const auto prompt = [&](bool thinking) {
-    return run_template(chat, sample_turns(""), {.opens_answer = true, .thinking = thinking}).bytes();
-  };
-  return prompt(true) != prompt(false);
+  return !chat.is_plain() && sample_prompt(chat, {.opens_answer = true, .thinking = true}) !=
+                                 sample_prompt(chat, {.opens_answer = true, .thinking = false});
 }
 
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {

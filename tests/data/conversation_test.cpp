@@ -164,9 +164,9 @@ TEST_CASE("of a template without marks the assistant's words are learned, up to 
 
 TEST_CASE("{% generation %} is what is learned, and nothing else") {
   const ChatTemplate chat = own_template(
-      "{% for m in messages %}{% if m.role == 'assistant' %}{{ 'A:' }}{% generation %}{{ '<' + m.content + "
-      "'<|im_end|>' }}"
-      "{% endgeneration %}{{ '\\n' }}{% else %}{{ 'U:' + m.content }}{% endif %}{% endfor %}",
+      "{% set n = namespace() %}{% for m in messages %}{% if m.role == 'assistant' %}{{ 'A:' }}{% generation %}"
+      "{% set n.kept %}{{ '<' }}{% endset %}{{ n.kept + m.content + '<|im_end|>' }}{% endgeneration %}"
+      "{{ n.kept + '\\n' }}{% else %}{{ 'U:' + m.content }}{% endif %}{% endfor %}",
       tokenizer_of("qwen2"));
   const Conversation turns =
       parsed(R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"},{"role":"user","content":"v"},)"

@@ -201,9 +201,7 @@ Value range(const Call& call) {
 
 Value new_namespace(const Call& call) {
   if (!call.arguments.positional.empty()) fail("a namespace of values without names");
-  auto made = std::make_shared<Namespace>();
-  for (const auto& [name, value] : call.arguments.named) made->set(Text(name), value);
-  return made;
+  return make_object<Namespace>(call.arguments.named);
 }
 
 Value day(const Call& call) {
@@ -372,7 +370,7 @@ Builtin builtin_of(Use use, const std::string& name) {
     };
     const bool fits = std::cmp_less_equal(given.size(), most) && std::ranges::all_of(given.named, is_known);
     if (!fits && row.parameters[0] != "*") fail(what + " with such arguments");
-    if (use == kOfText) budget.spend(text_of(value, name).cost_bytes());
+    budget.spend(64 + (use == kOfText ? text_of(value, name).cost_bytes() : 0));
     return row.run({name, value, given, row.parameters, budget});
   };
 }

@@ -109,7 +109,7 @@ Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budge
   const Value list = elements_of(base, "a part", budget);
   const Values& items = list.list()->items;
   const std::int64_t size = std::ssize(items);
-  budget.spend(16 * items.size());
+  budget.spend(64 + 16 * items.size());
   const auto is_given = [&](std::size_t i) { return !bounds[i].is_none(); };
   const auto place = [&](std::size_t i, std::int64_t otherwise) {
     const std::int64_t at = is_given(i) ? integer_of(bounds[i], "a part") : otherwise;
@@ -136,27 +136,26 @@ class Parser {
     if (token().kind != TokenKind::end) fail("a stray " + base::quoted(tag_name()));
     return all;
   }
-  bool marks_generation() const { return marks_generation_; }
-  Names names() { return std::move(names_); }
+  Names names;
+  bool marks_generation = false;
 
  private:
   const Token& token(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  bool is(TokenKind kind, std::string_view text, std::size_t ahead = 0) const {
-    return token(ahead).kind == kind && token(ahead).text == text;
+  /// Returns whether this sign or name is there.
+  bool is(std::string_view word, std::size_t ahead = 0) const {
+    const auto& [kind, text] = token(ahead);
+    return (kind == TokenKind::sign || kind == TokenKind::name) && text == word;
   }
-  bool is_sign(std::string_view text, std::size_t ahead = 0) const { return is(TokenKind::sign, text, ahead); }
-  bool take_sign(std::string_view text) { return is_sign(text) ? (++at_, true) : false; }
-  bool take_word(std::string_view text) { return is(TokenKind::name, text) ? (++at_, true) : false; }
-  static void expect(bool is_there, std::string_view what) {
-    if (!is_there) fail("no " + base::quoted(what) + " where one belongs");
+  bool take(std::string_view word) { return is(word) ? (++at_, true) : false; }
+  void expect(std::string_view word) {
+    if (!take(word)) fail("no " + base::quoted(word) + " where one belongs");
   }
-  void expect_sign(std::string_view text) { expect(take_sign(text), text); }
   std::string expect_name() {
-    expect(token().kind == TokenKind::name, "name");
+    if (token().kind != TokenKind::name) fail("no name where one belongs");
     return tokens_[at_++].text;
   }
   /// Returns the id of a variable.
-  int id_of(const std::string& name) { return names_.try_emplace(name, std::ssize(names_)).first->second; }
+  int id_of(const std::string& name) { return names.try_emplace(name, std::ssize(names)).first->second; }
   /// Calls read() one nesting level deeper. Throws Unsupported beyond kMaxDepth.
   template <class Read>
   auto deeper(const Read& read) {
@@ -166,13 +165,14 @@ class Parser {
     return result;
   }
   /// Returns the first word of the tag that begins here; "" if none does.
-  std::string tag_name() const {
-    return is_sign("{%") && token(1).kind == TokenKind::name ? token(1).text : std::string();
+  std::string tag_name() const { return is("{%") && token(1).kind == TokenKind::name ? token(1).text : ""; }
+  bool take_tag(std::string_view name) { return tag_name() == name && is("%}", 2) ? (at_ += 3, true) : false; }
+  void expect_tag(const std::string& name) {
+    if (!take_tag(name)) fail("no " + base::quoted(name) + " where one belongs");
   }
-  bool take_tag(std::string_view name) { return tag_name() == name && is_sign("%}", 2) ? (at_ += 3, true) : false; }
   Statement body_until(const std::string& end) {
     Statement body = statements();
-    expect(take_tag(end), end);
+    expect_tag(end);
     return body;
   }
 
@@ -183,13 +183,10 @@ class Parser {
       const std::string name = tag_name();
       if (token().kind == TokenKind::text) {
         all.push_back([text = Text(tokens_[at_++].text)](Run& run) { run.write(text); });
-      } else if (take_sign("{{")) {
-        all.push_back([value = expression()](Run& run) {
-          const Value written = value(run);
-          run.write(written.text() != nullptr ? *written.text() : printed(written, run.budget));
-        });
-        expect_sign("}}");
-      } else if (is_sign("{%") && name != "else" && name != "elif" && !name.starts_with("end")) {
+      } else if (take("{{")) {
+        all.push_back([value = expression()](Run& run) { run.write(printed(value(run), run.budget)); });
+        expect("}}");
+      } else if (is("{%") && name != "else" && name != "elif" && !name.starts_with("end")) {
         ++at_;
         all.push_back(deeper([this] { return statement(expect_name()); }));
       } else {
@@ -209,15 +206,15 @@ class Parser {
     if (name == "for") return loop();
     if (name == "set") return set();
     if (name == "macro") return macro();
-    if (name == "generation" && take_sign("%}")) {
-      marks_generation_ = true;
+    if (name == "generation" && take("%}")) {
+      marks_generation = true;
       return [body = body_until("endgeneration")](Run& run) {
         const Source outer = std::exchange(run.mark, kGenerated);
         run.in_scope([&] { body(run); });
         run.mark = outer;
       };
     }
-    if ((name == "break" || name == "continue") && take_sign("%}"))
+    if ((name == "break" || name == "continue") && take("%}"))
       return [leave = name == "break" ? Run::Leave::loop : Run::Leave::turn](Run& run) { run.leave = leave; };
     fail("the tag " + base::quoted(name));
   }
@@ -226,11 +223,11 @@ class Parser {
     std::vector<std::pair<Expression, Statement>> cases;
     do {
       Expression condition = expression();
-      expect_sign("%}");
+      expect("%}");
       cases.emplace_back(std::move(condition), statements());
     } while (tag_name() == "elif" ? (at_ += 2, true) : false);
     if (take_tag("else")) cases.emplace_back(literal(true), statements());
-    expect(take_tag("endif"), "endif");
+    expect_tag("endif");
     return [cases = std::move(cases)](Run& run) {
       run.budget.spend(64);
       for (const auto& [condition, body] : cases) {
@@ -250,12 +247,12 @@ class Parser {
   Statement loop() {
     std::vector<int> ids;
     do ids.push_back(id_of(expect_name()));
-    while (take_sign(","));
-    expect(take_word("in"), "in");
-    const Expression sequence = ranked(0), condition = take_word("if") ? ranked(0) : Expression();
-    expect_sign("%}");
+    while (take(","));
+    expect("in");
+    const Expression sequence = ranked(0), condition = take("if") ? ranked(0) : Expression();
+    expect("%}");
     const Statement body = statements(), otherwise = take_tag("else") ? statements() : Statement();
-    expect(take_tag("endfor"), "endfor");
+    expect_tag("endfor");
     return [=, loop = id_of("loop")](Run& run) {
       Value list = elements_of(sequence(run), "a loop", run.budget);
       if (condition) {
@@ -285,14 +282,14 @@ class Parser {
 
   Statement set() {
     const int id = id_of(expect_name());
-    const std::string member = take_sign(".") ? expect_name() : "";
+    const std::string member = take(".") ? expect_name() : "";
     Expression value;
-    if (take_sign("%}")) {
+    if (take("%}")) {
       value = [body = body_until("endset")](Run& run) -> Value { return run.capture(body); };
     } else {
-      expect_sign("=");
+      expect("=");
       value = expression();
-      expect_sign("%}");
+      expect("%}");
     }
     return [=](Run& run) {
       Value result = value(run);
@@ -307,13 +304,13 @@ class Parser {
   Statement macro() {
     const int id = id_of(expect_name());
     auto made = std::make_shared<Macro>();
-    expect_sign("(");
-    while (!take_sign(")")) {
+    expect("(");
+    while (!take(")")) {
       const std::string name = expect_name();
-      made->parameters.push_back({name, id_of(name), take_sign("=") ? expression() : Expression()});
-      if (!is_sign(")")) expect_sign(",");
+      made->parameters.push_back({name, id_of(name), take("=") ? expression() : Expression()});
+      if (!is(")")) expect(",");
     }
-    expect_sign("%}");
+    expect("%}");
     made->body = body_until("endmacro");
     return [=](Run& run) { run.set(id, std::shared_ptr<const Macro>(made)); };
   }
@@ -321,9 +318,9 @@ class Parser {
   Expression expression() {
     return deeper([this] {
       Expression value = ranked(0);
-      while (take_word("if")) {
+      while (take("if")) {
         const Expression condition = ranked(0);
-        const Expression otherwise = take_word("else") ? expression() : literal(Value());
+        const Expression otherwise = take("else") ? expression() : literal(Value());
         value = [value, condition, otherwise](Run& run) {
           return is_true(condition(run)) ? value(run) : otherwise(run);
         };
@@ -336,8 +333,8 @@ class Parser {
   const Operator* take_operator(int rank) {
     for (const Operator& one : operators()) {
       if (one.rank != rank) continue;
-      if (take_sign(one.sign) || take_word(one.sign)) return &one;
-      if (one.sign != "not in" || !is(TokenKind::name, "not") || !is(TokenKind::name, "in", 1)) continue;
+      if (take(one.sign)) return &one;
+      if (one.sign != "not in" || !is("not") || !is("in", 1)) continue;
       at_ += 2;
       return &one;
     }
@@ -347,7 +344,7 @@ class Parser {
   /// Parses operators of this rank; their operands have higher ranks.
   Expression ranked(int rank) {
     if (rank == kUnary) return unary();
-    if (rank == kNot && take_word("not"))
+    if (rank == kNot && take("not"))
       return [value = deeper([this] { return ranked(kNot); })](Run& run) { return !is_true(value(run)); };
     Expression first = ranked(rank + 1);
     std::vector<std::pair<const Operator*, Expression>> rest;
@@ -369,7 +366,7 @@ class Parser {
 
   /// Parses an operand with its minus signs. A minus binds tighter than a filter after the operand.
   Expression unary(bool with_filters = true) {
-    if (!take_sign("-")) return with_steps(primary(), with_filters);
+    if (!take("-")) return with_steps(primary(), with_filters);
     const Operator* minus = &*std::ranges::find(operators(), "-", &Operator::sign);
     Expression value = [minus, operand = deeper([this] { return unary(false); })](Run& run) {
       return minus->apply(std::int64_t{0}, operand(run), run.budget);
@@ -377,11 +374,9 @@ class Parser {
     return with_filters ? with_steps(std::move(value), true) : value;
   }
 
-  struct Literal {
-    Value value;
-    Value operator()(Run&) const { return value; }
-  };
-  static Expression literal(Value value) { return Literal{std::move(value)}; }
+  static Expression literal(Value value) {
+    return [value = std::move(value)](Run&) { return value; };
+  }
 
   Expression primary() {
     const Token now = token();
@@ -396,7 +391,7 @@ class Parser {
     if (now.text == "(") return tuple();
     if (now.text == "[") return list(items("]"));
     if (now.text != "{") fail("the sign " + base::quoted(now.text) + " where a value belongs");
-    return [given = evaluated(items("}"))](Run& run) { return make_object(given(run)->named); };
+    return [given = evaluated(items("}"))](Run& run) { return make_object<Object>(given(run).named); };
   }
 
   Expression name() {
@@ -405,12 +400,12 @@ class Parser {
     if (name == "true" || name == "True") return literal(true);
     if (name == "false" || name == "False") return literal(false);
     const int id = id_of(name);
-    if (take_sign("(")) {
+    if (take("(")) {
       return [id, builtin = builtin_of(kFunction, name), given = evaluated(items(")"))](Run& run) {
         const Value* found = run.find(id);
         const Value macro = found == nullptr ? Value() : *found;  // a copy, because names may reallocate
-        return macro.macro() != nullptr ? call_macro(*macro.macro(), *given(run), run)
-                                        : builtin({}, *given(run), run.budget);
+        return macro.macro() != nullptr ? call_macro(*macro.macro(), given(run), run)
+                                        : builtin({}, given(run), run.budget);
       };
     }
     constexpr std::array<std::string_view, 7> kGlobals = {"range",  "dict",      "lipsum",         "cycler",
@@ -429,43 +424,33 @@ class Parser {
   /// Parses all items up to the closing bracket.
   std::vector<Item> items(std::string_view end) {
     std::vector<Item> all;
-    while (!take_sign(end)) {
+    while (!take(end)) {
       Item& item = all.emplace_back();
-      const bool is_named = end == ")" && token().kind == TokenKind::name && is_sign("=", 1);
+      const bool is_named = end == ")" && token().kind == TokenKind::name && is("=", 1);
       if (is_named) item.key = literal(Text(expect_name()));
       if (is_named) ++at_;
       item.value = expression();
-      if (end == "}") expect_sign(":");
+      if (end == "}") expect(":");
       if (end == "}") item.key = std::exchange(item.value, expression());
-      if (!is_sign(end)) expect_sign(",");
+      if (!is(end)) expect(",");
     }
     return all;
   }
-  using Evaluated = std::function<std::shared_ptr<const Arguments>(Run&)>;
-  /// Returns a function that evaluates the items. Items that are all literals are evaluated only once.
-  static Evaluated evaluated(std::vector<Item> all) {
-    const auto is_literal = [](const Item& item) {
-      const auto* name = item.key.target<Literal>();
-      const bool is_named = name != nullptr && name->value.text() != nullptr;
-      return (!item.key || is_named) && item.value.target<Literal>() != nullptr;
-    };
-    const bool is_fixed = std::ranges::all_of(all, is_literal);
-    Evaluated evaluate = [all = std::move(all)](Run& run) {
+  /// Returns a function that evaluates the items.
+  static std::function<Arguments(Run&)> evaluated(std::vector<Item> all) {
+    return [all = std::move(all)](Run& run) {
       run.budget.spend(64 * all.size());
-      const auto values = std::make_shared<Arguments>();
-      values->positional.reserve(all.size());
+      Arguments values;
+      values.positional.reserve(all.size());
       for (const auto& [key, value] : all) {
-        if (!key) values->positional.push_back(value(run));
-        else values->named.emplace_back(text_of(key(run), "a name"), value(run));
+        if (!key) values.positional.push_back(value(run));
+        else values.named.emplace_back(text_of(key(run), "a name"), value(run));
       }
       return values;
     };
-    if (!is_fixed) return evaluate;
-    Run none{{kWork_bytes}};
-    return [fixed = evaluate(none)](Run&) { return fixed; };
   }
   static Expression list(std::vector<Item> all) {
-    return [given = evaluated(std::move(all))](Run& run) { return make_list(given(run)->positional); };
+    return [given = evaluated(std::move(all))](Run& run) { return make_list(given(run).positional); };
   }
   /// Parses the rest of a parenthesis: one value, or a list of several values.
   Expression tuple() {
@@ -474,54 +459,51 @@ class Parser {
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  /// Maps a value to its member, element, method result, filter result or test result.
-  using Step = std::function<Value(Run&, const Value&)>;
-
-  /// Parses the steps after a value. A filter's result needs parentheses before a member or element.
+  /// Parses the members, elements, methods, filters and tests after a value. A filter's result needs parentheses before
+  /// a member or element.
   Expression with_steps(Expression value, bool with_filters) {
-    std::vector<Step> steps;
     for (bool is_filtered = false;;) {
-      if (!is_filtered && take_sign(".")) steps.push_back(member(expect_name()));
-      else if (!is_filtered && take_sign("[")) steps.push_back(subscript());
-      else if (with_filters && take_sign("|")) steps.push_back(filter(kFilter)), is_filtered = true;
-      else if (with_filters && take_word("is")) steps.push_back(filter(kTest)), is_filtered = true;
+      if (!is_filtered && take(".")) value = member(std::move(value), expect_name());
+      else if (!is_filtered && take("[")) value = subscript(std::move(value));
+      else if (with_filters && take("|")) value = filter(std::move(value), kFilter), is_filtered = true;
+      else if (with_filters && take("is")) value = filter(std::move(value), kTest), is_filtered = true;
       else break;
     }
-    if (is_sign("(")) fail("a call of what has no name");
-    if (steps.empty()) return value;
-    return [value = std::move(value), steps = std::move(steps)](Run& run) {
-      Value result = value(run);
-      for (const Step& step : steps) {
-        run.budget.spend(64);
-        result = step(run, result);
-      }
-      return result;
-    };
+    if (is("(")) fail("a call of what has no name");
+    return value;
   }
 
-  Step member(const std::string& name) {
-    if (take_sign("(")) {
-      return [of_text = builtin_of(kOfText, name), of_object = builtin_of(kOfObject, name),
-              given = evaluated(items(")"))](Run& run, const Value& base) {
-        return (base.object() != nullptr ? of_object : of_text)(base, *given(run), run.budget);
+  Expression member(Expression value, const std::string& name) {
+    if (take("(")) {
+      return [value = std::move(value), of_text = builtin_of(kOfText, name), of_object = builtin_of(kOfObject, name),
+              given = evaluated(items(")"))](Run& run) {
+        const Value base = value(run);
+        return (base.object() != nullptr ? of_object : of_text)(base, given(run), run.budget);
       };
     }
-    return [name, has_method = is_method(name)](Run&, const Value& base) {
+    return [value = std::move(value), name, has_method = is_method(name)](Run& run) {
+      run.budget.spend(64);
+      const Value base = value(run);
       return has_method && base.object() != nullptr ? Value(Kind::method) : member_of(base, name);
     };
   }
 
-  Step subscript() {
+  Expression subscript(Expression value) {
     std::array<Expression, 3> bounds;
     bounds.fill(literal(nullptr));
-    if (!is_sign(":")) bounds[0] = expression();
-    if (take_sign("]"))
-      return [key = bounds[0]](Run& run, const Value& base) { return item_of(base, key(run), run.budget); };
-    for (std::size_t i = 1; i < 3; ++i) {
-      if (take_sign(":") && !is_sign(":") && !is_sign("]")) bounds[i] = expression();
+    if (!is(":")) bounds[0] = expression();
+    if (take("]")) {
+      return [=, key = bounds[0]](Run& run) {
+        const Value base = value(run);
+        return item_of(base, key(run), run.budget);
+      };
     }
-    expect_sign("]");
-    return [bounds](Run& run, const Value& base) {
+    for (std::size_t i = 1; i < 3; ++i) {
+      if (take(":") && !is(":") && !is("]")) bounds[i] = expression();
+    }
+    expect("]");
+    return [=](Run& run) {
+      const Value base = value(run);
       return slice(base, {bounds[0](run), bounds[1](run), bounds[2](run)}, run.budget);
     };
   }
@@ -531,26 +513,25 @@ class Parser {
     const Token& now = token();
     constexpr std::array<std::string_view, 5> kOthers = {"else", "or", "and", "if", "is"};
     if (now.kind == TokenKind::name) return std::ranges::find(kOthers, now.text) == kOthers.end();
-    return now.kind == TokenKind::string || now.kind == TokenKind::number || is_sign("[");
+    return now.kind == TokenKind::string || now.kind == TokenKind::number || is("[");
   }
 
-  Step filter(Use use) {
-    const bool is_negated = use == kTest && take_word("not");
+  Expression filter(Expression value, Use use) {
+    const bool is_negated = use == kTest && take("not");
     Builtin builtin = builtin_of(use, expect_name());
     std::vector<Item> all;
-    if (take_sign("(")) all = items(")");
+    if (take("(")) all = items(")");
     else if (use == kTest && begins_argument()) all.push_back({{}, with_steps(primary(), false)});
-    return [=, given = evaluated(std::move(all))](Run& run, const Value& base) {
-      Value result = builtin(base, *given(run), run.budget);
+    return [=, given = evaluated(std::move(all))](Run& run) {
+      const Value base = value(run);
+      Value result = builtin(base, given(run), run.budget);
       return is_negated ? Value(!is_true(result)) : result;
     };
   }
 
   std::vector<Token> tokens_;
-  Names names_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  bool marks_generation_ = false;
 };
 
 }  // namespace
@@ -558,8 +539,8 @@ class Parser {
 Template::Template(const std::string& text) {
   Parser parser(text);
   body_ = parser.run();
-  marks_generation_ = parser.marks_generation();
-  names_ = parser.names();
+  marks_generation_ = parser.marks_generation;
+  names_ = std::move(parser.names);
 }
 
 Text Template::render(const std::vector<std::pair<std::string_view, Value>>& variables) const {

@@ -14,14 +14,9 @@ void Budget::spend(std::size_t amount) {
   left -= amount;
 }
 
-const Value& Arguments::get(std::size_t place, std::string_view name) const {
-  static const Value kNone;
-  if (place < positional.size()) return positional[place];
-  const auto found = std::ranges::find_if(named, [name](const auto& one) { return one.first.bytes() == name; });
-  return found == named.end() ? kNone : found->second;
-}
-
 namespace {
+
+std::string_view name_of(const std::pair<Text, Value>& member) { return member.first.bytes(); }
 
 /// Returns the nesting depth of a list or object after this member is added. Throws Unsupported like Object::set.
 int depth_with(const Value& member, int depth) {
@@ -36,21 +31,23 @@ int depth_with(const Value& member, int depth) {
 
 }  // namespace
 
-std::size_t Object::place_of(std::string_view name) const {
-  const auto has_name = [name](const auto& member) { return member.first.bytes() == name; };
-  return static_cast<std::size_t>(std::ranges::find_if(members, has_name) - members.begin());
+const Value& Arguments::get(std::size_t place, std::string_view name) const {
+  static const Value kNone;
+  if (place < positional.size()) return positional[place];
+  const auto found = std::ranges::find(named, name, name_of);
+  return found == named.end() ? kNone : found->second;
 }
 
 const Value* Object::find(std::string_view name) const {
-  const std::size_t place = place_of(name);
-  return place == members.size() ? nullptr : &members[place].second;
+  const auto found = std::ranges::find(members, name, name_of);
+  return found == members.end() ? nullptr : &found->second;
 }
 
 void Object::set(const Text& name, Value value) {
   depth = depth_with(value, depth);
-  const std::size_t place = place_of(name.bytes());
-  if (place == members.size()) members.emplace_back(name, Value());
-  members[place].second = std::move(value);
+  const auto found = std::ranges::find(members, std::string_view(name.bytes()), name_of);
+  if (found == members.end()) members.emplace_back(name, std::move(value));
+  else found->second = std::move(value);
 }
 
 Value make_list(Values items) {
@@ -58,12 +55,6 @@ Value make_list(Values items) {
   for (const Value& item : items) list->depth = depth_with(item, list->depth);
   list->items = std::move(items);
   return list;
-}
-
-Value make_object(const std::vector<std::pair<Text, Value>>& members) {
-  auto object = std::make_shared<Object>();
-  for (const auto& [name, member] : members) object->set(name, member);
-  return object;
 }
 
 Value value_of(const nlohmann::ordered_json& json, Source source) {
@@ -274,6 +265,7 @@ bool is_method(std::string_view name) {
 }
 
 Value item_of(const Value& base, const Value& key, Budget& budget) {
+  budget.spend(64);
   if (base.is_undefined()) fail("an element of what is not defined");
   const Text* name = key.text();
   if (name != nullptr && base.object() != nullptr && is_method(name->bytes()) && !base.object()->find(name->bytes()))

@@ -89,9 +89,6 @@ struct Object {
   const Value* find(std::string_view name) const;  ///< null: no such member
   /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
   void set(const Text& name, Value value);
-
- private:
-  std::size_t place_of(std::string_view name) const;
 };
 struct Namespace : Object {
   static constexpr Kind kKind = Kind::names;
@@ -115,9 +112,15 @@ struct Budget {
   void spend(std::size_t amount);
 };
 
-/// These two build a list or an object. They throw Unsupported like Object::set.
+/// Throws Unsupported like Object::set.
 Value make_list(Values items);
-Value make_object(const std::vector<std::pair<Text, Value>>& members);
+/// Returns an object or a namespace. Throws like Object::set.
+template <class Held>
+Value make_object(const std::vector<std::pair<Text, Value>>& members) {
+  auto object = std::make_shared<Held>();
+  for (const auto& [name, member] : members) object->set(name, member);
+  return object;
+}
 /// Converts JSON; every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
