@@ -165,17 +165,15 @@ Rendered render_conversation(const ChatTemplate& chat, const Conversation& conve
   }
   Rendered rendered{{}, check_shown(chat, conversation, text, where)};
   std::vector<std::int64_t> learned;
-  if (options.learns)
-    learned = chat.jinja->marks_generation() ? learned_of_blocks(conversation, text)
-                                             : learned_of_turns(chat, conversation, text);
+  if (options.learns && chat.jinja->marks_generation()) learned = learned_of_blocks(conversation, text);
+  else if (options.learns) learned = learned_of_turns(chat, conversation, text);
   auto& parts = rendered.parts;
   for (const TextRun& run : text.runs()) {
     const bool is_content = run.source % 2 == 1 && is_assistants(message_of(run.source, conversation), conversation);
     const bool parse = options.parse_text || writer_of(run.source) == 0 || is_content;
-    for (std::size_t begin = run.begin, end = run.end; begin < run.end; begin = end, end = run.end) {
+    for (std::size_t begin = run.begin, end = run.end; begin < run.end; begin = end) {
       const std::int64_t message = learned.empty() ? -1 : learned[begin];
-      if (!learned.empty())
-        for (end = begin + 1; end < run.end && learned[end] == message;) ++end;
+      for (end = learned.empty() ? run.end : begin + 1; end < run.end && learned[end] == message;) ++end;
       if (parts.empty() || parts.back().parse_added_tokens != parse || parts.back().learned_message != message)
         parts.push_back({{}, parse, message});
       parts.back().text.append(text.bytes(), begin, end - begin);
@@ -186,6 +184,7 @@ Rendered render_conversation(const ChatTemplate& chat, const Conversation& conve
 
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts) {
   std::vector<TextPart> texts;
+  texts.reserve(parts.size());
   for (const RenderedPart& part : parts) texts.push_back({part.text, part.parse_added_tokens});
   return tokenizer.encode(texts);
 }
@@ -195,6 +194,7 @@ LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<Rende
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
   // The tokens spell the normal form (NFC) of each part, which may differ from its bytes.
   std::vector<std::size_t> ends;
+  ends.reserve(parts.size());
   for (const RenderedPart& part : parts)
     ends.push_back((ends.empty() ? 0 : ends.back()) + spelled_bytes(tokenizer, encode_parts(tokenizer, {part})));
   QRL_REQUIRE(ends.empty() || ends.back() == spelled_bytes(tokenizer, labeled.tokens), where,

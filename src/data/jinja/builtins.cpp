@@ -267,7 +267,7 @@ std::function<Value(Value, const Value&, Budget&)> integers(Wide (*operation)(Wi
 /// arguments itself).
 struct Row {
   std::string_view names;
-  unsigned uses;
+  Use uses;
   std::array<std::string_view, 3> parameters;
   std::function<Value(const Call& call)> run;
 };

@@ -8,7 +8,8 @@
 namespace qrl::data::jinja {
 
 /// Orders operators by precedence: a higher rank binds tighter.
-enum Rank : std::uint8_t { kOr, kAnd, kNot, kCompared, kAdded, kJoined, kMultiplied, kUnary };
+using Rank = int;
+inline constexpr Rank kOr = 0, kAnd = 1, kNot = 2, kCompared = 3, kAdded = 4, kJoined = 5, kMultiplied = 6, kUnary = 7;
 
 /// Describes a binary operator. `or` and `and` have no function, because they may skip the right operand.
 struct Operator {
@@ -19,7 +20,8 @@ struct Operator {
 const std::vector<Operator>& operators();
 
 /// Tells how a template uses a name: `x | name`, `x is name`, `text.name()`, `object.name()` or `name()`.
-enum Use : std::uint8_t { kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFunction = 16 };
+using Use = unsigned;
+inline constexpr Use kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFunction = 16;
 
 /// Applies a filter, test or method to `value`; a function ignores `value`.
 using Builtin = std::function<Value(const Value& value, const Arguments& arguments, Budget& budget)>;

@@ -182,9 +182,9 @@ class Parser {
     for (;;) {
       const std::string name = tag_name();
       if (token().kind == TokenKind::text) {
-        all.push_back([text = Text(tokens_[at_++].text)](Run& run) { run.write(text); });
+        all.emplace_back([text = Text(tokens_[at_++].text)](Run& run) { run.write(text); });
       } else if (take("{{")) {
-        all.push_back([value = expression()](Run& run) { run.write(printed(value(run), run.budget)); });
+        all.emplace_back([value = expression()](Run& run) { run.write(printed(value(run), run.budget)); });
         expect("}}");
       } else if (is("{%") && name != "else" && name != "elif" && !name.starts_with("end")) {
         ++at_;
@@ -330,7 +330,7 @@ class Parser {
   }
 
   /// Reads an operator of this rank; null if the next token is none.
-  const Operator* take_operator(int rank) {
+  const Operator* take_operator(Rank rank) {
     for (const Operator& one : operators()) {
       if (one.rank != rank) continue;
       if (take(one.sign)) return &one;
@@ -342,7 +342,7 @@ class Parser {
   }
 
   /// Parses operators of this rank; their operands have higher ranks.
-  Expression ranked(int rank) {
+  Expression ranked(Rank rank) {
     if (rank == kUnary) return unary();
     if (rank == kNot && take("not"))
       return [value = deeper([this] { return ranked(kNot); })](Run& run) { return !is_true(value(run)); };
@@ -464,9 +464,9 @@ class Parser {
   Expression with_steps(Expression value, bool with_filters) {
     for (bool is_filtered = false;;) {
       if (!is_filtered && take(".")) value = member(std::move(value), expect_name());
-      else if (!is_filtered && take("[")) value = subscript(std::move(value));
-      else if (with_filters && take("|")) value = filter(std::move(value), kFilter), is_filtered = true;
-      else if (with_filters && take("is")) value = filter(std::move(value), kTest), is_filtered = true;
+      else if (!is_filtered && take("[")) value = subscript(value);
+      else if (with_filters && take("|")) value = filter(value, kFilter), is_filtered = true;
+      else if (with_filters && take("is")) value = filter(value, kTest), is_filtered = true;
       else break;
     }
     if (is("(")) fail("a call of what has no name");
@@ -488,7 +488,7 @@ class Parser {
     };
   }
 
-  Expression subscript(Expression value) {
+  Expression subscript(const Expression& value) {
     std::array<Expression, 3> bounds;
     bounds.fill(literal(nullptr));
     if (!is(":")) bounds[0] = expression();
@@ -516,7 +516,7 @@ class Parser {
     return now.kind == TokenKind::string || now.kind == TokenKind::number || is("[");
   }
 
-  Expression filter(Expression value, Use use) {
+  Expression filter(const Expression& value, Use use) {
     const bool is_negated = use == kTest && take("not");
     Builtin builtin = builtin_of(use, expect_name());
     std::vector<Item> all;

@@ -32,7 +32,7 @@ int depth_with(const Value& member, int depth) {
 }  // namespace
 
 const Value& Arguments::get(std::size_t place, std::string_view name) const {
-  static const Value kNone;
+  static const Value kNone{};
   if (place < positional.size()) return positional[place];
   const auto found = std::ranges::find(named, name, name_of);
   return found == named.end() ? kNone : found->second;

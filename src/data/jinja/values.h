@@ -38,9 +38,9 @@ class Value {
   Value() = default;                                   ///< undefined
   explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< of a kind that holds nothing
   Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
-  Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), integer_(flag) {}
-  Value(std::int64_t integer) noexcept : kind_(Kind::integer), integer_(integer) {}
-  Value(double real) noexcept : kind_(Kind::real), real_(real) {}
+  Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), number_{.integer = flag} {}
+  Value(std::int64_t integer) noexcept : kind_(Kind::integer), number_{.integer = integer} {}
+  Value(double real) noexcept : kind_(Kind::real), number_{.real = real} {}
   Value(Text text) : kind_(Kind::text), shared_(std::make_shared<Text>(std::move(text))) {}
   template <class T>
   Value(std::shared_ptr<T> shared) noexcept : kind_(T::kKind), shared_(std::move(shared)) {}
@@ -50,9 +50,9 @@ class Value {
   bool is_none() const noexcept { return kind_ == Kind::none; }
   bool is_number() const noexcept { return kind_ >= Kind::flag && kind_ <= Kind::real; }
   /// Returns a number, or 1 or 0 for a boolean.
-  double real() const noexcept { return kind_ == Kind::real ? real_ : static_cast<double>(integer_); }
+  double real() const noexcept { return kind_ == Kind::real ? number_.real : static_cast<double>(number_.integer); }
   /// Each of these returns the held value, or null if it has another type.
-  const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &integer_ : nullptr; }
+  const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &number_.integer : nullptr; }
   const Text* text() const noexcept { return held<Text>(Kind::text); }
   const List* list() const noexcept { return held<List>(Kind::list); }
   const Object* object() const noexcept { return held<Object>(Kind::object); }
@@ -70,9 +70,9 @@ class Value {
 
   Kind kind_ = Kind::undefined;
   union {
-    std::int64_t integer_ = 0;
-    double real_;
-  };
+    std::int64_t integer = 0;
+    double real;
+  } number_;
   std::shared_ptr<const void> shared_;
 };
 
