@@ -9,58 +9,40 @@
 
 namespace qrl::data::jinja {
 
-/// Holds the state of a render: the template's variables, then those of open scopes, and the output so far.
+/// Holds the state of a render, or of a macro's call in it.
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
-  Budget budget;
-  std::vector<std::pair<int, Value>> names = {{-1, {}}};  ///< names[0] is unused: only the template's scope is 0
-  std::size_t num_own = 0;                                ///< number of the template's own names, which macros see
-  Source mark = 0;                                        ///< kGenerated inside {% generation %}
-  std::size_t frame = 0, scope = 0;  ///< index of the first name of the running macro, and of the innermost scope
-  int num_macros = 0;                ///< calls in progress
-  Leave leave = Leave::no;           ///< set by break (loop) and continue (turn)
-  Text out;
+  Budget& budget;
+  std::vector<std::pair<int, Value>> names = {};  ///< of all open scopes
+  std::vector<std::size_t> scopes = {0};          ///< index of each one's first name; the first scope is the template's
+  int num_macros = 0;                             ///< calls in progress
+  Source mark = 0;                                ///< kGenerated inside {% generation %}
+  Leave leave = Leave::no;                        ///< set by break (loop) and continue (turn)
+  Text out = {};
 
   const Value* find(int name) const {
-    for (std::size_t i = names.size(); i > frame; --i) {
-      if (names[i - 1].first == name) return &names[i - 1].second;
-    }
-    for (std::size_t i = std::min(num_own, frame); i > 0; --i) {
-      if (names[i - 1].first == name) return &names[i - 1].second;
-    }
-    return nullptr;
+    const auto found =
+        std::find_if(names.rbegin(), names.rend(), [name](const auto& one) { return one.first == name; });
+    return found == names.rend() ? nullptr : &found->second;
   }
   void set(int name, Value value) {
     budget.spend(64);
-    std::size_t i = scope;
+    std::size_t i = scopes.back();
     while (i < names.size() && names[i].first != name) ++i;
     if (i == names.size()) names.emplace_back(name, Value());
     names[i].second = std::move(value);
-    if (scope == 0) num_own = names.size();
   }
   void write(const Text& text) {
     budget.spend(64 + text.cost_bytes());
     out.append(text, mark);
   }
-  /// Calls body() and afterwards drops the names that it set. `is_frame`: body() sees no names of open scopes, only the
-  /// template's own, like a macro.
+  /// Calls body() and afterwards drops the names that it set.
   template <class Body>
-  void in_scope(const Body& body, bool is_frame = false) {
-    const std::size_t begin = names.size(), outer_frame = frame, outer_scope = std::exchange(scope, begin);
-    if (is_frame) frame = begin;
+  void in_scope(const Body& body) {
+    scopes.push_back(names.size());
     body();
-    names.resize(begin);
-    frame = outer_frame;
-    scope = outer_scope;
-  }
-  /// Calls body(*this) in a new scope, and returns its output instead of writing it.
-  template <class Body>
-  Text capture(const Body& body) {
-    Text before = std::exchange(out, {});
-    const Source outer_mark = std::exchange(mark, 0);
-    in_scope([&] { body(*this); });
-    mark = outer_mark;
-    return std::exchange(out, std::move(before));
+    names.resize(scopes.back());
+    scopes.pop_back();
   }
 };
 
@@ -84,22 +66,20 @@ constexpr int kMaxDepth = 40;                               // of nested express
 constexpr int kMaxMacros = 30;                              // calls in progress
 constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // bytes of all texts that a render makes, and 64 a step
 
+/// Returns what the macro writes. It sees its parameters and the template's own names, none of other open scopes.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
-  Text text;
-  ++run.num_macros;
-  run.in_scope(
-      [&] {
-        for (std::size_t i = 0; const auto& [name, id, otherwise] : macro.parameters) {
-          Value given = arguments.get(i++, name);
-          run.set(id, given.is_undefined() && otherwise ? otherwise(run) : std::move(given));
-        }
-        text = run.capture(macro.body);
-      },
-      true);
-  --run.num_macros;
-  return text;
+  const std::size_t num_own = run.scopes.size() > 1 ? run.scopes[1] : run.names.size();
+  run.budget.spend(64 * num_own);
+  Run call{run.budget, {run.names.begin(), run.names.begin() + static_cast<std::ptrdiff_t>(num_own)}, {0, num_own}};
+  call.num_macros = run.num_macros + 1;
+  for (std::size_t i = 0; const auto& [name, id, otherwise] : macro.parameters) {
+    Value given = arguments.get(i++, name);
+    call.set(id, given.is_undefined() && otherwise ? otherwise(call) : std::move(given));
+  }
+  macro.body(call);
+  return std::move(call.out);
 }
 
 /// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
@@ -285,7 +265,13 @@ class Parser {
     const std::string member = take(".") ? expect_name() : "";
     Expression value;
     if (take("%}")) {
-      value = [body = body_until("endset")](Run& run) -> Value { return run.capture(body); };
+      value = [body = body_until("endset")](Run& run) -> Value {
+        Text before = std::exchange(run.out, {});
+        const Source mark = std::exchange(run.mark, 0);
+        run.in_scope([&] { body(run); });
+        run.mark = mark;
+        return std::exchange(run.out, std::move(before));
+      };
     } else {
       expect("=");
       value = expression();
@@ -403,9 +389,8 @@ class Parser {
     if (take("(")) {
       return [id, builtin = builtin_of(kFunction, name), given = evaluated(items(")"))](Run& run) {
         const Value* found = run.find(id);
-        const Value macro = found == nullptr ? Value() : *found;  // a copy, because names may reallocate
-        return macro.macro() != nullptr ? call_macro(*macro.macro(), given(run), run)
-                                        : builtin({}, given(run), run.budget);
+        const Macro* macro = found == nullptr ? nullptr : found->macro();
+        return macro != nullptr ? call_macro(*macro, given(run), run) : builtin({}, given(run), run.budget);
       };
     }
     constexpr std::array<std::string_view, 7> kGlobals = {"range",  "dict",      "lipsum",         "cycler",
@@ -544,7 +529,8 @@ Template::Template(const std::string& text) {
 }
 
 Text Template::render(const std::vector<std::pair<std::string_view, Value>>& variables) const {
-  Run run{{kWork_bytes}};
+  Budget budget{kWork_bytes};
+  Run run{budget};
   run.names.reserve(24);
   for (const auto& [name, value] : variables) {
     if (const auto found = names_.find(name); found != names_.end()) run.set(found->second, value);
