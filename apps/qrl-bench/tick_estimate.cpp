@@ -107,7 +107,7 @@ MatmulEstimate estimate_streamed(quant::Format format, const model::BlockMatrix&
                                      {"issue slots", issued / (kMultiprocessors * kLanesPerCycle * kClock *
                                                                issue_share(format, plan.tile_rows, row_tiles))},
                                      {"L2", (weight_bytes * row_tiles + x_bytes * output_tiles) / kL2BytesPerS},
-                                     {"matrix units", operations / (gpu.matmul_flops * (is_int8 ? 2 : 1) * kMmaSync)}});
+                                     {"tensor cores", operations / (gpu.matmul_flops * (is_int8 ? 2 : 1) * kMmaSync)}});
   estimate.seconds += reach.fixed_s;
   return estimate;
 }
@@ -141,7 +141,7 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
     bytes += bf16 - quantized;
   }
   MatmulEstimate estimate = largest({{"memory", bytes / std::min(gpu.read_bytes_per_s * reach.reads, most_bytes_per_s)},
-                                     {"matrix units", operations / (gpu.matmul_flops * units)}});
+                                     {"tensor cores", operations / (gpu.matmul_flops * units)}});
   estimate.seconds += before_s + reach.fixed_s;
   return estimate;
 }
@@ -192,7 +192,7 @@ double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const 
 }  // namespace
 
 const char* const kHowEstimated =
-    "each matmul takes the largest of bytes / reading, counted instructions / issue slots, L2 and matrix units, each "
+    "each matmul takes the largest of bytes / reading, counted instructions / issue slots, L2 and tensor cores, each "
     "by "
     "the share of it that kernels reached in a trace of an H100 on 2026-11-26; others a time of their own and their "
     "bytes";

@@ -108,7 +108,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
-  // The matrix units process 8-bit values at twice the bf16 rate on every GPU that the program has kernels for.
+  // The tensor cores process 8-bit values at twice the bf16 rate on every GPU that the program has kernels for.
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
   Json result = {{"bench", "ticks"},
@@ -162,7 +162,7 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
 void add_bench_ticks(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTicksArguments>();
   CLI::App* command = program.add_subcommand(
-      "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and matrix units' speed");
+      "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and tensor cores' speed");
   command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
   command->add_option("--format", arguments->format, "of the weights")
       ->check(one_of(gpu_format_names()))

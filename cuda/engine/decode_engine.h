@@ -10,7 +10,6 @@
 
 #include "cuda/runtime/kept_back.h"
 #include "cuda/runtime/layout.h"
-#include "cuda/runtime/trials.h"
 #include "model/block.h"
 #include "model/config.h"
 #include "quant/format.h"
@@ -87,7 +86,6 @@ struct EngineOptions {
   bool row_only_sums = false;
   /// Launches ticks that sample for every row as CUDA graphs, from the second of their shape. Changes no bit.
   bool graphs = true;
-  Trials trials = trials_wanted();
 };
 
 /// Copies the first num_slots slots of page `from` to page `to`, in every layer.

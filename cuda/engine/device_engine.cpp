@@ -77,11 +77,10 @@ class DeviceEngine final : public DecodeEngine {
 };
 
 std::string DeviceEngine::describe() const {
-  const std::string trials = names_of(state_.options.trials);
   return state_.device.name + ", device " + std::to_string(state_.device.number) + " of " +
          std::to_string(state_.device.count) + " (sm_" + std::to_string(state_.device.major) +
          std::to_string(state_.device.minor) + ", " + std::to_string(state_.device.total_bytes >> 30) +
-         " GiB); GEMMs: " + state_.gemms->describe() + (trials.empty() ? "" : "; tried: " + trials);
+         " GiB); GEMMs: " + state_.gemms->describe();
 }
 
 void DeviceEngine::release_kv() {

@@ -20,7 +20,7 @@ std::string rows_text(std::span<const std::int32_t> rows) {
 EngineState::EngineState(const EngineOptions& options_, const DeviceFacts& device_)
     : options(options_),
       device(device_),
-      gemms(make_gemms(device_, options_.row_only_sums, options_.trials)),
+      gemms(make_gemms(device_, options_.row_only_sums)),
       weights(options_),
       kv(options_, device_),
       tick(options_),

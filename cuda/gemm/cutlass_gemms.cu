@@ -94,12 +94,11 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// Runs the GEMM with a bf16 result.
+/// Runs the GEMM with a bf16 result. Pairs of blocks load their common weights once if there are several tiles of rows.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);
-  if (place.clusters && task.num_rows > tile_rows)
-    cutlass_gemm<Element, Sum, cutlass::bfloat16_t, cute::_2>(task, place, stream);
+  if (task.num_rows > tile_rows) cutlass_gemm<Element, Sum, cutlass::bfloat16_t, cute::_2>(task, place, stream);
   else cutlass_gemm<Element, Sum, cutlass::bfloat16_t, cute::_1>(task, place, stream);
 }
 

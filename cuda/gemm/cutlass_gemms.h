@@ -13,7 +13,6 @@ struct CutlassPlace {
   void* workspace = nullptr;  ///< device memory
   std::size_t workspace_bytes = 0;
   int num_multiprocessors = 0;
-  bool clusters = false;  ///< Trials::clusters, for several tiles of rows and a bf16 result. Changes no bit.
 };
 
 /// Computes an int8 GEMM with exact int32 sums; y is bf16 or fp32. Both functions need y_stride to be a multiple of 8,

@@ -61,7 +61,7 @@ class ColdTimer {
 
 class LibraryGemms final : public Gemms {
  public:
-  LibraryGemms(const DeviceFacts& device, bool row_only_sums, const Trials& trials)
+  LibraryGemms(const DeviceFacts& device, bool row_only_sums)
       : is_hopper_(runs_hopper_code(device)),
         row_only_sums_(row_only_sums),
         takes_block_scales_(is_hopper_ && !row_only_sums_ && may_take_block_scales()),
@@ -70,8 +70,7 @@ class LibraryGemms final : public Gemms {
         sweep_(gemm_rules(device, row_only_sums, takes_block_scales_), limits_,
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
-    place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device),
-              trials.clusters};
+    place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
 
   void multiply(const GemmTask& task, const Stream& stream) override {
@@ -186,8 +185,8 @@ class LibraryGemms final : public Gemms {
 
 }  // namespace
 
-std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums, const Trials& trials) {
-  return std::make_unique<LibraryGemms>(device, row_only_sums, trials);
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums) {
+  return std::make_unique<LibraryGemms>(device, row_only_sums);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -54,7 +54,6 @@ class StreamedGemms {
 };
 
 /// Makes a device's GEMMs. row_only_sums: see choose_gemm. Throws an input error if a required library is missing.
-std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false,
-                                  const Trials& trials = trials_wanted());
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

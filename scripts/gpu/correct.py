@@ -10,7 +10,6 @@ import programs
 from programs import ROOT, program
 
 SHARDS = 6
-TRIED = re.compile("GEMM|graphs|whole sequences")  # cases of what may be launched in another way
 ALONE = "holds alone"
 # The small model of the quickstart, from its cold start, with little to evaluate.
 SMALL = ["model.init.config=", "sft.steps=0", "eval.n=1", "data.val_generator.size=16", "data.val_files=[]", "trainer.threads=3"]
@@ -76,12 +75,12 @@ def run_cases(runner, path, names, limit_s, variables=None):
     return cases, seconds
 
 
-def cases_job(path, names, limit_s, variables=None):
+def cases_job(path, names, limit_s):
     def job(runner):
         if not names:
             return {"holds": False, "what": f"{path.name} lists no case: it does not start"}
-        cases, seconds = run_cases(runner, path, names, limit_s, variables)
-        return {**row_of(cases, f"in {seconds:.0f} s"), **({"variables": variables} if variables else {})}
+        cases, seconds = run_cases(runner, path, names, limit_s)
+        return row_of(cases, f"in {seconds:.0f} s")
     return job
 
 
@@ -93,19 +92,19 @@ def row_of(cases, how):
 
 def examine(runner, path, row):
     """Runs what failed again when nothing else runs: alone, without overlapping kernels, under memcheck."""
-    failed, variables = [case for case in row["cases"] if not case["holds"]], row.get("variables", {})
+    failed = [case for case in row["cases"] if not case["holds"]]
     for case in failed:
         name = [case["case"]]
-        alone = run_cases(runner, path, name, 60, variables)[0][0]
+        alone = run_cases(runner, path, name, 60)[0][0]
         if alone["holds"]:
             case["why"] = f"{ALONE}; beside others: {case['why']}"
             continue
-        apart = run_cases(runner, path, name, 60, {**variables, "QRL_CUDA_OVERLAP": "0"})[0][0]
-        code, output, _ = sanitize(runner, "memcheck", [str(path), escaped(case["case"])], 60, variables)
+        apart = run_cases(runner, path, name, 60, {"QRL_CUDA_OVERLAP": "0"})[0][0]
+        code, output, _ = sanitize(runner, "memcheck", [str(path), escaped(case["case"])], 60)
         case["why"] = (f"{alone['why']} | with QRL_CUDA_OVERLAP=0 it {'holds' if apart['holds'] else 'fails'} | memcheck, exit code "
                        f"{code}: {' '.join(line for line in output.splitlines() if '=========' in line)[:800]}")
     if any(case["why"].startswith(ALONE) for case in failed):  # together, when no other program runs
-        now = {case["case"]: case["holds"] for case in run_cases(runner, path, [case["case"] for case in row["cases"]], 90, variables)[0]}
+        now = {case["case"]: case["holds"] for case in run_cases(runner, path, [case["case"] for case in row["cases"]], 90)[0]}
         for case in failed:
             if case["why"].startswith(ALONE) and now[case["case"]]:
                 case |= {"holds": True, "why": f"holds when no other program runs; {case['why']}"}
@@ -186,14 +185,14 @@ SANITIZED = (("memcheck", "six small cases", SIX_CASES), ("racecheck", "six smal
              ("memcheck", "a decoder", "graphs are few*"))  # racecheck may take long for libraries' kernels
 
 
-def sanitize(runner, tool, command, limit_s, variables=None):
+def sanitize(runner, tool, command, limit_s):
     """Runs a program under compute-sanitizer: (exit code, 9 where it found an error, output, seconds)."""
     under = ["compute-sanitizer", "--tool", tool, "--error-exitcode", 9, "--target-processes", "all"]
     # Our libraries are the program's alone, not the tool's.
     ours = [shutil.which("env"), f"LD_LIBRARY_PATH={programs.environment()[0]['LD_LIBRARY_PATH']}"]
-    done = runner.run([*under, *ours, *command], limit_s, variables, is_tool=True)
+    done = runner.run([*under, *ours, *command], limit_s, is_tool=True)
     # A sanitizer that does not follow env to the program says nothing of it.
-    return done if SUMMARY in done[1] or done[0] in (124, 127) else runner.run([*under, *command], limit_s, variables)
+    return done if SUMMARY in done[1] or done[0] in (124, 127) else runner.run([*under, *command], limit_s)
 
 
 def sanitizer_job(tool, cases):
@@ -215,9 +214,6 @@ def jobs(runner, work):
     cases = names_of(listing, [device])
     for i in range(SHARDS):
         found[f"device cases, {i + 1} of {SHARDS}"] = cases_job(device, cases[i::SHARDS], 100)
-    trials = ",".join(programs.TRIALS)
-    if tried := [case for case in cases if TRIED.search(case)]:
-        found[f"device cases with QRL_CUDA_TRY={trials}"] = cases_job(device, tried, 100, {"QRL_CUDA_TRY": trials})
     for tool, what, patterns in SANITIZED:
         found[f"compute-sanitizer {tool}, {what}"] = sanitizer_job(tool, patterns)
     for where, name in CURVES.items():

@@ -32,7 +32,6 @@ class Figure:
     limit_s: int = 30
     watches_memory: bool = False
     is_tool: bool = False  # not one of our programs: its environment stays as it is
-    variables: dict = dataclasses.field(default_factory=dict)  # of its environment
 
 
 def each(numbers, prefix, form, end=""):
@@ -63,15 +62,6 @@ def ticks(name, batches=BATCHES, head="bf16", shape="8b"):
     said = each(batches, "context512_batch{}_", "{tokens_per_s:.0f} tok/s, {share_of_limit:.0%}",
                 "; of {read_gb_per_s:.0f} GB/s and {ceiling_gpu_matmul_tflops:.0f} TFLOP/s; publish {rewrite_s:.3f} s")
     return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
-
-
-def tried(trial, name):
-    """Ticks with a way to launch that is not used otherwise, in times of the speed without it."""
-    def said(figures, rows):
-        before = rows[f"ticks 8B, {name}, 512 positions"]["figures"]
-        keys = {batch: f"context512_batch{batch}_us" for batch in BATCHES}
-        return "; ".join(f"{batch}: {before[key] / figures[key]:.3f} times the speed" for batch, key in keys.items() if figures.get(key) and before.get(key))
-    return dataclasses.replace(ticks(name), said=said, variables={"QRL_CUDA_TRY": trial})
 
 
 def model(name, shape, *settings):
@@ -127,7 +117,6 @@ def figures():
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
     found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
     found["ticks SmolLM2-135M, fp8 channel_token, 512 positions"] = ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m")
-    found |= {f"ticks 8B, {name}, QRL_CUDA_TRY={trial}, 512 positions": tried(trial, name) for trial in programs.TRIALS for name in (FASTEST, "int8")}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
               "learner 1.5B, adapters of rank 32 on int8": model("learner", "1.5b", LOW_BIT, INT8, "lora.rank=32"),
               "step 1.5B, fp8": model("step", "1.5b", FP8), "step SmolLM2-135M, fp8, 1,024 answers of 256 tokens": answers("smollm2-135m", FP8, E4M3)}
@@ -165,7 +154,7 @@ def watched(work):
 
 def measure(runner, figure, rows):
     """Runs the command; a row of what it printed."""
-    work = functools.partial(runner.run, figure.command, figure.limit_s, figure.variables, is_tool=figure.is_tool)
+    work = functools.partial(runner.run, figure.command, figure.limit_s, is_tool=figure.is_tool)
     (code, output, _), peak_gib = watched(work) if figure.watches_memory else (work(), None)
     found = programs.objects(output)
     if code != 0 or not found:

@@ -21,8 +21,6 @@ PROGRAMS = {"qrl-train": "qrl-train", "qrl-bench": "qrl-bench", "test_cuda_devic
 BUILD = ROOT / "build"
 RECIPE = pathlib.Path("recipes") / "countdown_quickstart.yaml"
 # What every Linux has, what the driver has, and what is too large to carry.
-# What QRL_CUDA_TRY takes (cuda/runtime/trials.h).
-TRIALS = ("clusters",)
 NOT_PACKED = re.compile(r"^(linux-vdso|ld-linux|libc|libm|libdl|librt|libutil|libpthread|libcuda|libtorch_cpu|libc10|libgomp"
                         r"|libcudart|libcupti|libcublasLt)\b")
 MAX_PACKED_MB = 40

@@ -49,7 +49,7 @@ inline std::optional<target::DeviceFacts> find_device() {
 #endif
 }
 
-/// Returns the bound on a GEMM's error against fp32 sums, before rounding: `usual`, or that of Hopper's matrix unit
+/// Returns the bound on a GEMM's error against fp32 sums, before rounding: `usual`, or that of Hopper's tensor core
 /// with fp8. The unit adds 32 inputs at a time and drops what is beyond 13 bits of its sum, which is taken to be of the
 /// results' size.
 inline double gemm_error(quant::Format format, std::int64_t num_rows, std::int64_t in, const std::vector<float>& want,

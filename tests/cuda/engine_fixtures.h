@@ -15,10 +15,9 @@ using quant::KvFormat;
 enum class Gemms : std::uint8_t { rounded, f32 };
 
 inline std::unique_ptr<cuda::DecodeEngine> make_engine(const model::ModelConfig& config, const DecoderOptions& options,
-                                                       Gemms gemms = Gemms::rounded, const char* trials = nullptr) {
+                                                       Gemms gemms = Gemms::rounded) {
   cuda::EngineOptions engine_options = decoder::engine_options(config, options);
   engine_options.f32_gemms = gemms == Gemms::f32;
-  if (trials != nullptr) engine_options.trials = trials_of(trials);
   return target::make_device_engine(engine_options);
 }
 

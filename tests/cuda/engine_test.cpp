@@ -260,14 +260,6 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
   CHECK_THROWS(backend->calibrate_kv({}, {}));
 }
 
-TEST_CASE("what no GPU has been measured with is tried where QRL_CUDA_TRY names it, and no other name is taken") {
-  for (const char* none : {static_cast<const char*>(nullptr), ""}) CHECK(names_of(trials_of(none)).empty());
-  CHECK(names_of(trials_of("clusters")) == "clusters");
-  for (const char* wrong : {"cluster", "clusters,x", "clusters, ", "x,clusters"})
-    CHECK_THROWS_WITH(trials_of(wrong),
-                      Catch::Matchers::Contains("QRL_CUDA_TRY") && Catch::Matchers::Contains("of: clusters"));
-}
-
 TEST_CASE("batch, pages and schedule change no token of the engine's own") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();

@@ -26,7 +26,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Describes the operands of the matrix units: bf16 with fp32 sums, or int8 with int32 sums.
+/// Describes the operands of the tensor cores: bf16 with fp32 sums, or int8 with int32 sums.
 struct WideUnit {
   using Bits = std::uint16_t;
   using Element = MmaBf16;

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import runpy
 import shutil
 import signal
@@ -149,7 +148,6 @@ class Rows(unittest.TestCase):
         for pattern in {pattern for _, _, patterns in correct.SANITIZED for pattern in patterns.split(",")}:
             self.assertTrue(without_gpu([str(programs.program("test_cuda_device")), pattern]).strip(), f"{pattern}: no such case")
         self.assertIn("quickstart, 20 steps, both devices", record.rows)
-        self.assertGreater(len(record.rows["device cases with QRL_CUDA_TRY=clusters"]["cases"]), 20)
         self.assertIn("k3 [None, 0.0, 0.0, 0.0]", record.rows["cut and resumed, adapters, bitwise int8"]["what"])
 
     def test_every_command_line_of_figures_is_taken_by_its_program(self):
@@ -157,19 +155,6 @@ class Rows(unittest.TestCase):
         self.assertEqual((self.failing(record), list(record.rows)), (set(), list(figures.figures())))
         self.assertIn("256: 145 tok/s, 70%", record.rows["ticks 8B, int4 int8, 512 positions"]["what"])
         self.assertIn("decode_1_us 8000 (ours 1.14 times its speed)", record.rows["torch, decoding 8B bf16 in a CUDA graph"]["what"])
-
-    def test_what_is_tried_has_its_name_in_the_environment_and_the_speed_without_it_beside_it(self):
-        names = re.findall(r'"(\w+)"', re.search(r"kTrialNames\[\] = \{(.*)\}", (ROOT / "cuda" / "runtime" / "trials.h").read_text())[1])
-        self.assertEqual((tuple(names), len(names)), (programs.TRIALS, 1))
-        for trial in names:
-            figure = figures.figures()[f"ticks 8B, fp8 channel_token, QRL_CUDA_TRY={trial}, 512 positions"]
-            self.assertEqual(figure.variables, {"QRL_CUDA_TRY": trial})
-            card = Card()
-            with mock.patch.object(card, "run", wraps=card.run) as run:
-                figures.measure(card, figure, {})
-            self.assertIn({"QRL_CUDA_TRY": trial}, run.call_args.args)
-            before = {"ticks 8B, fp8 channel_token, 512 positions": {"figures": {"context512_batch64_us": 55.0, "context512_batch1_us": None}}}
-            self.assertEqual(figure.said({"context512_batch64_us": 50.0, "context512_batch1_us": 4.0}, before), "64: 1.100 times the speed")
 
     def test_what_is_wrong_is_seen_and_costs_no_other_row(self):
         for fails, named, said in (("weights", "cut and resumed, rollout.device", "weights DIFFER"), ("driver", "libraries", "found 12.4"),

@@ -560,7 +560,7 @@ void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
 }
 
-std::unique_ptr<Gemms> make_gemms(const DeviceFacts&, bool row_only_sums, const Trials&) {
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts&, bool row_only_sums) {
   return std::make_unique<EmulatedGemms>(row_only_sums);
 }
 

@@ -117,7 +117,7 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   add_work(stream, [=] { run_blocks(grid, threads, shared_bytes, [&] { kernel(task); }); });
 }
 
-/// Multiplies floats as bf16, and small integers, like matrix units: exact products, fp32 or int32 sums. The first lane
+/// Multiplies floats as bf16, and small integers, like tensor cores: exact products, fp32 or int32 sums. The first lane
 /// of a warp computes everything, so that reading a result without a barrier is detected.
 struct MmaBf16 {
   std::uint16_t bits;
