@@ -161,7 +161,7 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
   return auto_settings_of(chosen);
 }
 
-std::string settle_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded) {
   if (!has_auto(loaded.recipe)) return {};
   const bool is_taken = taken != AutoSettings{};

@@ -48,7 +48,7 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
 
 /// Sets what is at `auto` when a run begins or resumes: to `taken`, which its checkpoint has, or where all of that is 0
 /// to choose_settings. Returns the line that says the plan, "" where nothing was at `auto`.
-std::string settle_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
 /// Returns the bytes that a second micro-batch's activations add to a plan with room for them. The GPU computes its

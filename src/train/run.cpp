@@ -309,7 +309,7 @@ void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& wo
 void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, const ResumePoint& point,
               dist::Collectives& world) {
   const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
-  const std::string plan = settle_auto(point.settings, model, world.size(), bytes, loaded);
+  const std::string plan = decide_auto(point.settings, model, world.size(), bytes, loaded);
   if (world.is_first() && !plan.empty()) say(plan);
   require_gpu_memory(loaded.recipe, model, world.size(), bytes);
 }

@@ -14,18 +14,18 @@ namespace {
 
 constexpr int kBatches[] = {1, 16, 64, 256, 512};
 
-/// Ticks of 8B at 512 positions, in us: an NVIDIA H100 80GB, 2026-11-26, commit f30d27a3.
+/// Ticks of 8B at 512 positions, in us: an NVIDIA H100 80GB, 2026-11-27, commit b68999b2.
 struct MeasuredTicks {
   std::string weights, kv;
   double us[std::size(kBatches)];
 };
 const MeasuredTicks kMeasured[] = {
-    {"bf16", "bf16", {6798, 7240, 9052, 15649, 26350}},
-    {"int8", "int8", {4432, 4906, 6161, 11297, 20768}},
-    {"fp8_e4m3 channel_token", "fp8_e4m3", {4490, 5131, 6332, 10663, 18979}},
-    {"fp8_e4m3 block128", "fp8_e4m3", {4677, 5214, 6793, 10678, 17742}},
-    {"int4", "bf16", {4376, 5973, 11599, 21834, 32174}},
-    {"int4 int8", "int8", {3763, 4682, 8382, 20299, 36503}},
+    {"bf16", "bf16", {6533, 6965, 8780, 15357, 26034}},
+    {"int8", "int8", {4329, 4800, 6064, 10772, 19047}},
+    {"fp8_e4m3 channel_token", "fp8_e4m3", {4379, 5041, 6238, 10225, 17349}},
+    {"fp8_e4m3 block128", "fp8_e4m3", {4587, 5074, 6666, 10506, 17661}},
+    {"int4", "bf16", {4424, 5830, 11941, 21484, 31733}},
+    {"int4 int8", "int8", {3710, 4649, 8335, 20243, 36510}},
 };
 
 /// Estimated ticks in us, one a batch.

@@ -92,7 +92,7 @@ config::LoadedRecipe tiny_on_gpu(const std::filesystem::path& run, const std::ve
 /// CPU makes the checkpoint, with these numbers; its recipe then says that a GPU did.
 AutoSettings make_gpu_run(const std::filesystem::path& run, double gib) {
   config::LoadedRecipe begun = tiny_on_gpu(run);
-  CHECK(train::settle_auto({}, large_model(), 1, gib * kGiB, begun).starts_with("GPU plan    micro-batches of "));
+  CHECK(train::decide_auto({}, large_model(), 1, gib * kGiB, begun).starts_with("GPU plan    micro-batches of "));
   const test::TempDir made;
   std::ofstream(made / "recipe.yaml") << begun.resolved_yaml;
   const std::string command = test::kProgram + (made / "recipe.yaml").string() +
@@ -183,7 +183,7 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
 TEST_CASE("micro-batches hold the longest sequence and row, and no more than an update") {
   const AutoSettings update =
       choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80);
-  CHECK(update.max_tokens_per_micro_batch == 2 * 2 * 1280);
+  CHECK(update.max_tokens_per_micro_batch == 4864);  // two groups of 255 + 2 · 1,025 tokens, in steps of 256
   const AutoSettings shared =
       choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80, 2);
   CHECK(shared.max_tokens_per_micro_batch == 2 * 1280);
@@ -266,7 +266,7 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
     const train::ResumePoint point =
         train::find_resume_point(loaded, inputs, world.is_first() ? &folder : nullptr, false, world);
     bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
-    plans[rank] = train::settle_auto(point.settings, large_model(), world.size(), bytes[rank], loaded);
+    plans[rank] = train::decide_auto(point.settings, large_model(), world.size(), bytes[rank], loaded);
     if (world.is_first()) train::require_gpu_memory(loaded.recipe, large_model(), world.size(), bytes[rank]);
   });
   base::set_log_file({});
