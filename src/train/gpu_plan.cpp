@@ -183,8 +183,8 @@ std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelCo
          (ahead > 0 ? ", with the next micro-batch's activations" : "");
 }
 
-void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                        double gpu_bytes) {
+void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+                        bool is_resumed) {
   const double known = certain_bytes(estimate_memory(recipe, model, num_ranks), true);
   QRL_REQUIRE(known <= gpu_bytes, "trainer.device: cuda", "a plan within the GPU's " + memory_amount(gpu_bytes),
               memory_amount(known) + " of weights, gradients and moments alone",
@@ -192,10 +192,12 @@ void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& 
               "model");
   const double peak = gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes);
   if (peak <= gpu_bytes) return;
-  base::log_warning(
-      "the plan needs about " + memory_amount(peak) + " of the GPU's " + memory_amount(gpu_bytes) +
-      ": lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
-      "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and rollout.free_cache_engine");
+  base::log_warning("the plan needs about " + memory_amount(peak) + " of the GPU's " + memory_amount(gpu_bytes) +
+                    (is_resumed ? ": lower rollout.gpu_memory_utilization, set rollout.free_cache_engine, or lower "
+                                  "actor.max_tokens_per_micro_batch with --allow-change"
+                                : ": lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
+                                  "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and "
+                                  "rollout.free_cache_engine"));
 }
 
 }  // namespace qrl::train

@@ -65,7 +65,9 @@ double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& mo
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes);
 
-/// Warns where the estimate exceeds the GPU's memory; an input error where what is exactly known does already.
-void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
+/// Warns where the estimate exceeds the GPU's memory. Throws an input error where the exactly known parts do. The
+/// warning of a resumed run names only keys that may change then.
+void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+                        bool is_resumed = false);
 
 }  // namespace qrl::train

@@ -311,7 +311,7 @@ void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, con
   const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
   const std::string plan = decide_auto(point.settings, model, world.size(), bytes, loaded);
   if (world.is_first() && !plan.empty()) say(plan);
-  require_gpu_memory(loaded.recipe, model, world.size(), bytes);
+  require_gpu_memory(loaded.recipe, model, world.size(), bytes, point.settings != AutoSettings{});
 }
 
 /// Makes and drops a decoder, which allocates all its memory. A machine's limits thus show now and not after the cold

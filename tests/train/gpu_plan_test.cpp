@@ -267,7 +267,7 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
         train::find_resume_point(loaded, inputs, world.is_first() ? &folder : nullptr, false, world);
     bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
     plans[rank] = train::decide_auto(point.settings, large_model(), world.size(), bytes[rank], loaded);
-    if (world.is_first()) train::require_gpu_memory(loaded.recipe, large_model(), world.size(), bytes[rank]);
+    if (world.is_first()) train::require_gpu_memory(loaded.recipe, large_model(), world.size(), bytes[rank], true);
   });
   base::set_log_file({});
   CHECK(choose(tiny_on_gpu(run).recipe, 24, kRanks) != chosen);  // as a new run would
@@ -282,7 +282,11 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
   CHECK(said.find("was written by a run of 1 ranks and goes on with 2") != std::string::npos);
   const std::size_t at = said.find("warning: the plan needs about ");
   CHECK(at != std::string::npos);
-  CHECK(said.find(" of the GPU's 24.00 GiB: lower ") != std::string::npos);
+  const std::string advice = said.substr(said.find(" of the GPU's 24.00 GiB: lower "));
+  for (const char* key : {"actor.max_tokens_per_micro_batch with --allow-change", "rollout.gpu_memory_utilization"})
+    CHECK(advice.find(key) != std::string::npos);
+  for (const char* fixed : {"actor.logprob_chunk_tokens", "actor.activation_checkpointing"})
+    CHECK(advice.find(fixed) == std::string::npos);
   CHECK(said.find("warning: the plan needs about ", at + 1) == std::string::npos);
 }
 
