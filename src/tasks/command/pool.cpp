@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -26,6 +28,28 @@ constexpr std::size_t kShown_bytes = 200;
 constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
+
+/// Returns whether `text` has the name, between characters that no variable's name has.
+bool mentions(const std::string& text, const std::string& name) {
+  const auto is_of_name = [&](std::size_t at) {
+    return at < text.size() && (base::is_letter(text[at]) || base::is_digit(text[at]) || text[at] == '_');
+  };
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
+    if (!is_of_name(at - 1) && !is_of_name(at + name.size())) return true;
+  return false;
+}
+
+/// Returns a note on the withheld variables, "" without any: those that the program's last words name, else how many.
+std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
+  std::vector<std::string> mentioned;
+  std::ranges::copy_if(withheld, std::back_inserter(mentioned),
+                       [&](const auto& name) { return mentions(last_words, name); });
+  const std::string named = base::joined(mentioned, ", ");
+  if (!named.empty()) return "it was not given " + named + " (reward.env: [" + named + "] gives it)";
+  return withheld.empty() ? ""
+                          : std::to_string(withheld.size()) +
+                                " variables of the environment are withheld from it (reward.env: [NAME] gives one)";
+}
 
 struct ParsedLine {
   nlohmann::json object;
@@ -113,7 +137,8 @@ void Pool::refuse_start(Slot& slot, const std::string& what) {
   const std::string got = what.empty() ? "a program that " + end : what;
   std::string words =
       errors.empty() ? "it wrote nothing to standard error" : "its last lines on standard error:" + errors;
-  if (!settings_.withheld.empty()) words += (errors.empty() ? "; " : "\n") + settings_.withheld;
+  if (const std::string note = note_on(settings_.withheld, errors); !note.empty())
+    words += (errors.empty() ? "; " : "\n") + note;
   base::fail_input("reward.command",
                    "a line {\"ready\": …} within reward.start_timeout_s = " + seconds(settings_.start_timeout_s), got,
                    words);

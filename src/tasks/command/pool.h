@@ -22,7 +22,7 @@ struct PoolSettings {
   std::int64_t num_workers = 1;
   std::int64_t in_flight = 1;  ///< rows per worker
   double timeout_s = 10, start_timeout_s = 60;
-  std::string withheld;  ///< a note on the environment in the error of a failed start; may be empty
+  std::vector<std::string> withheld;  ///< names of variables that the program lacks, for the error of a failed start
 };
 
 /// Says why a row has no answer.

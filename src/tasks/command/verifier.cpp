@@ -31,12 +31,6 @@ struct CommandGold final : types::Gold {
   std::shared_ptr<const types::Gold> after;
 };
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// Returns the recipe's settings of the program. Throws an input error if the program does not exist.
 PoolSettings settings_of(const config::Recipe& recipe) {
   const config::RewardRecipe& reward = recipe.reward;
@@ -46,8 +40,7 @@ PoolSettings settings_of(const config::Recipe& recipe) {
   settings.program.folder = reward.folder;
   ProgramEnvironment environment = program_environment(reward.env);
   settings.program.environment = std::move(environment.variables);
-  if (!environment.withheld.empty())
-    settings.withheld = "it was not given " + listed(environment.withheld) + " (reward.env: [NAME] gives them)";
+  settings.withheld = std::move(environment.withheld);
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   settings.program.memory_bytes = reward.memory_mb.value_or(0) * kMiB;
   settings.num_workers = num_workers(reward);
@@ -171,12 +164,12 @@ struct CommandVerifier::Session::Batch {
 void CommandVerifier::Session::require_weights() const {
   for (const auto& [name, weight] : reward_.weights) {
     QRL_REQUIRE(std::find(ready_.scores.begin(), ready_.scores.end(), name) != ready_.scores.end(), "reward.weights",
-                "names among the command's scores: " + listed(ready_.scores), name);
+                "names among the command's scores: " + base::joined(ready_.scores, ", "), name);
   }
   const std::vector<double> all = weights();
   QRL_REQUIRE(std::any_of(all.begin(), all.end(), [](double weight) { return weight != 0; }), "reward.weights",
-              "a score with a weight other than 0 (the command's scores: " + listed(ready_.scores) + ")", "none",
-              "every response would score 0");
+              "a score with a weight other than 0 (the command's scores: " + base::joined(ready_.scores, ", ") + ")",
+              "none", "every response would score 0");
 }
 
 void CommandVerifier::Session::check_golds() {
