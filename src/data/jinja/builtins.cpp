@@ -94,8 +94,8 @@ Value with_case(const Call& call) {
 Value joined(const Values& items, const Value& between, const Value& attribute, Budget& budget) {
   Text text;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) text.append(printed(between, budget));
-    text.append(printed(attribute.is_undefined() ? items[i] : item_of(items[i], attribute, budget), budget));
+    if (i > 0) print(between, text, budget);
+    print(attribute.is_undefined() ? items[i] : item_of(items[i], attribute, budget), text, budget);
     budget.spend(64);
   }
   return text;
@@ -230,9 +230,7 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
 /// Appends the text of `right` to that of `left`, in place if no other value shares it.
 Value concatenated(Value left, const Value& right, Budget& budget) {
   if (left.own_text() == nullptr) left = printed(left, budget);
-  const Text* more = right.text();
-  if (more != nullptr) budget.spend(more->cost_bytes());
-  left.own_text()->append(more == nullptr ? printed(right, budget) : *more);
+  print(right, *left.own_text(), budget);
   return left;
 }
 

@@ -32,9 +32,9 @@ struct Run {
     if (i == names.size()) names.emplace_back(name, Value());
     names[i].second = std::move(value);
   }
-  void write(const Text& text) {
-    budget.spend(64 + text.cost_bytes());
-    out.append(text, mark);
+  void write(const Value& value) {
+    budget.spend(64);
+    print(value, out, budget, mark);
   }
   /// Calls body() and afterwards drops the names that it set.
   template <class Body>
@@ -162,9 +162,9 @@ class Parser {
     for (;;) {
       const std::string name = tag_name();
       if (token().kind == TokenKind::text) {
-        all.emplace_back([text = Text(tokens_[at_++].text)](Run& run) { run.write(text); });
+        all.emplace_back([text = Value(Text(tokens_[at_++].text))](Run& run) { run.write(text); });
       } else if (take("{{")) {
-        all.emplace_back([value = expression()](Run& run) { run.write(printed(value(run), run.budget)); });
+        all.emplace_back([value = expression()](Run& run) { run.write(value(run)); });
         expect("}}");
       } else if (is("{%") && name != "else" && name != "elif" && !name.starts_with("end")) {
         ++at_;
@@ -343,8 +343,8 @@ class Parser {
       for (const auto& [taken, operand] : rest) {
         run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
         // `and` and `or` return the operand that decided, as in Python.
-        if (rank <= kAnd) left = is_true(left) == (rank == kAnd) ? operand(run) : left;
-        else left = taken->apply(std::move(left), operand(run), run.budget);
+        if (rank > kAnd) left = taken->apply(std::move(left), operand(run), run.budget);
+        else if (is_true(left) == (rank == kAnd)) left = operand(run);
       }
       return left;
     };

@@ -9,11 +9,6 @@ namespace qrl::data::jinja {
 
 void fail(const std::string& what) { throw Unsupported(what); }
 
-void Budget::spend(std::size_t amount) {
-  if (amount > left) fail("more work than a chat template takes");
-  left -= amount;
-}
-
 namespace {
 
 std::string_view name_of(const std::pair<Text, Value>& member) { return member.first.bytes(); }
@@ -43,10 +38,10 @@ const Value* Object::find(std::string_view name) const {
   return found == members.end() ? nullptr : &found->second;
 }
 
-void Object::set(const Text& name, Value value) {
+void Object::set(Text name, Value value) {
   depth = depth_with(value, depth);
   const auto found = std::ranges::find(members, std::string_view(name.bytes()), name_of);
-  if (found == members.end()) members.emplace_back(name, std::move(value));
+  if (found == members.end()) members.emplace_back(std::move(name), std::move(value));
   else found->second = std::move(value);
 }
 
@@ -198,11 +193,18 @@ class Writer {
 
 }  // namespace
 
+void print(const Value& value, Text& out, Budget& budget, Source flag) {
+  if (value.is_undefined()) return;
+  const Text* text = value.text();
+  if (text == nullptr) return out.append(Writer(false, 0, budget).written(value), flag);
+  budget.spend(text->cost_bytes());
+  out.append(*text, flag);
+}
+
 Text printed(const Value& value, Budget& budget) {
-  if (value.is_undefined()) return {};
-  if (value.text() == nullptr) return Writer(false, 0, budget).written(value);
-  budget.spend(value.text()->cost_bytes());
-  return *value.text();
+  Text text;
+  print(value, text, budget);
+  return text;
 }
 
 Text json_of(const Value& value, std::size_t indent, Budget& budget) {

@@ -88,7 +88,7 @@ struct Object {
   int depth = 1;
   const Value* find(std::string_view name) const;  ///< null: no such member
   /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
-  void set(const Text& name, Value value);
+  void set(Text name, Value value);
 };
 struct Namespace : Object {
   static constexpr Kind kKind = Kind::names;
@@ -109,7 +109,10 @@ struct Arguments {
 /// Limits the work of a render; one unit costs about a byte. spend() throws Unsupported if the budget is exhausted.
 struct Budget {
   std::size_t left = 0;
-  void spend(std::size_t amount);
+  void spend(std::size_t amount) {
+    if (amount > left) fail("more work than a chat template takes");
+    left -= amount;
+  }
 };
 
 /// Throws Unsupported like Object::set.
@@ -131,8 +134,9 @@ std::int64_t integer_of(const Value& value, std::string_view what);
 /// Returns a list of what a loop over the value visits: a list's elements, an object's names or a text's characters.
 /// An undefined value gives an empty list.
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
-/// Formats the value like Python's str().
-Text printed(const Value& value, Budget& budget);
+/// Appends the value to `out`, formatted like Python's str(), with `flag` set in each source.
+void print(const Value& value, Text& out, Budget& budget, Source flag = 0);
+Text printed(const Value& value, Budget& budget);  ///< the same as a text
 /// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.
 Text json_of(const Value& value, std::size_t indent, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
