@@ -16,7 +16,7 @@ base::View view_of(const Tensor& matrix) {
 }
 
 Tensor dequantized_weight_there(const DeviceLayer& layer, const torch::Device& device) {
-  const Tensor weight =
+  Tensor weight =
       torch::empty({layer.form->out, layer.form->in}, torch::TensorOptions().dtype(layer.compute).device(device));
   const model::DequantizedTensor wanted{layer.matrix, view_of(weight)};
   layer.weights->dequantize({&wanted, 1}, stream_on(device));
@@ -48,8 +48,8 @@ Tensor rounded_columns(const Tensor& x, quant::Format format) {
 /// dX, and dYᵀ·X̂ added to `gradient`, in e4m3; d_y of any dtype, x fp32; without a gradient x undefined.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
-  const Tensor weight = dequantized_weight_there(layer, d_y.device()),
-               d_x = torch::empty({d_y.size(0), layer.form->in}, d_y.options().dtype(torch::kFloat32));
+  const Tensor weight = dequantized_weight_there(layer, d_y.device());
+  Tensor d_x = torch::empty({d_y.size(0), layer.form->in}, d_y.options().dtype(torch::kFloat32));
   for (std::int64_t first = 0; first < d_y.size(0); first += kFp8GradientTokens) {
     const std::int64_t count = std::min(kFp8GradientTokens, d_y.size(0) - first);
     const Tensor d_rows = d_y.narrow(0, first, count).to(torch::kFloat32).contiguous();
@@ -88,7 +88,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
   if (!master.gradient.defined()) {  // nothing of x is kept
-    return differentiable({x}, {y}, [layer, device, in_fp8, more = beside.input_gradient](const TensorList& d) {
+    return differentiable({x}, {y}, [layer, in_fp8, more = beside.input_gradient](const TensorList& d) {
       const Tensor share = more ? more(d[0]) : Tensor();
       if (!in_fp8) return TensorList{input_gradient(d[0].to(layer.compute), layer, share)};
       const Tensor d_x = fp8_gradients(d[0], {}, layer, {});

@@ -23,7 +23,7 @@ void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
   }
 }
 
-void add_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
+void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum) {
   if (sum.scalar_type() == torch::kFloat32) return add_exact_matmul(x, y, sum);
   if (!sum.is_cpu()) sum.addmm_(x, y);
   else sum.add_(exact_matmul(x, y));  // LibTorch computes this sum in fp32
@@ -51,10 +51,10 @@ Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant:
                      const LayerAddition& beside) {
   const torch::ScalarType type = weight.value.scalar_type();
   const Tensor read_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
-  Tensor y;
-  if (!is_read)
-    y = torch::empty({x.size(0), weight.value.size(0)}, read_x.options().dtype(format ? torch::kFloat32 : type));
-  else y = format ? exact_matmul(read_x, weight.value.t()) : torch::mm(read_x, weight.value.t());
+  const auto y_options = read_x.options().dtype(format ? torch::kFloat32 : type);
+  const Tensor y = !is_read ? torch::empty({x.size(0), weight.value.size(0)}, y_options)
+                   : format ? exact_matmul(read_x, weight.value.t())
+                            : torch::mm(read_x, weight.value.t());
   if (beside.add_to_output && is_read) beside.add_to_output(y);
   const Tensor kept_x = weight.gradient.defined() ? read_x : Tensor();
   return differentiable(

@@ -34,6 +34,6 @@ void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
 /// Adds x · y to a sum in fp32 or bf16, with fp32 sums. On the CPU a bf16 result is rounded once. On a GPU cuBLAS
 /// rounds the product to bf16 before it adds, an error of 2⁻⁹ of the smaller share. One rounding would need an fp32
 /// product beside the sum: 12 bytes of traffic per number in place of 4.
-void add_matmul(const Tensor& x, const Tensor& y, Tensor sum);
+void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum);
 
 }  // namespace qrl::learner
