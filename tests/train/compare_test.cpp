@@ -1,4 +1,5 @@
-// Tests scripts/compare_modes: it runs, and reports keep the results of other machines.
+// Tests scripts/compare_modes: it runs, reports keep the results of other machines, and the control is repeated.
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -133,7 +134,8 @@ TEST_CASE(
   const std::string report =
       kScript + "--report-only --keep --out " + out.string() + " --runs " + (dir / "runs").string();
   CHECK(test::run_command(report).exit_code != 0);  // nothing to keep
-  for (const char* file : {"runs.csv", "metrics.csv.gz"}) fs::copy_file(kPublished / file, out / file);
+  for (const char* file : {"runs.csv", "metrics.csv.gz", "recipes.json.gz"})
+    fs::copy_file(kPublished / file, out / file);
   const std::string published = text_of(kPublished / "metrics.csv.gz");
   const std::string variants = variants_of(kPublished / "results.md");
 
@@ -157,4 +159,63 @@ TEST_CASE(
     CHECK(rows_of(out / "metrics.csv.gz", other) == rows_of(kPublished / "metrics.csv.gz", other));
   CHECK(tables(out) != tables(kPublished));
   CHECK_FALSE(charts_that_differ(out, kPublished).empty());
+}
+
+TEST_CASE("compare_modes repeats the control four times from one cold start and once from each of four") {
+  const test::TempDir dir;
+  const std::string arms = kScript + "--arms 'again-*' --seeds 0,1,2 --list --runs " + (dir / "runs").string();
+  const std::string list = test::run_command(arms).output;
+  CHECK(std::ranges::count(list, '\n') == 7);
+  for (const char* run : {"again-0 0", "again-1 0", "again-2 0", "again-3 0", "again-0 1", "again-0 2", "again-0 3"})
+    CHECK(list.find(std::string(" standard ") + run + " - the control again") != std::string::npos);
+
+  const std::string train = kScript + "--small --seeds 5 --steps 1 --arms again-1 --variants standard --out " +
+                            (dir / "out").string() + " --runs " + (dir / "runs").string();
+  REQUIRE(test::run_command(train).exit_code == 0);
+  const fs::path config = dir / "runs/standard/again-1-seed5/config.yaml";
+  const auto seed_of = [&config](const std::string& key) {
+    return test::run_command("cd " QRL_SOURCE_DIR
+                             "/scripts && python3 -c 'import resolved; print(resolved.read(open(\"" +
+                             config.string() + "\").read())[\"" + key + "\"][0])'")
+        .output;
+  };
+  CHECK(seed_of("trainer.seed") == "101\n");  // the samples are its own, the prompts are those of the cold start's seed
+  CHECK(seed_of("data.train_generator.seed") == "5\n");
+  CHECK(seed_of("data.seed") == "5\n");
+}
+
+TEST_CASE("compare_modes reports how far the control's repetitions are apart, beside the claims") {
+  const test::TempDir dir;
+  std::string runs = "variant,arm,seed,program,seconds,reason\n";
+  std::string metrics = "variant,arm,seed,step,reward,val,gap_k3,rho_max,clip_high,clip_low,alpha,ess\n";
+  const auto add = [&](const std::string& run, const std::string& reward, const std::string& score) {
+    runs += run + ",abc,,\n";
+    metrics += run + ",0,,0.25,,,,,,\n" + run + ",60," + reward + "," + score + ",,,,,,\n";
+  };
+  for (const char* seed : {"0", "1", "2"}) {
+    add(std::string("standard,flashrl-int8,") + seed, "0.5", "0.6");
+    add(std::string("standard,naive-none,") + seed, "0.5", "0.5");
+  }
+  add("off-policy,flashrl-int8,0", "0.5", "0.6");
+  add("off-policy,naive-none,0", "0.5", "0.5");
+  add("standard,again-0,0", "0.41", "0.50");
+  add("standard,again-1,0", "0.42", "0.52");
+  add("standard,again-2,0", "0.43", "0.54");
+  add("standard,again-3,0", "0.44", "0.56");
+  add("standard,again-0,1", "0.51", "0.40");
+  add("standard,again-0,2", "0.61", "0.60");
+  add("standard,again-0,3", "0.71", "0.70");
+  std::ofstream(dir / "runs.csv") << runs;
+  std::ofstream(dir / "metrics.csv") << metrics;
+  REQUIRE(test::run_command("gzip " + (dir / "metrics.csv").string()).exit_code == 0);
+  const test::Outcome report = test::run_command(kScript + "--report-only --keep --out " + dir.path().string() +
+                                                 " --runs " + (dir / "none").string());
+  INFO(report.output);
+  REQUIRE(report.exit_code == 0);
+  // Deviations of 0.50, 0.52, 0.54, 0.56 and of 0.50, 0.40, 0.60, 0.70, with n - 1: sqrt(0.002 / 3) and sqrt(0.05 / 3).
+  const std::string text = tables(dir.path());
+  CHECK(text.find("| one cold start | 4 | 0.530 ± 0.026 | 0.425 ± 0.013 |\n") != std::string::npos);
+  CHECK(text.find("| a cold start each | 4 | 0.550 ± 0.129 | 0.560 ± 0.129 |\n") != std::string::npos);
+  // Three pairs in one column and one in the other: 0.0258 * sqrt(2 / 3) and 0.0258 * sqrt(2).
+  CHECK(text.find("| chance alone: equal runs | again | again | ± 0.021 | ± 0.037 | – | – |\n") != std::string::npos);
 }
