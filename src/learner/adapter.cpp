@@ -23,13 +23,13 @@ Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType type) {
   return torch::empty({rows, width}, torch::TensorOptions().dtype(type));
 }
 
-/// Columns [first, …) of a matrix whose rows lie next to each other, as an operand.
+/// Columns [first, …) of a matrix with adjacent rows, as an operand.
 ops::Operand columns_of(const Tensor& matrix, std::int64_t first = 0, bool transposed = false) {
   auto* data = static_cast<std::byte*>(matrix.data_ptr()) + first * static_cast<std::int64_t>(matrix.element_size());
   return {{data, matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
 }
 
-/// Columns [first, …) of some rows of a matrix, fp32 or of `to`'s dtype, rounded to that.
+/// Rounds columns [first, …) of some rows of a matrix to `to`'s dtype.
 void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::Activations& to) {
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -40,8 +40,7 @@ void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::
   }
 }
 
-/// Copies rows of `from` to columns [first, …) of rows of a matrix of their dtype. Does nothing if the matrix is
-/// undefined.
+/// Copies rows of `from` to columns [first, …) of a matrix of their dtype. Does nothing without a matrix.
 void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range rows, std::int64_t first = 0) {
   if (!matrix.defined()) return;
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
@@ -51,7 +50,6 @@ void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range r
   }
 }
 
-/// Rounds values to `format` and returns them in `compute`.
 Tensor rounded(const Tensor& values, torch::ScalarType format, torch::ScalarType compute) {
   return (format == torch::kBFloat16 ? values.to(torch::kBFloat16) : values).to(compute).contiguous();
 }
@@ -63,7 +61,7 @@ ops::PackedLinear packed(const Tensor& values, torch::ScalarType type) {
   return layer;
 }
 
-/// An adapter as one product beside the base's.
+/// Holds an adapter as one product beside the base's.
 struct Dense {
   Dense(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type)
       : a(adapter.a.value.to(type)), b(torch::zeros({a.size(0), out}, torch::TensorOptions().dtype(type))) {
@@ -78,12 +76,12 @@ struct Dense {
   Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside of a part's columns
 };
 
-/// A backward pass's dtypes: what A, scale·B, x and A·x were rounded to, and that of the matmuls.
+/// Dtypes: what A, scale·B, x and A·x were rounded to, and that of the matmuls.
 struct Types {
   torch::ScalarType format, compute;
 };
 
-/// U = dY·(scale·B), and what it adds to dX.
+/// U = dY·(scale·B), and its term of dX.
 class InputGradient {
  public:
   InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
@@ -97,7 +95,7 @@ class InputGradient {
     }
   }
 
-  /// Returns the function that adds to a thread's blocks of rows. This object must outlive it.
+  /// This object must outlive the result.
   AddToRows adding() const {
     struct Block {
       std::vector<ops::Activations> d_y;  // of each part
@@ -121,7 +119,7 @@ class InputGradient {
       ops::linear(alone, block->u, a_, here, true, d_x);
     };
   }
-  /// [N, parts · rank], when all rows were added to.
+  /// [N, parts · rank], once all rows were added to.
   const Tensor& u() const { return u_; }
 
  private:
@@ -139,14 +137,13 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   const std::int64_t rank = adapter.rank();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const LinearAdapter::Part& part = adapter.parts[i];
-    // Transposed: dY is the operand that is packed as it lies.
+    // Transposed, so that dY is packed as it lies.
     const Tensor d_b = torch::empty({rank, part.b.value.size(0)});
     ops::matmul({type, rank, d_b.size(1), d_y.size(0), columns_of(products, static_cast<std::int64_t>(i) * rank, true),
                  columns_of(d_y, part.first_output), columns_of(d_b).values, d_b.size(1)});
     Tensor gradient = part.b.gradient;
     gradient.add_(d_b.t(), adapter.scale);
   }
-  // x in fp32 is rounded as the matmul reads it where that is of bf16.
   const Tensor x_read = types.compute == torch::kFloat32 ? rounded(x, types.format, types.compute) : x.contiguous();
   accumulate_weight_gradient(u, x_read, adapter.a.gradient);
 }
@@ -156,7 +153,7 @@ struct Forward {
   Tensor y, x, products;
 };
 
-/// Makes what a backward pass reads; nothing without one.
+/// Allocates what a backward pass reads, if autograd is on.
 void make_kept(Forward& made, const model::MatrixAdapter& adapter, bool keeps_x) {
   if (!torch::GradMode::is_enabled()) return;
   made.products = make(made.y.size(0), adapter.a.out, type_of(adapter.a.format));
@@ -171,7 +168,7 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
     keep_rows(products.parts[i], made.products, rows, static_cast<std::int64_t>(i) * rank);
 }
 
-/// The decoder's operations, a block of rows at a time: nothing but what the backward pass reads exists for all rows.
+/// Runs the decoder's operations block by block: only what the backward pass reads exists for all rows.
 Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
                             bool is_read) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
@@ -213,7 +210,7 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// The base's products continue along A·x and U, so the adapter's sum never exists by itself.
+/// The base's products continue along A·x and U: the adapter's sum never exists by itself.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

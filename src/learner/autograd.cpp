@@ -64,7 +64,7 @@ TensorList recomputed(const std::function<TensorList(const TensorList&)>& block,
       }
       const TensorList computed = block(leaves);
       for (std::size_t i = 0; i < computed.size(); ++i) {
-        if (!d[i].defined()) continue;  // an unused output
+        if (!d[i].defined()) continue;
         recompute.push_back(computed[i]);
         d_recomputed.push_back(d[i]);
       }

@@ -21,7 +21,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// The rest of an error's text, behind where it happened.
+/// Removes the place from an error's text.
 std::string without_place(const std::string& what) {
   const std::size_t at = what.find(": expected ");
   return at == std::string::npos ? what : what.substr(at + 2);
@@ -49,12 +49,12 @@ void open_library() {
 int load_cuda_library(int number) {
   static bool loaded = false;
   if (!loaded) {
-    // cuBLAS sums in one order with this setting, which it reads when it starts.
+    // cuBLAS reads this setting when it starts, and then sums in one order.
     (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     open_library();
     loaded = true;
   }
-  // LibTorch looks for that part once, at the first use of CUDA.
+  // LibTorch looks for its CUDA part once, at the first use of CUDA.
   QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "loaded before LibTorch was asked for it",
                 "loaded too late");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
@@ -81,7 +81,7 @@ double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
     const torch::Tensor y = torch::mm(x, x);
     at::accelerator::synchronizeDevice(device);
     const double took_s = base::now_s() - start_s;
-    if (round > 0) best_s = round == 1 ? took_s : std::min(best_s, took_s);  // the first one loads kernels
+    if (round > 0) best_s = round == 1 ? took_s : std::min(best_s, took_s);  // the first run loads kernels
   }
   return 2.0 * kSize * kSize * kSize / best_s;
 }
@@ -103,7 +103,7 @@ std::int64_t gpu_bytes_in_tensors(int device_number) { return all_of(memory_stat
 
 std::int64_t gpu_bytes_left(int device_number) {
   const auto stats = memory_stats(device_number);
-  const std::int64_t kept = all_of(stats.reserved_bytes) - all_of(stats.allocated_bytes);  // for the next tensors
+  const std::int64_t kept = all_of(stats.reserved_bytes) - all_of(stats.allocated_bytes);
   const auto [free, total] =
       at::getDeviceAllocator(torch::kCUDA)->getMemoryInfo(static_cast<c10::DeviceIndex>(device_number));
   const auto used = static_cast<std::int64_t>(total - free) - kept;

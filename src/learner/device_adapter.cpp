@@ -4,13 +4,12 @@ namespace qrl::learner {
 
 namespace {
 
-/// Rounds to `format`, in the dtype that matmuls of `compute` read.
+/// Rounds to `format`, kept in the dtype of matmuls of `compute`.
 struct Rounding {
   torch::ScalarType format, compute;
   Tensor operator()(const Tensor& values) const { return values.to(format).to(compute); }
 };
 
-/// A and scale·B of each part as the matmuls read them.
 struct Operands {
   Operands(const LinearAdapter& adapter, const Rounding& rounded) : a(rounded(adapter.a.value)) {
     for (const LinearAdapter::Part& part : adapter.parts) b.push_back(rounded(part.b.value.mul(adapter.scale)));
@@ -19,12 +18,12 @@ struct Operands {
   TensorList b;  ///< [out, rank] each
 };
 
-/// Products A·x of one part.
 Tensor of_part(const Tensor& products, std::size_t part, std::int64_t rank) {
   return products.narrow(1, static_cast<std::int64_t>(part) * rank, rank);
 }
 
-/// Adds the adapter's gradients; its share of dX, fp32 unless `narrow`. d_y, x and products in the matmuls' dtype.
+/// Adds the adapter's gradients and returns its share of dX, fp32 unless `narrow`. d_y, x and products are in the
+/// matmuls' dtype.
 Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
                      const Tensor& products, bool narrow) {
   const Tensor u = torch::empty({d_y.size(0), with.a.size(0)}, d_y.options());

@@ -1,4 +1,4 @@
-// Owns a low-rank adapter's part of a linear layer out of LibTorch's matmuls. Knows neither model nor base.
+// Owns a low-rank adapter's part of a linear layer by LibTorch's matmuls.
 #pragma once
 
 #include "learner/policy_weights.h"
@@ -6,12 +6,12 @@
 
 namespace qrl::learner {
 
-/// Computes an adapter's share of a linear layer, scale·B·(A·x), for x, [N, in] bf16 or fp32. A, scale·B, x and A·x are
-/// rounded to bf16 if the layer has a form in a snapshot, else to x's dtype. Matmuls are of `compute` with fp32 sums.
-/// The sum with the layer's y is rounded to y's dtype once.
+/// Computes an adapter's share scale·B·(A·x), for x, [N, in] bf16 or fp32. A, scale·B, x and A·x are rounded to bf16 if
+/// the layer has a form in a snapshot, else to x's dtype. Matmuls are of `compute` with fp32 sums. The
+/// share is added to the layer's y, and the sum rounded to y's dtype once.
 ///
 /// The backward pass uses the rounded operands, straight through the rounding: dB = scale·dYᵀ·(A·x); with U =
-/// dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, and U·A is its part of dX. Kept: x, rounded, and A·x.
+/// dY·(scale·B) in `compute`: dA = Uᵀ·x, dX's part U·A. Keeps A·x and rounded x.
 LayerAddition device_adapter(const Tensor& x, const Linear& linear, torch::ScalarType compute);
 
 }  // namespace qrl::learner

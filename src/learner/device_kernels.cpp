@@ -8,7 +8,7 @@ namespace {
 
 cuda::CallersStream callers_stream(const Tensor& x) { return {stream_on(x.device())}; }
 
-/// Rows that lie anywhere, their numbers next to each other.
+/// Describes adjacent row numbers.
 cuda::ReadRows read_rows(const Tensor& x) {
   TORCH_INTERNAL_ASSERT(x.stride(-1) == 1);
   return {x.data_ptr(), x.stride(0), x.scalar_type() == torch::kFloat32};
@@ -71,7 +71,7 @@ AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_N
     const Tensor d_normed = dense_or_zeros(d.back(), kept.sizes(), of_normed);
     const Tensor d_sum = has_branch && d[0].defined() ? d[0].contiguous() : Tensor();
     const Tensor d_x = torch::empty({num_rows, width}, f32);
-    const bool rounds = of_branch != torch::kFloat32;  // else one gradient serves both
+    const bool rounds = of_branch != torch::kFloat32;
     const Tensor d_branch = rounds ? torch::empty({num_rows, width}, f32.dtype(of_branch)) : d_x;
     const Tensor scratch = torch::empty({kernels.add_norm_scratch_floats(num_rows, width, has_bias)}, f32);
     kernels.add_norm_gradient(
@@ -136,7 +136,6 @@ TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC,
 
 namespace {
 
-/// A task without pairs of arrays.
 cuda::RowListsTask lists_task(const Tensor& from, const Tensor& to, std::int64_t num_lists) {
   cuda::RowListsTask task;
   task.from[0] = read_rows(from);

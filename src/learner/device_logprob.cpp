@@ -14,7 +14,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Targets where the operations read them, and the hidden states that they are of.
+/// Targets on the hidden states' device.
 struct PlacedTargets {
   RowLists rows;     ///< of hidden_ND
   Tensor targets_M;  ///< int64
@@ -27,7 +27,6 @@ PlacedTargets place_targets(const TargetRows& targets, std::int64_t num_rows, co
   return {{sent[0], sent[1], sent[2]}, sent[3]};
 }
 
-/// A segment of consecutive targets on the device.
 struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor targets;  ///< int64 [M, 1]
@@ -35,7 +34,6 @@ struct Chunk {
   Tensor logits_MV;  ///< fp32; −inf where the sampler could not have sampled
 };
 
-/// Sets the logits of tokens that the sampler could not have sampled to −inf, in place.
 void keep_only(const TargetRows& targets, Chunk& chunk) {
   const std::int64_t vocab_size = chunk.logits_MV.size(1);
   std::vector<std::int64_t> places;
@@ -63,15 +61,14 @@ void for_each_chunk(const Tensor& hidden_MD, const Weight& lm_head, const Target
   }
 }
 
-/// The chunk's logits, divided by the temperature.
 Tensor divided(const Chunk& chunk, float temperature) {
   Tensor logits_MV = chunk.logits_MV;
   if (temperature != 1) logits_MV.div_(static_cast<double>(temperature));
   return logits_MV;
 }
 
-/// log-softmax and what follows from it, of logits that it divides by the temperature. A token that was `cut` has
-/// probability 0 and, as its log, the lowest number, so that it adds 0 to the entropy instead of NaN.
+/// log-softmax and entropy of logits, which it divides by the temperature in place. A `cut` token has probability 0 and
+/// the lowest number as its log, so that it adds 0 to the entropy, not NaN.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -82,14 +79,13 @@ struct Distribution {
   Tensor log_p_MV, p_MV, entropy_M1;
 };
 
-/// A chunk's part of a gradient on the device.
 Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   if (!gradient.defined()) return torch::zeros({chunk.size, 1}, chunk.logits_MV.options());
   return gradient.narrow(0, chunk.begin, chunk.size).unsqueeze(1);
 }
 
-/// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both over the temperature. M × V numbers are read and
-/// written as seldom as may be: an entropy without a gradient (`d_entropy_M` not defined, as usual) is not looked at.
+/// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both over the temperature. An entropy without a gradient
+/// (d_entropy_M undefined, as usual) costs no pass over M × V numbers.
 Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(targets.temperature);
@@ -118,12 +114,11 @@ TargetScores compute_scores(const Tensor& hidden_MD, const Weight& lm_head, cons
   return {log_probs, entropy, nullptr};
 }
 
-/// A chunk as device_kernels.h takes it.
 LogitRows logit_rows(const Chunk& chunk, const TargetRows& targets) {
   return {chunk.logits_MV, chunk.targets.squeeze(1), targets.temperature};
 }
 
-/// Computes the scores with a device's kernels. The scores of each row stay on the device for the backward pass.
+/// Computes scores, which stay on the device for the backward pass.
 ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidden_MD, const Weight& lm_head,
                        const TargetRows& targets, const Tensor& targets_M) {
   const ScoredRows scored(hidden_MD.size(0), hidden_MD.device());
@@ -133,8 +128,8 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Gradients of a chunk's logits in the dtype of hidden states. Scores that are known from elsewhere came without what
-/// the kernels need of each row (`scored`): then that is found first.
+/// Computes gradients of a chunk's logits in the dtype of hidden states. Known scores lack the rows' `scored`,
+/// so this computes that first.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -157,14 +152,14 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Both on their way from the device. Not views, whose history autograd would make anew.
+/// Sends both from the device. Detached: views would make autograd record their history.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };
   return {row(0), row(1), arrival};
 }
 
-/// Gradients of the scores, sent to the device together; undefined as they are.
+/// Sends defined gradients of the scores to the device together.
 TensorList sent_gradients(const TensorList& d, const torch::Device& device) {
   TensorList dense, sent(d.size());
   std::vector<HostArray> arrays;

@@ -1,5 +1,4 @@
-// Owns log-probs of targets out of LibTorch's own operations, or a device's kernels (device_kernels.h): what a GPU runs
-// in logprob.h's place. Knows neither the layers below nor the loss above.
+// Owns log-probs of targets on a GPU, by LibTorch's operations or the device's kernels.
 #pragma once
 
 #include "learner/logprob.h"
@@ -12,10 +11,9 @@ namespace qrl::learner {
 
 /// Computes target_log_probs on a device, chunk by chunk; the backward pass recomputes the logits. Logits are exact
 /// matmuls of hidden states and lm_head (both in hidden_ND's dtype) with fp32 sums. Log-softmax and entropy are fp32.
-/// hidden_ND and lm_head are on one device, and the scores arrive in CPU memory, where the objective is. With `kernels`
-/// a chunk's logits are read once for the scores and once for their gradient; null selects LibTorch's operations.
-/// `known` scores are returned unchanged, and only the backward pass is computed. `targets` and `kernels` must outlive
-/// the backward pass.
+/// hidden_ND and lm_head are on one device; the scores arrive in CPU memory. With `kernels`, a chunk's logits are read
+/// once for the scores and once for their gradient; null: LibTorch's operations. `known` scores are returned unchanged,
+/// and only the backward pass is computed. `targets` and `kernels` must outlive the backward pass.
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
                                      const cuda::TrainingKernels* kernels, const TargetScores* known = nullptr);
 

@@ -23,7 +23,7 @@ Tensor dequantized_weight_there(const DeviceLayer& layer, const torch::Device& d
   return weight;
 }
 
-/// Returns dY·Ŵ, fp32, added to `share` if that is defined.
+/// Returns dY·Ŵ, fp32, plus `share` if defined.
 Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor& share) {
   const Tensor weight = dequantized_weight_there(layer, d_y.device());
   if (!share.defined()) return exact_matmul(d_y, weight);
@@ -31,7 +31,7 @@ Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor&
   return share;
 }
 
-/// Rows as quantized_linear's fp8_e4m3 backward pass has them: segments of 128 begin anew with each tensor's outputs.
+/// Rounds rows for the fp8_e4m3 backward pass: segments of 128 restart at each tensor's outputs.
 Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   if (form.tensors.empty()) return rounded_activations(d_y, form.format);
   TensorList parts;
@@ -40,12 +40,12 @@ Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   return torch::cat(parts, 1);
 }
 
-/// xᵀ with segments of 128 tokens.
+/// Returns xᵀ, rounded in segments of 128 tokens.
 Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
 
-/// dX, and dYᵀ·X̂ added to `gradient`, in e4m3; d_y of any dtype, x fp32; without a gradient x undefined.
+/// Returns dX and adds dYᵀ·X̂ to `gradient`, in e4m3. d_y has any dtype, x is fp32, undefined without a gradient.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
   const Tensor weight = dequantized_weight_there(layer, d_y.device());
@@ -83,11 +83,11 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   if (is_read || master.gradient.defined())
     layer.weights->multiply(rows.data_ptr<float>(), input(), is_read ? padded.data_ptr() : nullptr, stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
-  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is
+  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // for an fp32 gradient
   if (beside.add_to_output && is_read) beside.add_to_output(y);
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
-  if (!master.gradient.defined()) {  // nothing of x is kept
+  if (!master.gradient.defined()) {
     return differentiable({x}, {y}, [layer, in_fp8, more = beside.input_gradient](const TensorList& d) {
       const Tensor share = more ? more(d[0]) : Tensor();
       if (!in_fp8) return TensorList{input_gradient(d[0].to(layer.compute), layer, share)};

@@ -1,5 +1,5 @@
-// Owns what the learner computes with the decoder's own weights where both are on one device: its linear layers, with
-// straight-through gradients, and its tables. Knows no model.
+// Owns the learner's linear layers and tables on the decoder's own weights, on one device, with straight-through
+// gradients.
 #pragma once
 
 #include <string>
@@ -12,11 +12,10 @@
 
 namespace qrl::learner {
 
-/// Returns the present stream of LibTorch's work on a device, for model::DeviceWeights. Null on the CPU, where work is
-/// done when a call returns.
+/// Returns LibTorch's present stream on a device, for model::DeviceWeights. Null on the CPU.
 void* stream_on(const torch::Device& device);
 
-/// Holds a linear layer of the snapshot whose weights are in this device's memory.
+/// Holds a snapshot's linear layer with weights in this device's memory.
 struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
   std::string matrix;                                                       ///< its name there, "layers.0.qkv"
@@ -25,15 +24,13 @@ struct DeviceLayer {
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< or fp8_e4m3, of fp8_block128 alone
 };
 
-/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's own matmul on
-/// its quantized values. The bias is not added. y is bf16 like the decoder's results, or fp32 if its engine keeps fp32.
-/// With an fp32 `compute`, y is fp32 and holds the bf16 result exactly.
-/// The backward pass is quantized_linear's. X̂ is kept as quantized values, if W is trained. X̂ and Ŵ are dequantized
-/// and rounded to `compute` when needed. dX = dY·Ŵ is fp32, and dYᵀ·X̂ is added to master.gradient without rounding.
-/// With backward fp8_e4m3, dY and X̂ are quantized like quantized_linear's, then dequantized and rounded to `compute`,
-/// some thousand tokens at a time. That rounding is 2⁻⁹ with bf16, against e4m3's 2⁻⁴. The numbers come from
-/// `compute`'s matmuls with fp32 sums, which include the scales.
-/// The weights must not change before the backward pass. If y is not read, it has no values.
+/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul. Adds
+/// no bias. y is bf16, or fp32 if the decoder's engine keeps fp32. With an fp32 `compute`, y is the bf16 result in
+/// fp32. The backward pass is quantized_linear's. If W is trained, X̂ is kept as quantized values. X̂ and Ŵ are
+/// dequantized and rounded to `compute` when needed. dX is fp32; dYᵀ·X̂ is added to master.gradient without rounding.
+/// With backward fp8_e4m3, dY and X̂ are quantized, dequantized and rounded to `compute`, kFp8GradientTokens at a time.
+/// That rounding is 2⁻⁹ with bf16, against e4m3's 2⁻⁴. Matmuls have fp32 sums, which include the scales. The weights
+/// must not change before the backward pass. If not read, y has no values.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true,
                                const LayerAddition& beside = {});
 

@@ -1,4 +1,4 @@
-// Owns the decoder's own forward pass for a bitwise learner on the decoder's device. Knows no gradient.
+// Owns the decoder's forward pass for a bitwise learner on its device.
 #pragma once
 
 #include "learner/layers.h"
@@ -8,14 +8,13 @@
 
 namespace qrl::learner {
 
-/// Holds the decoder's results for packed rows.
 struct SampledPass {
-  TensorList after_layer;  ///< the residual stream, fp32 [N, D] a layer on the device; nothing unless they are kept
+  TensorList after_layer;  ///< the residual stream after each layer, fp32 [N, D] on the device; empty unless kept
   TargetScores scores;     ///< in host memory
 };
 
-/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs are the bits of its samples if it sums each
-/// row alone. Targets must not be sampled with top-k or top-p.
+/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs have the bits of its samples if it sums
+/// each row alone. Targets must not be sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers);
 

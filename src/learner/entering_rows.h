@@ -1,5 +1,4 @@
-// Owns what enters a layer of a snapshot with low_bit, of a block of rows, and its product with the layer and the
-// layer's adapter. Knows no gradients.
+// Owns the input of a snapshot's layer with low_bit, a block of rows, and its product with layer and adapter.
 #pragma once
 
 #include "learner/policy_weights.h"
@@ -7,31 +6,30 @@
 
 namespace qrl::learner {
 
-/// Holds one thread's rows [0, most) of a block. Uses the decoder's operations, with its bits.
+/// Holds rows [0, most) of one thread's block. Has the decoder's bits.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
 
-  /// Rows of x, fp32 [rows, in].
+  /// Quantizes x, fp32 [rows, in].
   void quantize(base::Team& alone, const float* x, std::int64_t rows);
-  /// silu(gate) · up of fp32 [rows, 2 in], gate first.
+  /// Quantizes silu(gate) · up of fp32 [rows, 2 in], gate first.
   void swiglu(base::Team& alone, const float* halves, std::int64_t rows);
-  /// y = x · Ŵᵀ (+ bias, + the adapter's part), fp32 [rows, out].
+  /// Computes y = x · Ŵᵀ (+ bias, + the adapter's part), fp32 [rows, out].
   void multiply(base::Team& alone, std::int64_t rows, float* y);
-  /// The adapter's part alone, added to y.
+  /// Adds the adapter's part alone to y.
   void add_adapter(std::int64_t rows, float* y);
-  /// A·x of the adapter alone.
+  /// Computes the adapter's A·x alone.
   void multiply_by_a(std::int64_t rows);
 
-  /// Returns x in the format that the adapter multiplies.
   const ops::Activations& adapters() const { return plain_.max_rows() > 0 ? plain_ : quantized_; }
-  /// A·x of the last of those three.
+  /// A·x of the last call.
   const model::AdapterProducts& products() const { return products_; }
 
  private:
   const Linear& linear_;
   const model::MatrixAdapter* adapter_;  ///< null: none
-  ops::Activations quantized_, plain_;   ///< plain_: for the adapter, where the others have not its values
+  ops::Activations quantized_, plain_;   ///< plain_: for the adapter, if quantized_ lacks its values
   model::AdapterProducts products_;
 };
 

@@ -18,7 +18,6 @@ void check_backward(const LearnerOptions& options) {
               "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
 }
 
-/// The loops of src/ops.
 class FusedEngine final : public ForwardEngine {
  public:
   using ForwardEngine::ForwardEngine;
@@ -43,7 +42,7 @@ class FusedEngine final : public ForwardEngine {
   }
 };
 
-/// LibTorch's operations and a device's kernels. With low_bit the GEMMs are those of the decoder on that device.
+/// LibTorch's operations and a device's kernels; with low_bit the decoder's GEMMs.
 class TorchEngine : public ForwardEngine {
  public:
   TorchEngine(const model::ModelConfig& config, const LearnerOptions& options, const TorchPlace& place)
@@ -85,7 +84,7 @@ class TorchEngine : public ForwardEngine {
 
   bool works_beside_host() const override { return !place_.device.is_cpu(); }
   bool has_room_for(std::int64_t num_tokens) const override {
-    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // fp32 logits and a gradient in bf16, which backward passes have
+    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // fp32 logits and a bf16 gradient in the backward pass
     const double wanted =
         kSlack * bytes_per_token_ * static_cast<double>(num_tokens) + kBytesOfLogit * static_cast<double>(num_logits_);
     return !works_beside_host() || wanted <= static_cast<double>(place_.room.left());
@@ -104,7 +103,7 @@ class TorchEngine : public ForwardEngine {
   model::DeviceWeights& decoder() const { return *decoder_; }
   const torch::Device& device() const { return place_.device; }
 
-  /// Has the decoder hold the snapshot's weights where it multiplies for this learner.
+  /// Loads the snapshot's weights into the decoder if it multiplies for this learner.
   void bring(Parameters& parameters, const model::Snapshot* snapshot) {
     if (!numerics().low_bit()) return;
     decoder_->bring(*snapshot);
@@ -112,7 +111,6 @@ class TorchEngine : public ForwardEngine {
     tables_read_ = true;
   }
 
-  /// `sampled`: the decoder's own results, or null.
   TargetScores score_by_ops(const Parameters& parameters, const ForwardTask& task, const SampledPass* sampled) const {
     const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
     ForwardOptions options = forward_options(task);
@@ -146,7 +144,7 @@ class TorchEngine : public ForwardEngine {
   TorchPlace place_;
   model::DeviceWeights* decoder_ = nullptr;   // of the snapshot last read
   bool tables_read_ = false;                  // from it
-  double bytes_per_token_ = 0;                // the most that a forward pass has left for its backward pass
+  double bytes_per_token_ = 0;                // the most that a forward pass kept for its backward pass
   std::int64_t num_logits_ = 0;               // of a chunk
   const model::Snapshot* base_of_ = nullptr;  // last read
   std::int64_t base_number_ = 0;
@@ -157,11 +155,11 @@ class SampledEngine final : public TorchEngine {
  public:
   using TorchEngine::TorchEngine;
 
-  bool works_beside_host() const override { return false; }  // it waits for the decoder's scores
+  bool works_beside_host() const override { return false; }
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     bring(parameters, snapshot);
-    if (task.policy != nullptr) return score_by_ops(parameters, task, nullptr);  // the decoder has its adapters not
+    if (task.policy != nullptr) return score_by_ops(parameters, task, nullptr);  // the decoder lacks its adapters
     const bool has_backward = torch::GradMode::is_enabled();
     const SampledPass sampled = sampled_pass(decoder(), config(), task.rows, task.targets, device(), has_backward);
     return has_backward ? score_by_ops(parameters, task, &sampled) : sampled.scores;
@@ -181,8 +179,7 @@ ForwardNumerics forward_numerics(const Numerics& numerics) {
   made.bitwise = numerics.bitwise;
   made.kv_format = numerics.kv_format;
   if (made.quantized()) {
-    // The sampler's queries and softmax weights are rounded to bf16 for bf16 and fp8 pages, and stay fp32 for fp32
-    // pages. The learner is as exact.
+    // The sampler rounds queries and softmax weights to bf16, except for fp32 pages; the learner is as exact.
     made.between = torch::kFloat32;
     if (made.kv_format == quant::KvFormat::f32) made.attention = torch::kFloat32;
   }
@@ -223,7 +220,7 @@ std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& confi
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world) {
   if (options.device == base::Device::cpu) return std::make_unique<FusedEngine>(config, options);
-  check_backward(options);  // before what takes time
+  check_backward(options);
   const int number = load_cuda_library(world.local_rank());
   return make_torch_engine(config, options, {torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number))});
 }

@@ -1,5 +1,5 @@
-// Owns the choice of a learner's forward pass, made once. It runs the fused loops of src/ops (with `bitwise` the
-// decoder's own), LibTorch's operations, or the decoder itself on its device. Knows no loss.
+// Owns the choice of a learner's forward pass: the fused loops of src/ops, LibTorch's operations, or the decoder on its
+// device.
 #pragma once
 
 #include <functional>
@@ -18,13 +18,11 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Returns the formats of a forward pass. With bf16 all are the compute dtype. fake_quant and low_bit are fp32 between
-/// the linear layers. Their attention's operands are of the compute dtype, or fp32 if the sampler's pages (`kv_format`)
-/// are.
+/// Returns the formats of a forward pass. With bf16 all are the compute dtype; fake_quant and low_bit are fp32 between
+/// the linear layers. Their attention's operands are of the compute dtype, or fp32 if `kv_format` is.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
-/// Holds the arguments of a micro-batch's forward pass through a policy. Referenced objects must outlive the backward
-/// pass.
+/// Holds a forward pass's arguments. Referenced objects must outlive the backward pass.
 struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
@@ -39,21 +37,19 @@ class ForwardEngine {
   ForwardEngine& operator=(const ForwardEngine&) = delete;
   virtual ~ForwardEngine() = default;
 
-  /// Returns the options of Parameters for this engine.
   virtual ParameterOptions parameters() const = 0;
-  /// Reads `snapshot`'s weights from now on; called after a publish into it. `device` also has them, or is null;
-  /// `is_on_device` says that it alone has them.
+  /// Reads `snapshot`'s weights from now on; call it after each publish. `device` also has them, or is null;
+  /// `is_on_device`: it alone has them.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
-  /// Has all that a forward pass reads of that snapshot in place, as `score` does first.
+  /// Prepares that snapshot for forward passes; `score` does so first.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last
-  /// read, of the present weights; it may be null if reads_snapshot() is false.
+  /// read, with the present weights; may be null unless reads_snapshot().
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
-  /// Returns whether `score` returns while a device still works. The results are then waited for (TargetScores::wait).
+  /// Returns whether `score` returns before the device is done (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
-  /// Returns whether the device has memory for the forward pass of `num_tokens` more tokens beside the micro-batch
-  /// before.
+  /// Returns whether memory has room for `num_tokens` more beside the previous micro-batch.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
   bool reads_snapshot() const { return numerics_.quantized(); }
@@ -75,24 +71,23 @@ class ForwardEngine {
   bool activation_checkpointing_;
 };
 
-/// Reads the bytes of a device's memory in tensors now, and the bytes left for more activations.
+/// Returns bytes in tensors now, and bytes left for activations.
 struct DeviceRoom {
   std::function<std::int64_t()> used, left;
 };
 
-/// Selects the device of LibTorch's operations.
 struct TorchPlace {
   torch::Device device = torch::kCPU;
   const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
   DeviceRoom room = {};                            ///< empty: the device's own (cuda_library.h)
 };
-/// Makes an engine of LibTorch's operations. Throws an input error with backward int8.
+/// Makes an engine of LibTorch's operations; throws an input error with backward int8.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 
-/// Returns the engine that options.device selects. With cuda, that is the GPU of this rank's number on its machine,
-/// counted round-robin. Throws an input error if there is no such GPU.
+/// Returns the engine that options.device selects: with cuda, the GPU of this rank's number on its machine,
+/// round-robin. Throws an input error without such a GPU.
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world);
 

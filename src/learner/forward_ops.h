@@ -1,6 +1,5 @@
-// Owns the operations that a policy's forward pass is made of, as an interface. fused_ops.h implements it with the
-// loops of src/ops, torch_ops.h with LibTorch's operations and a device's kernels. Knows no order of operations: that
-// is policy.h's.
+// Owns the operations of a policy's forward pass as an interface, which fused_ops.h and torch_ops.h implement. policy.h
+// has their order.
 #pragma once
 
 #include "config/recipe.h"
@@ -10,12 +9,12 @@
 
 namespace qrl::learner {
 
-/// Holds dtypes and formats of a forward pass and of its backward pass (Numerics) as the operations read them.
+/// Holds dtypes and formats of the passes (Numerics) for the operations.
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states that it multiplies
-  bool own_lm_head = false;                        ///< it is not the snapshot's, whatever `forward`
-  torch::ScalarType between = torch::kBFloat16;    ///< of what lies between the linear layers
+  bool own_lm_head = false;                        ///< lm_head is not the snapshot's, for any `forward`
+  torch::ScalarType between = torch::kBFloat16;    ///< of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< of the operands of attention's matmuls
   config::LearnerForward forward = config::LearnerForward::bf16;
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< of low_bit (quantized.h)
@@ -29,9 +28,9 @@ inline Heads heads_of(const model::ModelConfig& config) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
 }
 
-/// Declares differentiable operations on the packed rows of one micro-batch. Gradients of weights go to
-/// Weight::gradient. The residual stream, norms and softmax are fp32. The graph alone holds the tensors of the backward
-/// pass; an implementation may point to the rows where it says so.
+/// Declares differentiable operations on the packed rows of one micro-batch, which an implementation may point to.
+/// Gradients of weights go to Weight::gradient. The residual stream, norms and softmax are fp32. The graph alone holds
+/// the tensors of the backward pass.
 class Ops {
  public:
   explicit Ops(const ForwardNumerics& numerics) : numerics_(numerics) {}
@@ -49,14 +48,13 @@ class Ops {
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
   /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. If `is_read` is false, only the
-  /// gradients count, and an implementation may leave out the product.
+  /// gradients count, and the product may be left out.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
   /// Applies bias, norms of q and k and rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// Computes silu(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
-  /// Computes second(swiglu(first(x))) if one operation does so with the same bits; otherwise returns an undefined
-  /// tensor.
+  /// Computes second(swiglu(first(x))) if one operation has the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
  private:

@@ -1,5 +1,4 @@
-// Owns the operations of a forward pass out of the fused loops of src/ops: what the CPU runs. With `bitwise` they are
-// the decoder's own. Knows no order of operations.
+// Owns the CPU's operations of a forward pass: the fused loops of src/ops, with `bitwise` the decoder's own.
 #pragma once
 
 #include <optional>
@@ -11,12 +10,11 @@
 
 namespace qrl::learner {
 
-/// Implements the operations with the loops of src/ops. Linear layers add their own bias if they read a snapshot, like
-/// the decoder's.
+/// Linear layers that read a snapshot add their own bias, like the decoder's.
 class FusedOps final : public Ops {
  public:
-  /// `snapshot` has the embedding of fake_quant and low_bit; else it may be null. `rows` and `snapshot` must outlive
-  /// the backward pass.
+  /// `snapshot` has the embedding of fake_quant and low_bit; otherwise it may be null. `rows` and `snapshot` must
+  /// outlive the backward pass.
   FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const model::Snapshot* snapshot = nullptr);
 
@@ -26,7 +24,7 @@ class FusedOps final : public Ops {
   Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
-  /// With low_bit, without adapters and without a backward pass that would need what lies between.
+  /// Fuses with low_bit, without adapters and without a backward pass that needs intermediate values.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
 
  private:

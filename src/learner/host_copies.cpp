@@ -12,8 +12,7 @@ c10::Stream stream_of(const torch::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Selects memory that a device copies from and to while the host works. LibTorch reuses it only when copies that were
-/// begun have ended.
+/// Selects pinned memory, which LibTorch reuses only after its copies have ended.
 torch::TensorOptions pinned_for(const torch::Device& device) {
   return torch::TensorOptions().pinned_memory(!device.is_cpu());
 }

@@ -19,7 +19,7 @@ Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return torch::empty({rows, width}, torch::TensorOptions().dtype(dtype));
 }
 
-/// Its rows may be farther apart than they are long.
+/// Rows may be strided.
 ops::Operand operand(const Tensor& matrix, bool transposed = false) {
   TORCH_INTERNAL_ASSERT(matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1));
   return {{matrix.data_ptr(), matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
@@ -29,7 +29,7 @@ ops::MatmulType type_of(const Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
 }
 
-/// x · right [x.size(1), columns], and another product.
+/// Computes x · right [x.size(1), columns] plus `more`.
 Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns, torch::ScalarType out,
                const LowRankProduct& more) {
   const Tensor y = make(x.size(0), columns, out);
@@ -43,7 +43,7 @@ Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns,
   return y;
 }
 
-/// An incoming gradient as our loops read it: zeros where the output went unused.
+/// Makes an incoming gradient dense: zeros for an unused output.
 Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return gradient.defined() ? gradient.contiguous() : make(rows, width, dtype).zero_();
 }
@@ -95,7 +95,7 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
 }
 
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute) {
-  // The graph has one leaf that represents all weights; their gradients go to Weight::gradient instead.
+  // One leaf represents all weights; their gradients go to Weight::gradient.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);

@@ -67,7 +67,7 @@ TokenScores Learner::score_reference(const types::MicroBatch& batch, const ops::
   LearnerParts& parts = *parts_;
   QRL_INVARIANT(parts.keeps_reference, "learner", "a reference", "none");
   if (parts.published != nullptr) parts.engine->prepare(parts.parameters, *parts.published);
-  if (parts.reference == nullptr) {  // by now a snapshot has been published, whose formats it takes
+  if (parts.reference == nullptr) {  // the snapshot published by now gives the formats
     const torch::NoGradGuard no_grad;
     parts.reference = std::make_unique<ReferencePolicy>(parts.config, parts.options.lora, parts.parameters, parts.base,
                                                         parts.reference_start);
@@ -128,7 +128,7 @@ UpdateReport Learner::update() {
   const GradientNorm gradients = gradient_norm(parts_->parameters, parts_->world);
   report.non_finite = loss_failed ? "loss" : gradients.non_finite;
   report.finite = report.non_finite.empty();
-  // Without a micro-batch whose loss failed the rest has a norm, which is not the update's.
+  // If a micro-batch's loss failed, the rest's norm is not the update's.
   const double norm = loss_failed ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(gradients.squared);
   const double clip = parts_->options.optim.grad_clip;
   report.metrics["actor/grad_norm"] = norm;
@@ -176,7 +176,7 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   Parameters& parameters = parts_->parameters;
   if (has_adapters()) return publish_adapters(snapshot, version, device);
   bool stays_there = device != nullptr && device->holds(snapshot) && parameters.options().torch_ops;
-  if (is_sharded()) stays_there = !parts_->world.any(!stays_there);  // all go the same way
+  if (is_sharded()) stays_there = !parts_->world.any(!stays_there);  // ranks must agree
   if (stays_there) {
     model::Snapshot::DeviceWriter writer(snapshot, *device, version);
     parameters.visit_masters(*parts_->ranks, [&](const model::WeightViews& some) { writer.write(some); });

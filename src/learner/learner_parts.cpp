@@ -25,7 +25,6 @@ ParameterOptions parameter_options(const LearnerOptions& options, const ForwardE
   return how;
 }
 
-/// Masters as a learner begins with them.
 model::WeightSource first_masters(const model::ModelConfig& config, const model::WeightSource& initial,
                                   const LearnerOptions& options) {
   if (!options.lora.enabled()) return initial;
@@ -39,13 +38,13 @@ model::WeightSource first_masters(const model::ModelConfig& config, const model:
       [initial, adapters, is_given, lora = options.lora](const model::WeightSpec& spec, float* to) {
         const bool is_trained =
             model::is_lora_name(spec.name) || (lora.train_norms && spec.kind == model::WeightKind::norm);
-        // New adapters begin with the base's gains.
+        // New adapters start with the base's gains.
         if (is_trained && (is_given || model::is_lora_name(spec.name))) adapters.read(spec, to);
         else initial.read(spec, to);
       });
 }
 
-/// The promise of a bitwise learner.
+/// Checks that a bitwise learner's log-probs are the sampler's.
 void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t>& rows,
                        const std::vector<float>& sampler_logprobs) {
   std::int64_t differ = 0;

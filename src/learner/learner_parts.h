@@ -1,4 +1,4 @@
-// Owns what a learner is made of, for learner.cpp and learner_state.cpp alone.
+// Owns a learner's parts, for learner.cpp and learner_state.cpp alone.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,14 @@ struct LearnerParts {
   LearnerParts(const model::ModelConfig& config_in, const model::WeightSource& initial,
                const LearnerOptions& options_in, dist::Collectives& world_in, std::unique_ptr<ForwardEngine> engine_in);
   void require_trainable() const;
-  /// Restarts from masters and moments that were written from outside.
+  /// Restarts from masters and moments written from outside.
   void restart(std::int64_t updates);
   bool holds_present_weights() const { return published != nullptr && published->version() == published_version; }
-  /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. rows and targets must
-  /// outlive the backward pass. is_last: of the mini-batch's micro-batches.
+  /// Scores targets, differentiable unless autograd is off. rows and targets must outlive the backward pass. is_last:
+  /// the mini-batch's last.
   TargetScores score(const PackedRows& rows, const TargetRows& targets, bool is_last,
                      const PolicyWeights* policy = nullptr);
-  /// Computes the loss of the micro-batch in flight and its gradients; nothing where there is none. With autograd on.
+  /// Computes loss and gradients of the micro-batch in flight, if any, with autograd on.
   void finish_micro_batch();
   model::WeightSource trained_masters();  ///< of all ranks; collective when sharded
 

@@ -1,5 +1,4 @@
-// Owns how a learner's memory is seen by name from outside: checkpoints, exports and tests read it here, and restore
-// it. Free of LibTorch, as learner.h is.
+// Owns access by name to a learner's memory, for checkpoints, exports and tests. Free of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +12,31 @@ namespace qrl::learner {
 
 struct LearnerParts;  // learner_parts.h
 
-/// Gives access to masters, moments and gradients of a learner (Learner::state), which outlives this.
+/// Gives access to a learner's masters, moments and gradients (Learner::state); the learner must outlive it.
 class LearnerState {
  public:
   explicit LearnerState(LearnerParts& parts) : parts_(parts) {}
 
-  /// Returns the fp32 masters that this rank keeps, by name, as views in place that stay valid for the learner's life.
+  /// Returns this rank's fp32 masters by name, as views in place, valid for the learner's life.
   model::WeightViews masters() const;
-  /// Returns the other tensors of an exact resume in the same way: "exp_avg.<tensor>" (Muon's momentum included) and
-  /// "exp_avg_sq.<tensor>" (without Muon's matrices). Empty if not trainable.
+  /// Returns likewise "exp_avg.<tensor>" (Muon's momentum included) and "exp_avg_sq.<tensor>" (without Muon's
+  /// matrices). Empty if not trainable.
   model::WeightViews moments() const;
-  /// Returns the gradients accumulated so far (before `update`) in the same way, all of them: for tests.
+  /// Returns likewise all gradients accumulated before `update`, for tests.
   model::WeightViews gradients() const;
-  /// Returns a reader of masters and moments for a file's writer (NamedState::staged_read).
   state::StagedRead staged_read() const;
 
-  /// This rank's fp32 master of that name, or with adapters the base's weight; empty where it is another rank's.
+  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank's.
   base::Buffer master(const std::string& name) const;
-  /// Returns the masters of all ranks, read by all ranks in the same order; with adapters merged into the base
-  /// (merged_weights). Collective when sharded.
+  /// Returns a source of all ranks' masters, read by all in the same order, merged with adapters (merged_weights).
+  /// Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Has masters and moments written to host memory, a tensor at a time, masters first (NamedState::fill), and sets the
-  /// update count. The order is the same on every rank that is not sharded. Collective when sharded.
+  /// Has masters, then moments written to host memory, a tensor at a time (NamedState::fill), and sets the update
+  /// count. The order is the same on every rank unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
-  /// Frees the memory of the moments, behind the last update and checkpoint: neither may follow.
+  /// Frees the moments' memory: neither update nor checkpoint may follow.
   void free_moments();
 
  private:

@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 constexpr const char* kLibTorchCpu = "libtorch_cpu.so";
 constexpr const char* kLibTorchCuda = "libtorch_cuda.so";
 constexpr const char* kNccl = "libnccl.so.2";
-constexpr int kOldestNccl = 20400;  // 2.4: whose functions and their arguments are those that nccl.cpp calls
+constexpr int kOldestNccl = 20400;  // 2.4: the functions of nccl.cpp
 
 /// SITE of SITE/torch/lib/FILE.
 fs::path site_of(const fs::path& library) { return library.parent_path().parent_path().parent_path(); }
 
-/// The version that lies beside a library of PyTorch's: "2.11.0+cu130", "2.11.0"; empty where none does.
+/// Returns the version beside a library of PyTorch's: "2.11.0+cu130", "2.11.0"; empty if none.
 std::string version_beside(const fs::path& library) {
   constexpr std::string_view kKey = "__version__ = '", kBegin = "torch-", kEnd = ".dist-info";
   std::ifstream file(library.parent_path().parent_path() / "version.py");
@@ -100,7 +100,7 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
   report.why = library.why;
   report.what_to_do = "`QRL_TORCH_CUDA=on scripts/setup` fetches it; pip's nvidia-nccl-cu13 has it, too";
   if (library.handle == nullptr) return report;
-  // Before 2.9 a version's parts are one digit each except for the first.
+  // Before 2.9 a version's later parts have one digit each.
   const int scale = version < 10000 ? 1000 : 10000;
   const auto text = [&](int major, int minor, int patch) {
     return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);

@@ -1,5 +1,4 @@
-// Owns which libraries this program wants and finds while it runs: LibTorch and its CUDA part, NCCL, and those of
-// cuda/. Knows nothing of what they compute.
+// Owns which libraries this program finds while it runs: LibTorch, its CUDA part, NCCL and those of cuda/.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +12,31 @@
 
 namespace qrl::learner {
 
-/// Reports the version of a process's LibTorch by the result of aoti_torch_abi_version(); 0: it has no such function
-/// (before 2.9).
+/// Reports LibTorch's version from aoti_torch_abi_version(); 0: the function is missing (before 2.9).
 base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string& path);
-/// Throws an input error if the loaded LibTorch is not of the version that this program was built with. Call it before
-/// LibTorch is used.
+/// Throws an input error if the loaded LibTorch is not the build's version. Call it first.
 void require_libtorch();
 
-/// Returns the path of libtorch_cuda.so. Looks beside the libtorch_cpu.so of this process, as in PyTorch's own folder,
-/// then where scripts/setup puts it, then in LD_LIBRARY_PATH. Returns the bare name if it finds none.
+/// Returns the path of libtorch_cuda.so. Looks beside this process's libtorch_cpu.so, then where scripts/setup puts it,
+/// then in LD_LIBRARY_PATH. Returns the bare name if not found.
 std::string libtorch_cuda_path();
-/// Reports the version by the files beside the library: PyTorch's version.py, or the .dist-info that pip and
-/// scripts/setup unpack. A library without a known version is accepted; loading it shows missing parts.
+/// Reports the version from PyTorch's version.py, or the .dist-info of pip and scripts/setup, beside the library. An
+/// unknown version is accepted.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
-/// Reports NCCL's version by the result of ncclGetVersion: 22809 is 2.28.9, 2304 is 2.3.4. 0: another library.
+/// Reports NCCL's version from ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4, 0 another library.
 base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
 
-/// Finds NCCL: loaded already, beside LibTorch's CUDA part, or by the loader's search.
+/// Finds NCCL: already loaded, beside LibTorch's CUDA part, or by the loader's search.
 base::LibraryReport find_nccl();
 
-/// Turns what LibTorch says of a GPU into an error of ours with the recipe's key: memory that ends ("CUDA out of
-/// memory. Tried to allocate …"; an input error) and an operation without a deterministic implementation (an internal
-/// error). Returns nothing for another text.
+/// Translates LibTorch's GPU errors, naming the recipe's key: memory that ends ("CUDA out of memory. Tried to allocate
+/// …"; an input error), an operation without a deterministic implementation (an internal error). Returns nothing for
+/// other texts.
 std::optional<base::Error> gpu_error(const std::string& what);
 
-/// Reports the libraries that a GPU's rollouts need on this machine, and with `learns` those of a learner. An absent
-/// one is no error. NCCL is not among them: ranks that share a GPU do without.
+/// Reports libraries of a GPU's rollouts on this machine, and with `learns` a learner's. Absence is no error. NCCL is
+/// not among them: ranks that share a GPU do without it.
 std::vector<base::LibraryReport> gpu_libraries(bool learns);
 
 }  // namespace qrl::learner

@@ -11,7 +11,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// A segment of consecutive targets and their logits.
 struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor rows;       ///< int64 row numbers
@@ -20,7 +19,6 @@ struct Chunk {
   ops::TokenDistribution distribution;
 };
 
-/// Logits of a chunk's hidden states, fp32 [M, V].
 Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   const std::int64_t num_rows = hidden_MD.size(0);
   const Tensor x = hidden_MD.to(torch::kFloat32), logits_MV = torch::empty({num_rows, head.out});
@@ -33,7 +31,7 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   return logits_MV;
 }
 
-/// body(chunk) on each segment of targets; before that, while nothing is cut off yet, uncut(chunk).
+/// Calls body(chunk) on each segment of targets, after uncut(chunk), which sees logits before the cut.
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {
@@ -57,8 +55,8 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Computes d_logits · lm_head in fp32 from the values that the kernels read. Takes some tokens at a time, since all
-/// rows of the table would be one more copy of it. Sums of a block's products are added in fp32.
+/// Computes d_logits · lm_head in fp32 from the values that the kernels read. Takes some tokens at a time, to hold no
+/// fp32 copy of the whole table. Products are added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
@@ -90,8 +88,8 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// d_logits [M, V] in `type`, from the gradients of log-probs and entropies, which begin at the chunk's first row. It
-/// takes the place of the logits: its rows are as far apart as theirs.
+/// Computes d_logits [M, V] in `type` from the score gradients, which begin at the chunk's first row. It overwrites the
+/// logits, with their row stride.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const bool is_bf16 = type == torch::kBFloat16;
   const std::int64_t vocab_size = chunk.logits_MV.size(1);
@@ -103,7 +101,6 @@ Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGrad
       [logits = chunk.logits_MV](void*) {}, torch::TensorOptions().dtype(type));
 }
 
-/// d_logits · lm_head, [M, D] in `type`.
 Tensor hidden_gradient(const Tensor& d_logits_MV, const Weight& lm_head, const ops::PackedLinear& head,
                        torch::ScalarType type) {
   return lm_head.defined() ? times(d_logits_MV, lm_head.value, type) : times_head(d_logits_MV, head).to(type);
@@ -131,7 +128,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
       }
     });
   };
-  // d_hidden = d_log_prob · (d log_prob / d hidden), whose second factor needs the logits that are here now.
+  // d_hidden = d_log_prob · (d log_prob / d hidden): the second factor needs the logits, which exist now.
   const bool has_gradients = torch::GradMode::is_enabled() && hidden_ND.requires_grad() &&
                              !lm_head.gradient.defined() && !targets.entropy_is_trained;
   const Tensor by_hidden_MD = has_gradients ? torch::empty({total, head.in}) : Tensor();

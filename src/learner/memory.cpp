@@ -16,10 +16,10 @@ namespace qrl::learner {
 
 namespace {
 
-/// Below this malloc itself keeps memory.
+/// Below this, malloc keeps memory itself.
 constexpr std::size_t kMinBlock_bytes = std::size_t{128} << 10;
 
-/// Sizes are rounded up to eighths of a power of two, so that micro-batches of nearly one size share blocks.
+/// Rounds up to eighths of a power of two, so that similar micro-batches share blocks.
 std::size_t rounded_bytes(std::size_t num_bytes) {
   const std::size_t step = std::bit_floor(num_bytes) / 8;
   return (num_bytes + step - 1) / step * step;
@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // Blocks kept for other sizes are freed, largest first, so that changed shapes do not add up.
+      // Frees blocks of other sizes, largest first, so that changed shapes do not add up.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }
@@ -49,7 +49,7 @@ class KeptBlocks {
     return block;
   }
 
-  /// False when the block is not one of ours.
+  /// Returns whether the block was ours.
   bool give(void* block) {
     const std::lock_guard lock(mutex_);
     const auto found = sizes_.find(block);
@@ -85,7 +85,7 @@ class KeptBlocks {
   std::size_t used_bytes_ = 0, kept_bytes_ = 0, most_used_bytes_ = 0;
 };
 
-/// Never destroyed: tensors of static life may outlive everything.
+/// Never destroyed: static tensors may outlive everything.
 KeptBlocks& blocks() {
   static KeptBlocks& kept = *new KeptBlocks;
   return kept;

@@ -1,4 +1,4 @@
-// Owns a micro-batch between its forward pass and its loss. Knows no formula of a loss.
+// Owns a micro-batch between its forward pass and its loss.
 #pragma once
 
 #include "learner/layers.h"
@@ -8,8 +8,7 @@
 
 namespace qrl::learner {
 
-/// Holds a micro-batch's forward pass for its loss and backward pass. Cannot be moved: the graph points into rows and
-/// targets.
+/// Holds a forward pass for its loss and backward pass. Cannot be moved: the graph points into it.
 struct MicroBatchInFlight {
   MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
                      const LossOptions& loss_in)

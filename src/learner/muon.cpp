@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Multiplies matrices that bf16 holds exactly. A GPU multiplies them as bf16, while a CPU may lack such matmuls.
+/// Multiplies matrices that bf16 holds exactly: as bf16 on a GPU, else in fp32, as a CPU may lack bf16 matmuls.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -23,7 +23,7 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and clears the gradient; what is to be orthogonalized is left in the gradient until then.
+/// Advances the momentum and clears the gradient; if `is_mine`, returns the orthogonalized update, else nothing.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
@@ -66,8 +66,8 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // One thread a matrix: LibTorch's matmuls inside a parallel region use no further ones, so no sum is split by their
-  // number. A GPU takes one after another.
+  // One thread per matrix: LibTorch's matmuls use no further threads here, so their number splits no sum. A GPU takes
+  // them sequentially.
   if (on_cpu) base::parallel_for(all.end, 1, advance);
   else advance(all);
   const torch::NoGradGuard no_grad;

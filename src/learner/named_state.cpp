@@ -82,7 +82,7 @@ void NamedState::fill(const std::function<void(const std::string& name, const ba
         continue;
       }
       if (!host.defined() || host.numel() < view.numel()) {
-        host = Tensor();  // first, so that both are never there
+        host = Tensor();  // first: never both at once
         host = torch::empty({view.numel()});
       }
       fill(name, {host.data_ptr(), base::DType::f32, view.shape});
@@ -99,7 +99,7 @@ void NamedState::change_masters(const std::function<bool(const std::string& name
   for (const Placement& each : layout_.placements()) {
     if (!layout_.is_mine(each) || !chosen(each.spec.name)) continue;
     const Tensor values = flat_.master(each);
-    const Tensor host = values.cpu();  // itself if it is in host memory
+    const Tensor host = values.cpu();
     change(each.spec.name, {host.data_ptr<float>(), static_cast<std::size_t>(host.numel())});
     if (!values.is_cpu()) values.copy_(host);
   }

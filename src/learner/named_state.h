@@ -1,4 +1,4 @@
-// Owns how masters, moments and gradients are read and written by name, wherever the flat buffers are.
+// Owns reading and writing masters, moments and gradients by name, on any device.
 #pragma once
 
 #include <functional>
@@ -10,30 +10,28 @@
 
 namespace qrl::learner {
 
-/// Gives access by name to a rank's own tensors and to all gradients. Layout and buffers must outlive it.
+/// Covers a rank's own tensors and all gradients. Layout and buffers must outlive it.
 class NamedState {
  public:
-  /// is_staged: data for host memory passes through a buffer of at most staging_bytes, even if the flat buffers are in
-  /// host memory. The path is then the same on every device.
+  /// is_staged: host copies pass through a buffer of at most staging_bytes, even from host memory, so that all devices
+  /// share one path.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
-  /// Views of each tensor in place. Staged, they say that they are on a GPU even where they are in host memory, so that
-  /// a reader which forgets staged_read fails on every machine. Moments are named "exp_avg.NAME" and, where there is
-  /// one, "exp_avg_sq.NAME".
+  /// Returns views of each tensor in place. If staged, views claim to be on a GPU, so that a reader without staged_read
+  /// fails on every machine. Moments are "exp_avg.NAME" and, if any, "exp_avg_sq.NAME".
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;
-  /// Returns a file writer's reader of masters and moments. It uses one staging buffer, pinned if there is a GPU, which
-  /// the first read allocates and keeps. Null if they are not staged.
+  /// Returns a reader of masters and moments for a file's writer; null unless staged. The first read allocates its one
+  /// buffer, pinned if there is a GPU.
   state::StagedRead staged_read() const;
-  /// This rank's master of that name in host memory; empty where it is another rank's.
   base::Buffer master(const std::string& name) const;
 
-  /// Has each master and moment written, masters first: fill(name, to) writes all of a tensor to host memory. If
-  /// staged, that is one tensor's buffer, from which it is copied. Call Parameters::refresh afterwards.
+  /// Has masters, then moments written: fill(name, to) writes a whole tensor to host memory, if staged to a buffer that
+  /// is copied. Call Parameters::refresh afterwards.
   void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
-  /// Has masters changed in host memory, a tensor at a time, those that `chosen` names. Then Parameters::refresh.
+  /// Changes the masters that `chosen` names in host memory, a tensor at a time. Call Parameters::refresh afterwards.
   void change_masters(const std::function<bool(const std::string& name)>& chosen,
                       const std::function<void(const std::string& name, std::span<float> values)>& change);
 

@@ -19,7 +19,7 @@ namespace qrl::learner {
 
 namespace {
 
-// The part of nccl.h that is used here: its ABI has been this since version 2.4, and not every build has the header.
+// The used part of nccl.h, whose ABI has been this since 2.4: not every build has the header.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -57,7 +57,7 @@ struct Library {
                   std::string(error_string(result)) + " (NCCL_DEBUG=WARN in the environment makes it say more)");
   }
 
-  void* handle = nullptr;  // kept for the life of the process: NCCL has threads of its own
+  void* handle = nullptr;  // never closed: NCCL has threads of its own
   int (*get_version)(int*) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm*, int num_ranks, UniqueId, int rank) = nullptr;
@@ -67,7 +67,7 @@ struct Library {
   int (*all_reduce)(const void*, void*, std::size_t count, Type, int op, Comm, Stream) = nullptr;
   int (*reduce)(const void*, void*, std::size_t count, Type, int op, int root, Comm, Stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, Type, int root, Comm, Stream) = nullptr;
-  int (*get_async_error)(Comm, int* error) = nullptr;  // what a launch that was told success has met with since
+  int (*get_async_error)(Comm, int* error) = nullptr;  // errors since a successful launch
   const char* (*error_string)(int) = nullptr;
 };
 
@@ -124,11 +124,11 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// Runs what body(stream) starts as one group, in a stream beside the device's present one and after its work so far.
+  /// Runs body(stream) as one NCCL group in another stream, after the device's present work.
   template <class Body>
   void begin(const char* what, const Body& body) {
     const dist::Deadline deadline = limit(what);  // the first launch connects the ranks
-    Stream stream = nullptr;                      // of NCCL's stand-in of the tests
+    Stream stream = nullptr;                      // for the tests' NCCL
     if (device_.is_cuda()) {
       if (!stream_) stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
       c10::Event there(device_.type());
@@ -140,7 +140,7 @@ class ByNccl final : public RankTensors {
     body(stream);
     nccl_.check(nccl_.group_end(), what);
   }
-  /// Until all that has begun is done, or a connection is lost.
+  /// Waits until all that has begun is done, or a connection is lost.
   void end(const char* what) {
     const dist::Deadline deadline = limit(what);
     for (bool is_done = false; !is_done; std::this_thread::yield()) {

@@ -18,8 +18,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Which tensors the optimizer works on before their copies begin to travel, the same on every rank whatever it owns.
-/// All at once where nothing travels meanwhile, as the CPU's threads take several of Muon's matrices then.
+/// Returns the tensors to update before their copies begin to travel, equal on every rank. If nothing travels
+/// meanwhile, that is all at once, since CPU threads take several of Muon's matrices together.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
@@ -41,7 +41,7 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
   return matrices;
 }
 
-/// Sets the formula's constants for one segment in an ops::AdamW or a cuda::AdamwTask.
+/// Sets one segment's constants in an ops::AdamW or a cuda::AdamwTask.
 template <class Args>
 void set_constants(const AdamwSegment& segment, const config::OptimRecipe& optim, const OptimizerStep& step,
                    Args& args) {
@@ -56,7 +56,6 @@ void set_constants(const AdamwSegment& segment, const config::OptimRecipe& optim
   args.gradient_scale = static_cast<float>(step.gradient_scale);
 }
 
-/// A segment's tensors in the flat buffers.
 struct AdamwTensors {
   AdamwTensors(const Parameters& parameters, const AdamwSegment& segment)
       : weights(parameters.flat().masters.narrow(0, segment.owned_offset, segment.count)),
@@ -67,8 +66,7 @@ struct AdamwTensors {
   Tensor weights, gradients, exp_avg, exp_avg_sq;
 };
 
-/// Updates a segment with a device's kernel, one launch for each dtype that the forward pass reads. The kernel also
-/// writes the copies that the forward pass reads.
+/// Updates a segment and the forward pass's copies, one launch for each dtype of copies.
 void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
                      const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
@@ -105,7 +103,7 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const conf
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
 
-/// Sums of squares of this rank's tensors, 0 for others, by one launch and one copy.
+/// Sums squares of this rank's tensors, 0 for others, by one launch and one copy.
 void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
   const std::vector<Placement>& placements = parameters.layout().placements();
   const torch::Device& device = parameters.options().device;
@@ -152,7 +150,7 @@ void GradientSums::rotate(std::size_t layer) {
 }
 
 void GradientSums::gather() {
-  if (was_rotated_back_) {  // else they are zero, whichever way they are read
+  if (was_rotated_back_) {  // else they are zero either way
     for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
   }
   is_rotated_ = true;
@@ -227,7 +225,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
                RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
-  // Sharded, Muon's matrices are this rank's own affair.
+  // Sharded, each rank updates its own Muon matrices.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};

@@ -1,5 +1,5 @@
-// Owns what ends a mini-batch: gradients summed over ranks, their norm, and the optimizer's step on this rank's
-// tensors. Knows neither loss nor forward pass.
+// Owns the end of a mini-batch: gradients summed over ranks, their norm, and the optimizer's step on this rank's
+// tensors.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,24 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. First rotates back, in fp32,
-/// the gradients that a mini-batch gathers rotated (quantized.h). A layer's sums may begin when the mini-batch's last
-/// backward pass has left that layer. Their order is the same in either case: layers from last to first, then all other
-/// tensors. Ranks therefore need not agree on when a sum begins.
+/// Sums gradients over ranks, on every rank or each tensor's on its owner, after rotating back those gathered rotated
+/// (quantized.h), in fp32. A layer's sums may begin when the last backward pass has left it. Their order never changes:
+/// layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
 class GradientSums {
  public:
   /// Both must outlive it.
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
 
-  /// Returns ForwardOptions::layer_done, which the backward pass calls. Empty if sums wait for `end`.
+  /// Returns ForwardOptions::layer_done; empty if sums wait for `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
-  /// Has gradients as a backward pass adds to them: before each of a mini-batch.
+  /// Rotates gradients for the backward pass to add to: call it before each.
   void gather();
-  /// Rotates back what is still rotated: gradients are then those of the weights.
+  /// Rotates gathered gradients back to those of the weights.
   void rotate_back();
-  /// Forgets what was gathered, after gradients were cleared.
+  /// Call it after gradients were cleared.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
-  /// Begins the rest and waits for all. Collective.
+  /// Begins the remaining sums and waits for all. Collective.
   void end();
 
  private:
@@ -42,12 +41,12 @@ class GradientSums {
   const Parameters& parameters_;
   RankTensors& ranks_;
   std::size_t num_begun_ = 0;                           // layers, from the last
-  bool is_rotated_ = false, was_rotated_back_ = false;  // of those that are not begun: now; and what was gathered
+  bool is_rotated_ = false, was_rotated_back_ = false;  // of gradients not begun: now; and what was gathered
 };
 
-/// Holds ‖gradients‖², the same on every rank, and the first tensor with a gradient that is not finite, or nothing. A
-/// tensor's square is ops::sum_of_squares, or with torch_ops a sum in fp64, all in one launch of a device's kernel.
-/// Their sum is in fp64. Collective when sharded.
+/// Holds ‖gradients‖², the same on every rank, and the first tensor that is not finite, if any. A tensor's square is
+/// ops::sum_of_squares, or with torch_ops an fp64 sum, in one kernel launch for all tensors. Their sum is in fp64.
+/// Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
@@ -57,12 +56,12 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 struct OptimizerStep {
   double lr = 0;
   std::int64_t num_updates = 0;  ///< before this one
-  double gradient_scale = 1;     ///< on gradients, before everything: clipping
+  double gradient_scale = 1;     ///< of gradients: clipping
 };
 
 /// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Clears gradients and refreshes the
-/// forward pass's copies of the masters. If sharded over GPUs, a layer's copies travel while the optimizer works on the
-/// next layers; all have arrived at the end. Collective.
+/// forward pass's copies. If sharded over GPUs, a layer's copies travel during the next layers' update; all have
+/// arrived at the end. Collective.
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);

@@ -1,5 +1,4 @@
-// Owns the way from a micro-batch to the packed rows of a forward pass and the targets of its log-probs. Knows no
-// weight.
+// Owns the packing of a micro-batch into rows and targets.
 #pragma once
 
 #include "base/buffer.h"
@@ -11,19 +10,18 @@
 
 namespace qrl::learner {
 
-/// Keeps a table of rotary positions, which grows with the longest sequence.
+/// Keeps rotary tables up to the longest sequence.
 class MicroBatchPacker {
  public:
   /// chunk_tokens: TargetRows::chunk_tokens.
   MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
       : config_(config), chunk_tokens_(chunk_tokens) {}
 
-  /// Returns the rows of a micro-batch, which point into this until its next call. Throws input errors for a token
-  /// beyond the vocabulary and a sequence beyond max_position_embeddings.
+  /// Returns a micro-batch's rows, which point into this until the next call. Throws input errors for tokens beyond the
+  /// vocabulary and sequences beyond max_position_embeddings.
   PackedRows rows(const types::MicroBatch& batch);
-  /// Returns the masked-in tokens with the distribution that they were sampled from; they point into `batch`. Throws an
-  /// input error for temperature 0. Throws an internal error if sample_params cut and a token's kept set is missing or
-  /// lacks the token.
+  /// Returns masked-in tokens with their sampling distribution; they point into `batch`. Throws an input error for
+  /// temperature 0. Throws an internal error if sample_params cut and a token's kept set is missing or lacks it.
   TargetRows targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
 
  private:

@@ -17,13 +17,12 @@ bool is_matrix(const model::WeightSpec& spec) {
 
 namespace {
 
-/// Layers' matrices, other matrices, the rest.
+/// Orders layers' matrices, other matrices, the rest.
 int rank_of_kind(const model::WeightSpec& spec) {
   return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
 }
 
-/// Tensors that one matmul reads as one matrix (or bias) must follow each other: their order within a layer. Those of
-/// one module's matrix come last.
+/// Orders a layer's tensors: those of one matmul adjacent, one module's matrix last.
 int rank_in_group(std::string_view name) {
   int next = 0, rank = -1;
   model::visit_matrices(model::ModelConfig(), [&](const model::BlockMatrix& matrix, const auto&) {

@@ -1,5 +1,4 @@
-// Owns where each tensor lies in the learner's flat buffers, and which rank keeps what. Holds no values, and is free of
-// LibTorch.
+// Owns each tensor's place in the learner's flat buffers, and which rank keeps it. Free of values and LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,6 @@
 
 namespace qrl::learner {
 
-/// Holds the place of a named tensor in the flat buffers.
 struct Placement {
   model::WeightSpec spec;
   std::int64_t offset = 0;        ///< elements, in the gradients
@@ -20,7 +18,7 @@ struct Placement {
   std::int64_t owned_offset = 0;  ///< elements, in the owner's masters and moments
 };
 
-/// Elements next to each other in gradients, masters and moments that one AdamW step updates.
+/// Holds adjacent elements that one AdamW step updates.
 struct AdamwSegment {
   std::int64_t offset = 0, owned_offset = 0, count = 0;
   bool decays = false;
@@ -35,18 +33,18 @@ struct GradientRange {
 
 struct LayoutOptions {
   bool muon = false;  ///< the layers' matrices have a first moment alone
-  /// Not of rank 0: only model::adapter_specs are trained. Not sharded.
+  /// If its rank is not 0, only model::adapter_specs are trained, not sharded.
   model::LoraConfig lora = {};
-  /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners).
+  /// Several `shards` divide masters and moments (shard_owners).
   int rank = 0, shards = 1;
 };
 
 /// Returns whether a weight is neither a gain nor a bias.
 bool is_matrix(const model::WeightSpec& spec);
 
-/// Orders the tensors: matrices first (weight decay applies to them), the layers' before embedding and lm_head, then
-/// gains and biases. Tensors that one matmul reads together are adjacent. Gradients are of all tensors. Masters and
-/// moments are of those that this rank keeps, all of them unless sharded.
+/// Orders the tensors: matrices first (they have weight decay), the layers' before embedding and lm_head, then gains
+/// and biases. Tensors of one matmul are adjacent. Gradients are of all tensors, masters and moments of those that this
+/// rank keeps.
 class ParameterLayout {
  public:
   ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);
@@ -59,10 +57,10 @@ class ParameterLayout {
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   bool is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
   std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
-  std::int64_t num_muons() const { return num_muons_; }  ///< of these the first, which have no second moment
+  std::int64_t num_muons() const { return num_muons_; }  ///< the first of them, without a second moment
 
-  /// Gradients of a layer's matrices, of embedding and lm_head, of gains and biases, of all that is no layer's matrix,
-  /// and of everything.
+  /// Returns gradients of a layer's matrices, embedding and lm_head, gains and biases, all but layers' matrices, or
+  /// everything.
   GradientRange layer(std::size_t idx) const;
   GradientRange layers() const { return {0, first_other_}; }
   GradientRange tables() const { return {first_other_, num_decayed_ - first_other_}; }
@@ -70,9 +68,9 @@ class ParameterLayout {
   GradientRange others() const { return {first_other_, size_ - first_other_}; }
   GradientRange all() const { return {0, size_}; }
 
-  /// Returns the owners of these gradients, counted from the range's first.
+  /// Returns the owners, counted from the range's first gradient.
   std::vector<dist::Part> parts(const GradientRange& range) const;
-  /// Returns the segments that AdamW updates here among these gradients' tensors, as few as possible.
+  /// Returns this rank's AdamW segments among these gradients, as few as possible.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
 
  private:

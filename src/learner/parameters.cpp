@@ -31,11 +31,11 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
   bind_policy(initial);
   if (!options_.lora.enabled() || options.torch_ops) return;
   if (options.packs_head) pack_head();
-  policy_.lm_head = {};  // the packed one is all that is read of it
+  policy_.lm_head = {};  // only the packed one is read
 }
 
 bool Parameters::has_copies() const {
-  if (options_.lora.enabled()) return false;  // what is trained is rounded when it is read
+  if (options_.lora.enabled()) return false;  // trained weights are rounded when read
   return layout_.is_sharded() || (options_.torch_ops && (options_.compute != torch::kFloat32 || options_.fake_quant));
 }
 
@@ -79,7 +79,7 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
   }
   QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
   const bool is_table = is_matrix(parts.front()) && parts.front().kind != model::WeightKind::linear;
-  // Tables too are then the snapshot's.
+  // Tables are then also the snapshot's.
   if (is_matrix(parts.front()) && !options_.reads_layers && !is_kept) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
   shape[0] = 0;
@@ -211,10 +211,10 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    // The compute dtype keeps the copy to a device as small as its result.
+    // Copies in the compute dtype, whose bytes to a device are the fewest.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
-  // The sampler's are bf16 where the compute dtype may be fp32; a tied head is the embedding.
+  // The sampler's table is bf16 even if the compute dtype is fp32; a tied head is the embedding.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
   if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);

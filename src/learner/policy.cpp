@@ -15,11 +15,11 @@ Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
   return ops.linear(w.o, {attended_NHE, {}}, is_read);
 }
 
-/// Computes attention or mlp from a normed stream. If `is_read` is false, as in a recomputation for gradients, the
-/// result has no values.
+/// Computes attention or mlp from a normed stream; without values if not `is_read`, as in a recomputation for
+/// gradients.
 using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
 
-/// part(x) without keeping anything for its backward pass, not even x: that is recomputed when it comes.
+/// Computes part(x) and keeps nothing for its backward pass: even x is recomputed.
 Tensor checkpointed(const Part& part, const Recomputable& x) {
   Tensor y;
   {
@@ -37,8 +37,8 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
   })[0];
 }
 
-/// Takes and returns {residual stream, branch still to be added to it}: the sum belongs to the next norm.
-/// `checkpoints_parts`: keeps the sums alone. If `is_read` is false, the branch has no values.
+/// Takes and returns {residual stream, branch not yet added}: the next norm adds it. `checkpoints_parts`: keeps the
+/// sums alone. If `is_read` is false, the branch has no values.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool is_read, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
@@ -54,8 +54,8 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
           computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
 }
 
-/// Has options.layer_done called when the backward pass has the whole gradient of what enters that layer: all that
-/// comes from the layer itself was computed before.
+/// Calls options.layer_done when the gradient of the layer's input is complete: all of the layer's own were computed
+/// before.
 void report_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
   if (options.layer_done && entering.requires_grad())
     entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
@@ -67,15 +67,13 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
                      const ForwardOptions& options) {
   TensorList state = {ops->embed(weights.embedding), Tensor()};
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
-    // A recomputed layer needs the operations once more.
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
       return block(ops, w, in, is_read);
     };
-    // The gradients of both inputs leave the layer's first operation together; the branch's gradient is first to
-    // continue.
+    // Both inputs' gradients leave the layer's first operation together; the branch's continues first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
-      const auto sum = [layer](const TensorList& in) {  // what the decoder keeps is stream and branch together
+      const auto sum = [layer](const TensorList& in) {  // the decoder keeps stream and branch together
         const TensorList out = layer({in[0], Tensor()}, false);
         return TensorList{out[0] + out[1].to(torch::kFloat32)};
       };
@@ -83,7 +81,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     } else if (options.activation_checkpointing && ops->recomputes_norms()) {
       state = block(ops, weights.layers[idx], state, true, true);
     } else if (options.activation_checkpointing) {
-      // Autograd is off the first time, on when the backward pass wants the layer again: its branch is known by then.
+      // Autograd is off at first, on when the backward pass recomputes the layer, whose branch is then known.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
       state = checkpointed(first_or_again, state);
     } else {

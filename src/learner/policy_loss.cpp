@@ -63,8 +63,6 @@ torch::Tensor on_side(const Surrogate& surrogate, ClipSide side) {
   return (surrogate.side == static_cast<int>(side)).to(torch::kFloat64);
 }
 
-/// The counted tokens (rows of `batch`) with their scores under the policy now. Without old log-probs in the batch
-/// π_old is π_θ, detached. An invariant error names an array of another size than N.
 ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                                  const TargetScores& scores, bool with_reference) {
   const auto read = [&](const std::vector<float>& per_token, const char* name) {
@@ -87,7 +85,7 @@ ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vect
   return tokens;
 }
 
-/// Adds statistics of the tokens that rejection and selection left out, if the recipe has them.
+/// Adds statistics of tokens left out by rejection and selection.
 void add_rejections(const ObjectiveTokens& tokens, const Objective& terms, Statistics& statistics) {
   const Sequences& sequences = tokens.sequences;
   const auto num_tokens = static_cast<double>(sequences.num_tokens());
@@ -109,7 +107,6 @@ void add_rejections(const ObjectiveTokens& tokens, const Objective& terms, Stati
   add_tokens("actor/cov_masked_fraction", terms.selected.covariant);
 }
 
-/// Adds a micro-batch's part of the metrics of algorithms.md.
 void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
                     Statistics& statistics) {
   statistics.add_share("actor/pg_loss", terms.policy.item<double>());
@@ -174,7 +171,7 @@ torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std:
 }
 
 std::vector<std::string> policy_metric_names(const LossOptions& loss) {
-  // Those of two made-up tokens, a liked one and another: no list of names can fall behind what is added.
+  // Two made-up tokens produce the names, so that no list can become outdated.
   types::MicroBatch batch;
   batch.tokens = {0, 0};
   batch.sequence_starts = {0, 1, 2};
@@ -217,8 +214,8 @@ bool needs_whole_mini_batch(const LossOptions& loss) {
 
 namespace {
 
-/// 1 over the mean weight of the mini-batch, before rejection: over its sequences where the correction weighs those,
-/// else over its tokens (veRL 0.9.1, rollout_corr_helper.py).
+/// Computes 1 over the mini-batch's mean weight before rejection, over sequences or tokens as the correction weighs
+/// them (veRL 0.9.1, rollout_corr_helper.py).
 double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
                        dist::Collectives& world) {
   const ObjectiveSettings settings = objective_settings(loss);

@@ -1,5 +1,4 @@
-// Owns what a forward pass reads: a policy's weights, block by block, and what a matmul of a layer is made of. Knows
-// neither where they lie nor who multiplies.
+// Owns what a forward pass reads: a policy's weights by block, and the matrices of a layer.
 #pragma once
 
 #include <string>
@@ -12,14 +11,13 @@
 
 namespace qrl::learner {
 
-/// Holds the trained low-rank adapter of a linear layer (model/adapter.h). Empty: the layer has none.
+/// Holds a linear layer's trained adapter (model/adapter.h); empty: none.
 struct LinearAdapter {
-  /// Describes one module of the matrix.
   struct Part {
     Weight b;                       ///< [out of the module, rank]
     std::int64_t first_output = 0;  ///< in the matrix's output
   };
-  Weight a;  ///< those of its parts, concatenated: [parts · rank, in]
+  Weight a;  ///< the parts' A concatenated: [parts · rank, in]
   std::vector<Part> parts;
   double scale = 1;
   const model::MatrixAdapter* packed = nullptr;  ///< as Linear::quantized
@@ -28,17 +26,16 @@ struct LinearAdapter {
   std::int64_t rank() const { return parts.front().b.value.size(1); }
 };
 
-/// Holds a linear layer. Every matmul of a layer takes one.
 struct Linear {
-  Weight weight, bias;  ///< bias: undefined in models without; weight: where nothing reads it
+  Weight weight, bias;  ///< bias: undefined in models without; weight: undefined if unread
   std::string name;     ///< a snapshot's: "layers.0.qkv"
-  /// Points to its form in the published snapshot, for format and shape, and for the values if the snapshot holds them
-  /// in host memory. Null: the forward pass reads `weight` alone.
+  /// Its form in the published snapshot: format and shape, and values if in host memory. Null: the forward pass reads
+  /// `weight`.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;
 };
 
-/// Holds one transformer block's weights. Gains that the model lacks are undefined.
+/// Holds one block's weights; gains that the model lacks are undefined.
 struct LayerWeights : model::Block<Weight, Linear> {
   QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };
@@ -47,8 +44,8 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< the embedding itself when tied; undefined beside adapters, where `head` is all
-  ops::PackedLinear head;  ///< lm_head as the kernels read it, in lm_head_dtype; empty unless requested
+  Weight lm_head;          ///< the embedding itself when tied; undefined with adapters, which use `head`
+  ops::PackedLinear head;  ///< lm_head packed, in lm_head_dtype; empty unless requested
   torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states that it multiplies
 };
 

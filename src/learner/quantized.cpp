@@ -19,8 +19,7 @@ constexpr quant::Format kFp8 = quant::Format::fp8_block128;
 constexpr std::int64_t kFp8Segment = 128;   // inputs under one of its scales
 constexpr std::int64_t kFp8BlockRows = 96;  // its quantized values are dequantized once a block of rows
 
-/// Returns dequantize_rows's fp32 rows in `type`. Works a block at a time, so that the fp32 form never leaves the
-/// cache.
+/// Dequantizes rows to `type` in blocks whose fp32 form stays in the cache.
 template <class DequantizeRows>
 Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType type,
                    const DequantizeRows& dequantize_rows) {
@@ -43,7 +42,7 @@ Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType ty
   });
 }
 
-/// Columns `range` of d_y [rows, columns], one after another; an element times scale(its row).
+/// Gathers columns `range` of d_y [rows, columns] contiguously, each element times scale(its row).
 template <class Scale>
 void gather_columns(const Tensor& d_y, base::Range range, float* columns, const Scale& scale) {
   constexpr std::int64_t kRowsAtOnce = 16;  // a column's cache line is written whole
@@ -58,7 +57,7 @@ void gather_columns(const Tensor& d_y, base::Range range, float* columns, const 
   }
 }
 
-/// dX = dY·Ŵ by int8: each row of dY, with the weights' scales on it, quantized as activations are.
+/// Computes dX = dY·Ŵ by int8: rows of dY, times the weights' scales, quantized.
 Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
                            const std::function<AddToRows()>& make_add) {
   ops::PackedLinear weight = ops::make_unscaled(packed.in, packed.out);
@@ -79,7 +78,7 @@ Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
   return d_x;
 }
 
-/// gradient += dYᵀ·X̂ by int8: each column of dY, with the tokens' scales on it, quantized.
+/// Adds dYᵀ·X̂ by int8: columns of dY, times the tokens' scales, quantized.
 void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
   const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
   ops::PackedLinear inputs = ops::make_unscaled(x.width, num_rows);
@@ -97,7 +96,7 @@ void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, cons
   });
 }
 
-/// dX = dY·Ŵ in e4m3: rows of dY in segments of 128 outputs, the weights' blocks transposed.
+/// Computes dX = dY·Ŵ in e4m3: rows of dY in segments of 128 outputs, the weights' blocks transposed.
 Tensor fp8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   const std::int64_t inputs = ops::transposed_inputs(packed);
   ops::PackedLinear weight = ops::make_packed_linear(kFp8, packed.in, inputs, false);
@@ -118,7 +117,7 @@ Tensor fp8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   return d_x;
 }
 
-/// gradient += dYᵀ·X̂ in e4m3: columns of both in segments of 128 tokens.
+/// Adds dYᵀ·X̂ in e4m3: columns of both in segments of 128 tokens.
 void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
   const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
   ops::PackedLinear inputs = ops::make_packed_linear(kFp8, x.width, num_rows, false);
@@ -144,7 +143,6 @@ void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const
   by_blocks(num_outputs, multiply, kFp8BlockRows);
 }
 
-/// Rotates rows of dX back, then adds to them.
 void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
                          const std::function<AddToRows()>& make_add) {
   if (!rotation && !make_add) return;
@@ -157,8 +155,7 @@ void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
   });
 }
 
-/// Returns the form that the backward pass of this layer multiplies: quantized values if the layer has the requested
-/// format.
+/// Returns the layer's backward format: the requested one if the layer has it, else model_dtype.
 LearnerBackward backward_of(const Quantized& quantized) {
   const quant::Format format = quantized.packed->format;
   const bool has_format = quantized.backward == LearnerBackward::int8 ? format == quant::Format::int8 : format == kFp8;

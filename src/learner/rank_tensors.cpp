@@ -26,7 +26,7 @@ class ThroughHost final : public RankTensors {
     }
   }
   void end_sums() override {}
-  /// Autograd's own thread runs a GPU's nodes.
+  /// Autograd's own thread runs GPU nodes.
   bool sums_during_backward() const override { return device_.is_cpu(); }
   void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });

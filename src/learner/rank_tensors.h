@@ -1,5 +1,4 @@
-// Owns how ranks exchange tensors wherever these are: through host memory, or from GPU to GPU. Knows nothing of what
-// they hold.
+// Owns tensor exchange between ranks, through host memory or from GPU to GPU.
 #pragma once
 
 #include <memory>
@@ -10,35 +9,34 @@
 
 namespace qrl::learner {
 
-/// Implements dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of
-/// elements to sum, of bytes to copy). Sums and copies begin in the same order on every rank, and end together. Ranks
-/// with GPUs of their own continue to work meanwhile.
+/// Implements dist::Collectives' contract for contiguous tensors on one device, with the same parts (elements to sum,
+/// bytes to copy). Sums and copies begin in the same order on every rank, and end together. Ranks with their own GPUs
+/// work meanwhile.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Begins an all_reduce_sum, or with `parts` a reduce_scatter_sum, of what the device's work so far leaves. `values`
-  /// are not to be touched before end_sums.
+  /// Begins an all_reduce_sum, or with `parts` a reduce_scatter_sum, after the device's work so far. `values` must not
+  /// be touched before end_sums.
   virtual void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) = 0;
   virtual void end_sums() = 0;
-  /// Returns whether a sum may begin in a backward pass: not if that runs in another thread than MPI's.
+  /// Returns whether a sum may begin in a backward pass: not if that runs outside MPI's thread.
   virtual bool sums_during_backward() const = 0;
-  /// Begins an all_gather of what the device's work so far leaves. `values` are neither to be read nor written before
-  /// end_copies.
+  /// Begins an all_gather after the device's work so far. `values` must not be touched before end_copies.
   virtual void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
   virtual void end_copies() = 0;
-  /// Returns whether copies travel while the device works. If not, beginning them early saves nothing.
+  /// Returns whether copies travel while the device works: if not, early beginning saves nothing.
   virtual bool copies_beside_work() const = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// Makes ranks that use `world`, which must outlive them. Tensors outside host memory are copied there and back. A sum
-/// or copy is complete when its call returns.
+/// Makes ranks that use `world`, which must outlive them. Copies tensors outside host memory there and back. Calls
+/// return when complete.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
-/// Makes the ranks for tensors on `device`: NCCL (nccl.h) if every rank has a GPU of its own, else host memory. Warns
-/// if ranks share a GPU. Collective.
+/// Makes the ranks for `device`: NCCL (nccl.h) if every rank has its own GPU, else host memory with a warning.
+/// Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world);
 
 }  // namespace qrl::learner

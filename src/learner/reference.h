@@ -1,5 +1,4 @@
-// Owns the policy that a KL term is against where adapters are trained: the same base with the adapters that training
-// began with. Knows no loss.
+// Owns a KL term's reference with adapters: the same base with the adapters that training began with.
 #pragma once
 
 #include <optional>
@@ -12,14 +11,13 @@ namespace qrl::learner {
 
 class ReferencePolicy {
  public:
-  /// `start`: adapter_specs' tensors; none: new adapters, which add nothing, so that the layers have none, and the
-  /// gains of `base`. `parameters` must outlive it.
+  /// `start`: adapter_specs' tensors; none: no adapters, and the gains of `base`. `parameters` must outlive it.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;
   ReferencePolicy& operator=(const ReferencePolicy&) = delete;
 
-  /// Returns the policy on the base as the parameters have it now, without PolicyWeights::head, which is theirs.
+  /// Returns the policy on the parameters' present base, without PolicyWeights::head.
   const PolicyWeights& policy();
 
  private:

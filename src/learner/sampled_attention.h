@@ -1,5 +1,5 @@
-// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass. It has
-// the bits of the decoder's ops, on packed rows instead of sequences. Knows no model.
+// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass. Packed
+// rows have the bits of the decoder's sequences.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace qrl::learner {
 
-/// Holds the places of a micro-batch's keys and values in pages; every layer reuses it. A sequence that continues a
-/// prefix reads the prefix's full pages and has a copy of its last one, like the decoder's samples.
+/// Holds the pages of a micro-batch's keys and values, reused by every layer. A continuation reads its prefix's full
+/// pages and copies the last one, like the decoder.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
   PageLayout(const PageLayout&) = delete;  // rows point into it
@@ -28,9 +28,9 @@ struct PageLayout {
   std::vector<Copy> copies;                         ///< after the rows are stored, before they are read
 };
 
-/// Causal attention of ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, what qkv_transform gave; its keys and values
-/// become those that `format` (not fp8_e4m3) keeps, and the backward pass, its matmuls' operands rounded to
-/// `backward`, goes straight through that rounding. `rows` and `layout` must outlive the backward pass.
+/// Computes causal attention of ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, from qkv_transform; keys and values
+/// are rounded to `format` (not fp8_e4m3). The backward pass is straight through that rounding, with matmul operands
+/// rounded to `backward`. `rows` and `layout` must outlive the backward pass.
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward);
 

@@ -1,5 +1,4 @@
-// Owns who keeps which tensor's master weights and moments when ranks share them (ZeRO stage 1). Free of LibTorch, so
-// that the plan of a run's memory asks the same question.
+// Owns which rank keeps a tensor's masters and moments (ZeRO stage 1). Free of LibTorch, for the memory plan.
 #pragma once
 
 #include <vector>
@@ -8,9 +7,8 @@
 
 namespace qrl::learner {
 
-/// Returns the rank that keeps each tensor of `specs`, so that each rank has about the same bytes. Tensors stay whole:
-/// Muon needs whole matrices, and a checkpoint's shard is then one of a Hugging Face folder. `muon`: the layers'
-/// matrices have one moment instead of two.
+/// Returns the rank of each of `specs`, with about equal bytes per rank. Tensors stay whole: Muon needs matrices, and a
+/// checkpoint's shard is then a Hugging Face folder's. `muon`: the layers' matrices have one moment.
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
 
 }  // namespace qrl::learner

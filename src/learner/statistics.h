@@ -1,5 +1,4 @@
-// Owns the statistics of one optimizer mini-batch: sums per micro-batch, their reduction over ranks, the named means.
-// Knows nothing of gradients.
+// Owns statistics of a mini-batch: sums per micro-batch, reduction over ranks, named means.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +11,25 @@
 
 namespace qrl::learner {
 
-/// Holds per-token values of a micro-batch's M counted tokens, all of the sampled token.
+/// Holds per-token values of M counted tokens, of the sampled token.
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
   std::span<const double> weights;  ///< of the correction
 };
 
-/// Sums over the tokens of a mini-batch, in fp64 and in the order given.
+/// Sums a mini-batch's tokens in fp64 in the given order.
 class Statistics {
  public:
   void add_policy_tokens(const PolicyTokens& tokens);
-  /// Adds a micro-batch's share of a loss term, already divided by global counts. Shares add up to the metric `name`.
+  /// Adds a micro-batch's share of metric `name`, already divided by global counts.
   void add_share(const std::string& name, double share) { add(name, {Kind::share, share, 1}); }
-  /// Makes the metric `name` Σ sum / Σ count. Without any count there is no such metric.
+  /// Makes metric `name` Σ sum / Σ count; absent without a count.
   void add_mean(const std::string& name, double sum, double count) { add(name, {Kind::mean, sum, count}); }
   void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }
 
-  /// Totals over all ranks as metrics: what was added by name, and means over response tokens (algorithms.md, Metrics;
-  /// names as in veRL where it has one). Every rank must have added the same kinds of things or nothing. Collective.
+  /// Reduces all to metrics over all ranks: added names, and means over response tokens (algorithms.md, Metrics; veRL's
+  /// names if any). Each rank must have added the same kinds or nothing. Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:

@@ -1,5 +1,4 @@
-// Owns which of LibTorch's headers the learner reads: tensors and their autograd. <torch/torch.h> holds modules,
-// optimizers and data loaders besides, and costs every file 3 s more.
+// Owns which LibTorch headers the learner reads: tensors and autograd. <torch/torch.h> costs every file 3 s more.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

@@ -4,7 +4,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Copies unless `x` is fp32 already.
 Tensor as_f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
 }  // namespace

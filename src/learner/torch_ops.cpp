@@ -21,10 +21,10 @@ std::vector<std::int32_t> starts_of(const std::vector<std::int64_t>& lengths) {
   return starts;
 }
 
-/// Returns x itself if it is fp32, else an fp32 copy. The sums below are of fp32 values.
+/// Returns x itself if fp32, else a copy.
 Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
-/// One kernel where LibTorch has it (a GPU), sums fp32.
+/// One kernel on a GPU, sums fp32.
 Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::rms_norm(x, {x.size(-1)}, gain, eps); }
 
 /// rotate-half, as transformers has it.
@@ -44,7 +44,7 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
   })[0];
 }
 
-/// The residual stream with a branch (or nothing) and its bias added, and its normed form.
+/// Returns the residual stream with branch and bias added, if any, and its normed form.
 AddedNorm add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType out,
                    const cuda::TrainingKernels* kernels) {
   if (kernels != nullptr) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
@@ -95,7 +95,7 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   return {results[0], results[1], results[2]};
 }
 
-/// One sequence at a time: scores, softmax and their sums fp32.
+/// Computes one sequence at a time: scores, softmax and sums fp32.
 Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
   TensorList outputs;
   std::int64_t first = 0, first_key = 0;
@@ -119,12 +119,12 @@ Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& head
   return torch::cat(outputs);
 }
 
-/// Returns whether FlashAttention's kernels in LibTorch accept these queries.
+/// Returns whether LibTorch's FlashAttention accepts these queries.
 bool has_flash(const Tensor& q_NHE) {
   return !q_NHE.is_cpu() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
 }
 
-/// With the keys and values of each sequence's prefix before its own.
+/// Prepends each sequence's prefix's keys and values.
 Qkv with_prefixes(const Qkv& own, const RowLists& keys, const cuda::TrainingKernels* kernels) {
   if (!keys.rows.defined()) return own;
   if (kernels == nullptr)
@@ -151,7 +151,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
-/// Keys or values as int8 pages keep them, a scale a head (as activations have one a row); straight-through.
+/// Rounds keys or values like int8 pages, one scale per head; straight-through.
 Tensor as_in_int8_pages(const Tensor& x_NKE) {
   const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
   const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());

@@ -1,6 +1,5 @@
-// Owns the operations of a forward pass built from LibTorch's own and, if a device has some, its kernels
-// (device_kernels.h). A GPU runs them, for which src/ops has no kernels. Weights, precisions and packed rows are those
-// of fused_ops.h. Knows no order of operations.
+// Owns a forward pass's operations by LibTorch and, if a device has some, its kernels (device_kernels.h), for GPUs.
+// Weights, precisions and packed rows are those of fused_ops.h.
 #pragma once
 
 #include <vector>
@@ -16,35 +15,33 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Holds PackedRows for LibTorch's operations, on the device of the weights.
+/// Holds PackedRows on the weights' device.
 struct DeviceRows {
   TokenLists tokens;
   Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
   RowLists keys;              ///< rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
-  Tensor starts, key_starts;  ///< int32 [S+1], of queries and of keys
+  Tensor starts, key_starts;  ///< int32 [S+1], of queries and keys
   std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
-/// Holds a device's parts of the operations.
 struct TorchDevice {
-  /// Not null: what computes norms, rotation and SwiGLU, on LibTorch's present stream. Null: LibTorch's operations,
-  /// which define what those kernels compute.
+  /// Kernels of norms, rotation and SwiGLU, on LibTorch's present stream. Null: LibTorch's operations, which define
+  /// them.
   const cuda::TrainingKernels* kernels = nullptr;
   model::DeviceWeights* weights = nullptr;  ///< of low_bit: where the snapshot's weights are
 };
 
-/// Implements the operations on a device. Residual stream, norms, rotation and SwiGLU are fp32. Operands of matmuls and
-/// values between them are in the compute dtype, with k and v rounded like the decoder's pages. Attention is
-/// FlashAttention's (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise it is computed one
-/// sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. Kept for the backward pass: the
-/// inputs of each norm, transform and matmul; the rest is recomputed.
-/// With fake_quant each matmul's input is fp32, rounded to the values of the sampler's activations
-/// (rounded_activations), and its weights are the snapshot's (Parameters::read_quantized). With low_bit the matmul is
-/// the decoder's own (device_quantized.h). Gradients are straight-through in both. Adapters are device_adapter.h's.
+/// Implements the operations on a device. Residual stream, norms, rotation and SwiGLU are fp32. Matmul operands and
+/// values between are in the compute dtype, k and v rounded like the decoder's pages. Attention is FlashAttention's
+/// (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise it runs one sequence at a time with fp32
+/// softmax weights. Weights' gradients are summed in fp32. The backward pass keeps inputs of norms, transforms and
+/// matmuls, and recomputes the rest. With fake_quant each matmul's input is rounded_activations in fp32, its weights
+/// the snapshot's (Parameters::read_quantized). With low_bit the matmul is the decoder's own (device_quantized.h).
+/// Gradients are straight-through in both. Adapters are device_adapter.h's.
 class TorchOps final : public Ops {
  public:
-  /// `device` must outlive the backward pass in what it points to.
+  /// `device`'s pointers must outlive the backward pass.
   TorchOps(DeviceRows rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const TorchDevice& device);
 

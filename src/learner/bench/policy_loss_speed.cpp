@@ -10,7 +10,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Log-probs like `from`, and like nothing that a formula could have a short cut for.
+/// Log-probs up to 0.05 from `from`, irregular so that no formula has a short cut.
 std::vector<float> moved(const std::vector<float>& from, float phase) {
   std::vector<float> to = from;
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += 0.05F * std::sin(phase + static_cast<float>(i));

@@ -1,4 +1,4 @@
-// Owns how per-token terms make one number. Pure; its denominators are global and come from outside.
+// Owns the aggregation of per-token terms to one number. Denominators are global, from outside.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,14 @@
 
 namespace qrl::learner {
 
-/// Holds the denominators of the whole optimizer mini-batch over all ranks, so that partial sums over micro-batches add
-/// up.
+/// Holds the denominators of the whole mini-batch over all ranks, so that partial sums add up.
 struct Denominators {
   std::int64_t tokens = 0;               ///< counted response tokens
   std::int64_t sequences = 0;            ///< with at least one of them
   std::int64_t max_response_length = 0;  ///< data.max_response_length
 };
 
-/// Each token's share, float64 [M]; Σ_t share_t·x_t over all micro-batches and ranks is
+/// Returns each token's share, float64 [M]; Σ_t share_t·x_t over all micro-batches and ranks is
 ///   token-mean                Σx / tokens                         (DAPO, eq. 8)
 ///   token-sum                 Σx
 ///   seq-mean-token-sum        mean over sequences of Σ_t x

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMaxLogRho = 20;
 
-/// Computes the variance from a mean of squares and a mean; rounding cannot make it negative.
+/// Rounding cannot make the variance negative.
 double population_variance(double squares, double mean) { return std::max(0.0, squares - mean * mean); }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Owns AIS's blending coefficient: what must be summed over a mini-batch, and what follows from the sums. Pure, and
-// free of LibTorch: the sums are numbers that ranks exchange.
+// Owns AIS's blending coefficient and its sums over a mini-batch. Free of LibTorch: ranks exchange the sums.
 #pragma once
 
 #include <span>
@@ -12,7 +11,7 @@ struct AisSettings {
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
 };
 
-/// Sums over response tokens; w̄ = min(ρ, C). Sums of parts add up to the sums of the whole.
+/// Sums over response tokens; w̄ = min(ρ, C). Parts' sums add up to the whole's.
 struct AisSums {
   double tokens = 0, w = 0, w_squared = 0, a = 0, a_squared = 0, aw = 0, aw_squared = 0, abs_log_rho = 0;
 };
@@ -29,8 +28,7 @@ struct AisSignals {
   double weight_cv = 0;         ///< CV(w̄)
 };
 
-/// Sums over tokens that are given by their log-probs under π_old and under μ and their advantages. Log-ratios are
-/// clamped to ±20.
+/// Sums over tokens with log-probs under π_old and under μ and advantages. Log-ratios are clamped to ±20.
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 

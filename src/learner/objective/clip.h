@@ -1,4 +1,4 @@
-// Owns the clip that the surrogates share. Knows no ratio's origin.
+// Owns the clip that the surrogates share.
 #pragma once
 
 #include "learner/objective/policy_losses.h"
@@ -11,7 +11,7 @@ inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::
   return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);
 }
 
-/// Returns which of that clip's bounds acts: uint8 ClipSide of the ratio's shape. Inputs are detached.
+/// Returns which bound acts, uint8 ClipSide of the ratio's shape. Inputs are detached.
 inline torch::Tensor clip_sides(const torch::Tensor& ratio, const torch::Tensor& advantages, const torch::Tensor& low,
                                 const torch::Tensor& high) {
   torch::Tensor side = torch::zeros(ratio.sizes(), torch::kUInt8);

@@ -1,6 +1,6 @@
-// DPPO (arXiv 2602.04879): a bound on how far a token's probability is from the sampler's, in place of one on its
-// ratio. A ratio of a rare token is noisy with low-bit samplers; its probability is not. Ratio and bound are relative
-// to μ, so no correction goes beside them.
+// DPPO (arXiv 2602.04879): bounds a token's distance in probability from the sampler instead of its ratio. Low-bit
+// samplers make a rare token's ratio noisy, not its probability. Ratio and bound are relative to μ, so no correction is
+// applied.
 #include "learner/objective/weighted_log_prob.h"
 
 namespace qrl::learner {
@@ -35,13 +35,12 @@ Surrogate total_variation_surrogate(const SurrogateInput& input, const Surrogate
   return masked_surrogate(input, settings, ahead > settings.divergence);
 }
 
-/// Outside: the KL of two Bernoulli distributions, m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)) with m = μ and p = π_θ, is
-/// above δ and the token has moved in the advantage's direction.
+/// Outside: the KL of two Bernoulli distributions, m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)) with m = μ and p = π_θ,
+/// exceeds δ and the token has moved in the advantage's direction.
 Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor log_p = input.tokens.log_probs.detach(), log_m = input.anchor;
   const torch::Tensor p = log_p.exp(), m = log_m.exp();
-  // 1 − p by expm1, which does not lose a p near 1; a log-prob that rounding left above 0 counts as 0. At m = 1 the
-  // second term is 0.
+  // expm1 keeps 1 − p exact near p = 1; log-probs rounded above 0 count as 0. At m = 1 the second term is 0.
   const torch::Tensor rest = -torch::expm1(log_p.clamp_max(0)), m_rest = -torch::expm1(log_m.clamp_max(0));
   const torch::Tensor kl = m * (log_m - log_p) + torch::xlogy(m_rest, m_rest) - torch::xlogy(m_rest, rest);
   const torch::Tensor moved = torch::where(input.tokens.advantages > 0, p > m, p < m);

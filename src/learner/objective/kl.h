@@ -1,4 +1,4 @@
-// Owns the penalty that holds a policy near its reference: its estimators, and the words that select them. Pure.
+// Owns the penalty that holds a policy near its reference: its estimators and their words. Pure.
 #pragma once
 
 #include "config/choice.h"
@@ -15,8 +15,8 @@ struct KlLogRatios {
   torch::Tensor to_sampler;    ///< log π_θ − log μ
 };
 
-/// A word of algorithm.kl_loss_type: an estimator of KL(π_θ ‖ π_ref) per token (Schulman 2020, "Approximating KL
-/// divergence"):
+/// Selects an estimator of KL(π_θ ‖ π_ref) per token by a word of algorithm.kl_loss_type (Schulman 2020, "Approximating
+/// KL divergence"):
 ///   k1        x. Its gradient is 0 in expectation: the recipe's rules refuse it.
 ///   k2        x²/2. Its gradient, with the sampled tokens held fixed, is that of the KL in expectation.
 ///   k3        e^(−x) + x − 1, at most 10. Its gradient is that of KL(π_ref ‖ π_θ).
@@ -24,12 +24,11 @@ struct KlLogRatios {
 ///   unbiased  π_θ/μ·k3 with the gradient through the ratio (DeepSeek-V3.2, eq. 7): value and gradient of the KL,
 ///   whatever
 ///             the gap to the sampler μ that drew the tokens.
-/// No clamp stops a gradient: beyond its largest value k3 keeps the slope that it has there.
+/// Clamps stop no gradient: beyond its largest value k3 keeps its slope there.
 struct KlEstimator : config::Choice {
   torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;
 };
 
-/// Returns the estimate of each token, [M].
 torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estimator);
 
 }  // namespace qrl::learner

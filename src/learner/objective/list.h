@@ -1,5 +1,4 @@
-// Owns the lists of losses, corrections and KL estimators: what a recipe's words algorithm.name,
-// rollout_correction.method and algorithm.kl_loss_type select. Knows no formula.
+// Owns the lists behind algorithm.name, rollout_correction.method and algorithm.kl_loss_type.
 #pragma once
 
 #include "config/choice.h"

@@ -4,8 +4,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Π ρ_t of the sequence on each of its tokens where that is at most `threshold`, else 0 (masked importance sampling;
-/// threshold 3: TRL's). The sum of log ρ_t is clamped to ±20 too.
+/// Π ρ_t on each token of a sequence if at most `threshold`, else 0 (masked importance sampling; threshold 3: TRL's).
+/// Its log is also clamped to ±20.
 CorrectionWeights masked_product(const torch::Tensor& log_rho, const Sequences& sequences,
                                  const CorrectionSettings& settings) {
   const torch::Tensor product_S = sequences.sum(log_rho).clamp(-kMaxLogRatio, kMaxLogRatio).exp();

@@ -4,7 +4,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// 1.
 CorrectionWeights no_correction(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&) {
   return {torch::ones_like(log_rho), torch::zeros_like(log_rho, torch::kBool), {}, false};
 }

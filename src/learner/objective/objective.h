@@ -1,4 +1,4 @@
-// Owns how surrogate, correction, KL and entropy make one number to minimize. Pure; knows neither models nor batches.
+// Owns the sum of surrogate, correction, KL and entropy to minimize.
 #pragma once
 
 #include "learner/objective/aggregation.h"
@@ -25,14 +25,13 @@ struct ObjectiveSettings {
   double entropy_coef = 0;
 };
 
-/// Returns the settings of a loss and a correction that policy_options resolved from a recipe with its defaults filled
-/// in.
+/// Returns the settings of policy_options' loss and correction.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
-/// Holds a micro-batch's shares (scalars) of the mini-batch's terms, and statistics of its tokens.
+/// Holds a micro-batch's shares (scalars) of the mini-batch's terms, and token statistics.
 struct Objective {
   torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
-  torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy: to be minimized
+  torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy
   Surrogate surrogate;
   CorrectionWeights weights;
   torch::Tensor truncation;  ///< acr: r_t, [M]; else undefined
@@ -40,7 +39,7 @@ struct Objective {
   Selected selected;
 };
 
-/// Aggregates each term alike: −weight_t·J_t of the tokens that are kept and selected; the KL penalty; the entropy.
+/// Aggregates −weight_t·J_t over kept and selected tokens, the KL penalty, and the entropy.
 Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Denominators& denominators);
 
 }  // namespace qrl::learner

@@ -1,5 +1,5 @@
-// Owns what every policy loss is: a clipped surrogate as a pure function of the counted tokens, and the word that
-// selects it. Each loss has a file of its own with its paper's equation. Knows no aggregation and no model.
+// Owns what every policy loss is: a clipped surrogate, a pure function of the counted tokens selected by a word. Each
+// has a file with its paper's equation.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace qrl::learner {
 
-/// Tells why a token's ratio has no gradient: the bound, if any, that its advantage's sign makes active and that it
-/// exceeds.
+/// Tells which bound leaves a token's ratio without a gradient: one that is active for its advantage's sign and
+/// exceeded.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
-/// Holds J of each token, [M], to be maximized. A sequence's surrogate is repeated on each of its tokens.
+/// Holds each token's J, [M], to be maximized; a sequence's is repeated on its tokens.
 struct Surrogate {
   torch::Tensor objective;
   torch::Tensor side;   ///< uint8, ClipSide
-  torch::Tensor ratio;  ///< detached: what was clipped
+  torch::Tensor ratio;  ///< detached, before clipping
 };
 
 struct ClipRange {
@@ -28,7 +28,7 @@ struct ClipRange {
 
 struct SurrogateSettings {
   ClipRange clip;
-  ClipRange negative_clip;                       ///< of a loss with a band of its own where A < 0
+  ClipRange negative_clip;                       ///< of a loss with its own band where A < 0
   std::optional<double> dual_clip;               ///< c
   bool token_form = false;                       ///< of a loss by sequences: s_it instead of s_i
   double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
@@ -37,7 +37,7 @@ struct SurrogateSettings {
 
 struct SurrogateInput {
   const ObjectiveTokens& tokens;
-  torch::Tensor anchor;        ///< log-probs [M] of the policy that R is relative to: π_old, or μ
+  torch::Tensor anchor;        ///< log-probs [M] of R's denominator: π_old, or μ
   torch::Tensor log_ratio;     ///< log R_t = log π_θ − anchor, [M], clamped to ±20
   torch::Tensor upper_relief;  ///< [M] or undefined: a detached factor on 1 + ε_h (ACR's 1/r_t)
 };
@@ -45,19 +45,18 @@ struct SurrogateInput {
 struct ObjectiveSettings;
 struct Objective;
 class Statistics;
-/// Adds the metrics that only one loss or correction has.
+/// Adds metrics of one loss or correction alone.
 using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&, const Objective&, Statistics&);
 
-/// Holds a loss: its name, its defaults, its function.
 struct PolicyLoss : config::Choice {
   Surrogate (*surrogate)(const SurrogateInput&, const SurrogateSettings&) = nullptr;
-  /// Takes the loss's own keys into its settings; nullptr: it has none.
+  /// Reads the loss's own keys; null: none.
   void (*read_own)(const config::OwnValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
-  bool around_sampler = false;  ///< its ratio and its bound are relative to μ, not to π_old
+  bool around_sampler = false;  ///< ratio and bound are relative to μ, not π_old
 };
 
-/// Computes the surrogate of tokens' ratios, shared by losses that differ only in aggregation and settings.
+/// Computes the token-ratio surrogate, shared by losses that differ only in aggregation and settings.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
 }  // namespace qrl::learner

@@ -1,5 +1,4 @@
-// Owns rejection beside a correction's weights: which tokens are kept by how far the learner's old policy and the
-// sampler disagree about them or their sequence. Pure.
+// Owns rejection beside a correction's weights, by how far old policy and sampler disagree on tokens or sequences.
 #pragma once
 
 #include "config/recipe.h"
@@ -7,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// Holds rollout_correction.rs and its keys, all defaults filled in.
+/// Holds rollout_correction.rs and its keys, defaults filled in.
 struct RejectionSettings {
   config::RsLevel level = config::RsLevel::none;
   config::RsStat stat = config::RsStat::k1;
@@ -15,17 +14,16 @@ struct RejectionSettings {
   double veto = 0;                          ///< a sequence with a ρ_t below this is rejected; 0: none
 };
 
-/// Holds masks (bool) of kept tokens and vetoed sequences.
 struct Kept {
   torch::Tensor tokens;  ///< [M]; undefined when nothing can be rejected
   torch::Tensor vetoed;  ///< [S], sequences that the veto rejected; undefined without one
 };
 
-/// Selects tokens by veRL's names, of each token or by the sum, mean or largest of its sequence's tokens:
+/// Selects tokens by veRL's names, per token or by the sum, mean or largest over the sequence:
 /// - k1: log ρ_t, kept if exp of it is within [threshold_low, threshold];
 /// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t, kept if at most threshold.
 ///
-/// `log_rho` [M] is clamped to ±20 and detached like a correction's. A sum is also clamped.
+/// `log_rho` [M] is clamped to ±20 and detached; a sum is also clamped.
 Kept kept_tokens(const torch::Tensor& log_rho, const Sequences& sequences, const RejectionSettings& settings);
 
 }  // namespace qrl::learner

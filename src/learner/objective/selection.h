@@ -1,6 +1,5 @@
-// Owns the selection of tokens for a policy-gradient term by the policy itself: the off-policy mask of sequences, the
-// most uncertain tokens, Clip-Cov. Terms that are left out stay in the denominators. KL and entropy terms cover all
-// tokens.
+// Owns the policy's own selection of tokens: off-policy mask of sequences, most uncertain tokens, Clip-Cov. Omitted
+// terms stay in the denominators. KL and entropy terms cover all tokens.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,6 @@ struct SelectionSettings {
   TokenSelection of_batch;  ///< LossOptions::selection
 };
 
-/// Holds masks (bool) of tokens and sequences that are left out or remain.
 struct Selected {
   torch::Tensor tokens;                  ///< [M]: what remains; undefined when all do
   torch::Tensor masked_sequences;        ///< [S], by the off-policy mask; undefined without one
@@ -39,7 +37,7 @@ Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipp
 /// Returns whether the recipe selects by statistics of the whole mini-batch.
 bool selects_by_mini_batch(const config::AlgorithmRecipe& algorithm);
 
-/// Computes those statistics over all ranks' micro-batches with old log-probs and old entropies. Collective.
+/// Computes them over all ranks' micro-batches with old log-probs and old entropies. Collective.
 TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const> batches,
                                        const config::AlgorithmRecipe& algorithm, dist::Collectives& world);
 

@@ -1,4 +1,4 @@
-// Owns what losses by sequences share: a sequence's ratio, and which keys have no meaning with one.
+// Owns a sequence's ratio, and the keys without meaning with it.
 #pragma once
 
 #include "learner/objective/policy_losses.h"
@@ -9,7 +9,7 @@ namespace qrl::learner {
 /// s_i): the same values with the gradient of a token's own log-ratio.
 torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
 
-/// Keys that act on a token's ratio.
+/// Lists keys that act on a token's ratio.
 std::vector<config::Limit> limits_of_sequence_ratios();
 
 }  // namespace qrl::learner

@@ -1,4 +1,4 @@
-// TBPO (QaRL, §3.2), the loss and the correction: bands on a sequence's ratio to the old policy and to the sampler.
+// TBPO (QaRL, §3.2), loss and correction: bands on a sequence's ratio to the old policy and to the sampler.
 #include "learner/objective/clip.h"
 #include "learner/objective/corrections.h"
 #include "learner/objective/objective.h"
@@ -23,8 +23,8 @@ const config::OwnKey kBandAction{"algorithm.tbpo.mismatch_action", config::OwnKe
 constexpr double kDrop = 1;  // the second of kBandAction's words
 
 /// Computes the surrogate with r_i = s_i. A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0: clip(r_i, 1 − ε⁻_l,
-/// 1 + ε⁻_h)·A, whose gradient is 0 on both sides of its band. We chose to bound A ≥ 0 above alone: the paper's "mask
-/// out the entire responses when their ratio exceeds the bounds" could mean both sides.
+/// 1 + ε⁻_h)·A, whose gradient is 0 on both sides of its band. We bound A ≥ 0 above alone; the paper's "mask out the
+/// entire responses when their ratio exceeds the bounds" could mean both sides.
 Surrogate trust_band_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = sequence_ratio(input, false), now = ratio.detach();
@@ -68,8 +68,7 @@ void add_band_sides(const ObjectiveTokens& tokens, const ObjectiveSettings&, con
 }
 
 /// Computes w_i = exp(mean_t log ρ_t), then clip(w_i, 1/C, C) (QaRL §3.2: "truncate with a two-sided cap"). With
-/// `drop`, w_i is kept inside and 0 outside (the same paper's "drop entire responses"). We chose clipping as the
-/// default.
+/// `drop`, w_i is kept inside and 0 outside (its "drop entire responses"). Clipping as the default is our choice.
 CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences& sequences,
                                      const CorrectionSettings& settings) {
   const double cap = settings.threshold;

@@ -1,5 +1,4 @@
-// Owns what every objective is made of: the counted tokens of a micro-batch, which of them are one response, and ratios
-// of probabilities. Knows no loss.
+// Owns an objective's inputs: a micro-batch's counted tokens, their responses, and ratios of probabilities.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +13,28 @@ inline constexpr double kMaxLogRatio = 20;
 /// Computes clamp(log_p − log_q, ±20).
 torch::Tensor log_ratio(const torch::Tensor& log_p, const torch::Tensor& log_q);
 
-/// Maps tokens to responses. A response's counted tokens are all in one micro-batch, so statistics of a sequence are
-/// computed there. Only denominators come from outside.
+/// Maps tokens to responses. A response's counted tokens are all in one micro-batch. Denominators come from outside.
 class Sequences {
  public:
-  /// of_token: int64 [M], in [0, sequences of this micro-batch); an index without a token is allowed and counts
-  /// nowhere.
+  /// of_token: int64 [M], in [0, sequences of this micro-batch); an index may have no token.
   explicit Sequences(torch::Tensor of_token);
 
   std::int64_t num_tokens() const { return of_token_M_.numel(); }
   std::int64_t num_slots() const { return lengths_S_.numel(); }  ///< S: highest index + 1
   const torch::Tensor& lengths() const { return lengths_S_; }    ///< float64 [S], counted tokens
-  /// Computes the sum or mean over each sequence's tokens: [M] → [S], in the tokens' order and dtype; 0 without tokens.
+  /// Computes each sequence's sum or mean: [M] → [S], in the tokens' order and dtype; 0 without tokens.
   torch::Tensor sum(const torch::Tensor& values_M) const;
   torch::Tensor mean(const torch::Tensor& values_M) const;
-  /// Returns the largest of each sequence's tokens: [M] → [S]; 0 without tokens.
+  /// Computes each sequence's largest value: [M] → [S]; 0 without tokens.
   torch::Tensor largest(const torch::Tensor& values_M) const;
-  /// Repeats a sequence's value on each of its tokens: [S] → [M].
+  /// Repeats a sequence's value on its tokens: [S] → [M].
   torch::Tensor on_tokens(const torch::Tensor& values_S) const;
 
  private:
   torch::Tensor of_token_M_, lengths_S_;
 };
 
-/// Holds the M counted tokens of a micro-batch, [M] each, float64, all of the drawn token.
+/// Holds the M counted tokens of a micro-batch, [M] float64 each, of the drawn token.
 struct ObjectiveTokens {
   torch::Tensor log_probs, entropy;   ///< under the policy now, π_θ; the gradient flows into these
   torch::Tensor old_log_probs;        ///< π_old: the learner at the weights that drew
@@ -46,7 +43,7 @@ struct ObjectiveTokens {
   torch::Tensor advantages;
   Sequences sequences;
   torch::Tensor old_entropy = {};  ///< under π_old; read where the mini-batch selects by it
-  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch however it is packed; likewise
+  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch for any packing; likewise
 };
 
 }  // namespace qrl::learner
