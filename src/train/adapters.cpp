@@ -17,15 +17,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The folder that a PEFT folder names as its base, or one of that name beside it: a run's folder may have moved. A
-/// name of the Hub is looked up in its cache.
+/// Returns the folder that a PEFT folder names as its base, or one of that name beside it, as a run may have moved. The
+/// Hub's cache has named models.
 fs::path base_folder(const fs::path& dir) {
   const std::string named = model::peft_base(dir);
   const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
   std::error_code error;
   if (!named.empty() && fs::is_directory(named, error)) return named;
   if (!named.empty() && fs::is_directory(beside, error)) {
-    if (!is_checkpoint(dir)) {  // whose base is known by its hash
+    if (!is_checkpoint(dir)) {  // base known by its hash
       base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
                         " is no folder here; its base is taken to be " + state::shown(beside));
     }

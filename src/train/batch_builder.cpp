@@ -21,15 +21,14 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   const config::Recipe& recipe = setup_.recipe;
-  // A sequence with advantage 0 adds exactly nothing to the gradient without KL terms, entropy terms or a teacher. It
-  // then counts in the denominators but has no forward and backward pass. If statistics cover all tokens, it is scored
-  // once.
+  // Without KL terms, entropy terms or a teacher, a sequence with advantage 0 adds exactly nothing to the gradient. It
+  // counts in the denominators without a forward and backward pass. Statistics over all tokens score it once.
   const bool all_count =
       recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || setup_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
   const std::int64_t mini = recipe.actor.mini_batch_size;
   const std::int64_t num_batches =
-      (groups.num_groups + mini - 1) / mini;  // the last is smaller when dynamic sampling found too few groups
+      (groups.num_groups + mini - 1) / mini;  // fewer if dynamic sampling found too few groups
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
   std::vector<std::vector<rollout::PackItem>> items(batches.size()), idle(batches.size());
   std::vector<std::int64_t> counts(2 * batches.size(), 0);
@@ -57,8 +56,8 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
   const config::Recipe& recipe = setup_.recipe;
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
-  // With one update per rollout the step's first weights are those of the update, so old log-probs are the forward
-  // pass's own. The exception is a loss that needs the whole mini-batch before its first micro-batch.
+  // With one update per rollout, old log-probs are the forward pass's own. A loss that needs the whole mini-batch first
+  // is an exception.
   const bool needs_old =
       updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || setup_.teacher != nullptr;
   if (learner::needs_old_entropy(loss_)) {
@@ -86,8 +85,7 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   }
 }
 
-/// A_t = reward_coef·A − coef·(log π_old − log π_T): what a token is worth falls as the policy likes it more than the
-/// teacher does.
+/// A_t = reward_coef·A − coef·(log π_old − log π_T): a token loses value as the policy likes it more than the teacher.
 void BatchBuilder::follow_teacher(types::MicroBatch& micro) const {
   const config::AlgorithmRecipe& algorithm = setup_.recipe.algorithm;
   for (std::size_t t = 0; t < micro.advantages.size(); ++t) {

@@ -1,5 +1,4 @@
-// Owns how a step's groups become the learner's mini-batches, with the log-probs that stay frozen over the step's
-// updates.
+// Owns making the learner's mini-batches from a step's groups, with log-probs frozen over the step's updates.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace qrl::train {
 
-/// Holds one optimizer mini-batch: this rank's micro-batches and the denominators over all ranks.
+/// Holds one mini-batch: this rank's micro-batches, denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
   std::vector<types::MicroBatch>
@@ -19,14 +18,13 @@ struct MiniBatch {
 
 class BatchBuilder {
  public:
-  /// `reference`: the frozen initial policy, null unless algorithm.kl_loss_coef is set, or where
-  /// the learner itself has it. `loss`: the run's. All
-  /// arguments outlive it.
+  /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. All
+  /// arguments must outlive it.
   BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);
 
-  /// Returns the step's mini-batches with old and reference log-probs where the recipe needs them.
-  /// `at_sampling_weights`: the learner has the weights that sampled. Collective.
+  /// Returns the mini-batches with the old and reference log-probs that the recipe needs. `at_sampling_weights`: the
+  /// learner's weights sampled. Collective.
   std::vector<MiniBatch> build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds);
 
  private:

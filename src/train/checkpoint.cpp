@@ -63,7 +63,7 @@ nlohmann::ordered_json to_json(const RunState& s, const CheckpointContext& conte
   return json;
 }
 
-/// A checkpoint's place in time, from its name: cold-start steps come before RL steps. Nothing for other names.
+/// Orders checkpoints by name: cold-start steps before RL steps; nothing for other names.
 std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
@@ -80,7 +80,7 @@ std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t
   return cold_start ? "sft_" + std::to_string(sft_step) : "step_" + std::to_string(step);
 }
 
-/// Returns the name in a folder's manifest where that is whole and differs from the folder's own name, as in a copy.
+/// Returns the name in a folder's sound manifest if it differs from the folder's, as in a copy.
 std::optional<std::string> other_name(const fs::path& path) try {
   const auto facts = state::parse_json(state::folder_facts(path), path.string());
   const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
@@ -93,7 +93,7 @@ std::optional<std::string> other_name(const fs::path& path) try {
   return std::nullopt;
 }
 
-/// Checkpoints in `dir`, newest first. Copies under other names are named in a warning, and left out.
+/// Lists checkpoints, newest first, and warns of copies under other names, which it omits.
 std::vector<fs::path> list_checkpoints(const fs::path& dir) {
   std::vector<fs::path> found;
   if (!fs::is_directory(dir)) return found;
@@ -115,7 +115,7 @@ model::ModelConfig masters_config(const model::ModelConfig& config) {
   return wide;
 }
 
-/// Renames to NAME with `ending`, and a number behind that where the name is taken.
+/// Renames to NAME with `ending`, and a number if that is taken.
 void set_aside(const fs::path& path, const std::string& ending) {
   std::string aside = path.string() + ending;
   for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)
@@ -124,7 +124,6 @@ void set_aside(const fs::path& path, const std::string& ending) {
   base::log_warning("set aside " + state::shown(path) + " as " + state::shown(aside));
 }
 
-/// Masters and moments: the first rank's, or each rank's shard.
 void write_learner(const fs::path& dir, const learner::Learner& learner, const CheckpointContext& context) {
   if (!learner.is_sharded() && !context.world.is_first()) return;
   std::vector<state::NamedView> moments;
@@ -147,14 +146,13 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
   model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
-  // The first rank seals the folder, but another host's cache is that host's to empty.
+  // The first rank seals the folder, but each host must flush its own cache.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
   const std::string file = model::shard_name(kOptimizerStem, number, count);
   write_moments(file);
   state::File::open(dir / file).sync();
 }
 
-/// Adds the first rank's files.
 void write_neighbors(const fs::path& dir, const RunState& state, const learner::Learner& learner,
                      const CheckpointContext& context) {
   if (learner.is_sharded()) model::finish_hf_shards(dir, masters_config(context.config));
@@ -164,7 +162,7 @@ void write_neighbors(const fs::path& dir, const RunState& state, const learner::
   save_quantizer(dir, context.quantizer);
 }
 
-/// A folder's weights, and its moments from whichever of its optimizer files has them.
+/// Reads a folder's weights and moments, from any of its optimizer files.
 class StoredLearner {
  public:
   explicit StoredLearner(const fs::path& checkpoint)
@@ -193,7 +191,7 @@ class StoredLearner {
 
  private:
   using Specs = std::map<std::string, model::WeightSpec>;
-  /// All weights, or the adapters where these are what was trained.
+  /// Opens all weights, or the adapters if those were trained.
   static model::WeightSource open_masters(const fs::path& checkpoint, Specs& specs) {
     const auto note = [&specs](const std::vector<model::WeightSpec>& all) {
       for (const model::WeightSpec& spec : all) specs.emplace(spec.name, spec);
@@ -248,12 +246,12 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
     base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
     return;
   }
-  // The manifest goes first: a removal cut short leaves a folder that is plainly not a checkpoint.
+  // The manifest goes first: an interrupted removal leaves plainly no checkpoint.
   for (const fs::path& path : surplus) {
     fs::remove(path / kManifestFile);
     fs::remove_all(path);
   }
-} catch (const base::Error& error) {  // it cannot be read now, which is no reason to end a run at work
+} catch (const base::Error& error) {  // unreadable now: no reason to end a run
   base::log_warning(std::string(error.what()) + "; older checkpoints are kept");
 }
 
@@ -357,14 +355,14 @@ std::string checkpoint_base_hash(const fs::path& checkpoint) {
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
   if (learner.is_sharded()) {
-    // A path may mean another folder on another host; a manifest names every byte.
+    // A path may be another folder on another host; a manifest names every byte.
     const auto manifests = world.all_gather(state::read_text(checkpoint / kManifestFile, kMaxText_bytes));
     for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
       QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",
                   "another one on rank " + std::to_string(rank), "put it where all hosts see it");
     }
   }
-  // The bytes come from the files on the first rank and wherever there are shards, else from the first rank.
+  // The first rank reads the files, with shards every rank.
   std::optional<StoredLearner> stored;
   if (world.is_first() || learner.is_sharded()) stored.emplace(checkpoint);
   learner.state().restore(

@@ -12,7 +12,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Demonstrations [first, first + count) as packed micro-batches: prompt, then response and end token to be learnt.
+/// Packs demonstrations [first, first + count): prompt, then response and end token, which are learned.
 std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std::int64_t first, std::int64_t count) {
   const config::Recipe& recipe = setup.recipe;
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
@@ -33,7 +33,6 @@ std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std:
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
 }
 
-/// The micro-batches of update `step`, from 0.
 std::vector<types::MicroBatch> batches_of(const RunSetup& setup, std::int64_t step) {
   const config::Recipe& recipe = setup.recipe;
   if (recipe.sft.train_files.empty())
@@ -44,7 +43,7 @@ std::vector<types::MicroBatch> batches_of(const RunSetup& setup, std::int64_t st
   return pack_rows(recipe, chosen);
 }
 
-/// Mean over the learned tokens of sft.val_files of -log p, summed in double.
+/// Returns the mean of -log p over learned tokens of sft.val_files, summed in double.
 double held_out_loss(const RunSetup& setup, learner::Learner& learner) {
   std::vector<const SftRow*> rows;
   for (const SftRow& row : setup.sft_rows->val) rows.push_back(&row);
@@ -61,7 +60,7 @@ double held_out_loss(const RunSetup& setup, learner::Learner& learner) {
   return sum / static_cast<double>(num_tokens);
 }
 
-/// Broadcasts whether the first rank is still at work; returns that on every rank.
+/// Broadcasts whether the first rank still works.
 bool at_work(dist::Collectives& world, bool mine) {
   world.broadcast(std::as_writable_bytes(std::span(&mine, 1)), 0);
   return mine;
@@ -79,7 +78,7 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
   const config::Recipe& recipe = setup.recipe;
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = learner_options(recipe);
-  options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled yet
+  options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled
   options.numerics.bitwise = false;
   options.optim = recipe.sft.optim;
   if (!config::cold_start_trains_adapters(recipe)) options.lora = {};

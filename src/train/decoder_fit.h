@@ -1,5 +1,4 @@
-// Owns the check that a recipe's decoder fits its model and the machine, in the recipe's words. The decoder knows only
-// its own options. Knows nothing of how it is used.
+// Owns the check that a recipe's decoder fits model and machine, in the recipe's words.
 #pragma once
 
 #include "decoder/decoder.h"
@@ -7,11 +6,11 @@
 
 namespace qrl::train {
 
-/// Throws an input error if sequences of `max_tokens` are beyond the model's positions.
+/// Throws an input error if `max_tokens` exceeds the model's positions.
 void require_positions(const model::ModelConfig& config, std::int64_t max_tokens);
 
-/// Returns `options`. Throws input errors if their longest sequence is beyond the model's positions or their KV pages
-/// exceed the machine's memory.
+/// Returns `options`, or throws an input error if sequences exceed the model's positions or KV pages the machine's
+/// memory.
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options);
 
 }  // namespace qrl::train

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kF32_bytes = 4;
 
-/// Counts masters, and one moment of a matrix that Muon moves, else two.
+/// Counts masters and moments: one for a matrix of Muon's, else two.
 double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
   double bytes = 0;
   for (const model::WeightSpec& spec : specs) {
@@ -23,7 +23,7 @@ double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) 
   return bytes;
 }
 
-/// Counts the checkpoints on the way to `steps`: one each `freq` steps, and the last; freq 0: the last alone.
+/// Counts checkpoints on the way to `steps`: one each `freq` steps, and the last; freq 0: the last alone.
 std::int64_t num_saved(std::int64_t steps, std::int64_t freq) {
   return freq > 0 ? (steps + freq - 1) / freq : std::min<std::int64_t>(steps, 1);
 }
@@ -44,7 +44,7 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
       has_adapters ? model::adapter_specs(config, lora_config(recipe.lora)) : std::vector<model::WeightSpec>();
   DiskEstimate disk;
   disk.rl.bytes_each = learner_bytes(has_adapters ? adapters : all, recipe.optim.name == config::OptimName::muon);
-  // An older best one stays beside the newest. Without a known number of steps there may be any number.
+  // An older best one stays beside the newest. Unknown numbers of steps are unlimited.
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   const bool knows_steps = trainer.total_epochs == 0 || trainer.total_training_steps > 0;
   const auto limit = [](CheckpointRoom& room, std::int64_t saved, std::int64_t most) {

@@ -1,4 +1,4 @@
-// Owns what a run's checkpoints take of a disk, worked out from recipe and model alone. Knows nothing of files.
+// Owns the disk space of a run's checkpoints, computed from recipe and model.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace qrl::train {
 
-/// Checkpoints of one phase: the cold start's, or those of RL.
+/// Holds one phase's checkpoints: cold start or RL.
 struct CheckpointRoom {
-  double bytes_each = 0;       ///< fp32 weights, or adapters, and moments; tokenizer and texts are not counted
-  std::int64_t most_kept = 0;  ///< when the run ends
-  bool replaces = false;       ///< more are saved than kept: one is written before another is removed
+  double bytes_each = 0;       ///< fp32 weights or adapters, and moments, without tokenizer and texts
+  std::int64_t most_kept = 0;  ///< at the run's end
+  bool replaces = false;       ///< more are saved than kept: the next is written before one is removed
 };
 
 struct DiskEstimate {
   CheckpointRoom cold_start, rl;
-  /// Adds up what is kept, and one more where one is written before an old one is removed.
+  /// Sums the kept ones, and one more if it is written before a removal.
   double most_bytes() const;
 };
 
-/// Counts the checkpoints that trainer.save_freq, sft.save_freq, trainer.max_ckpt_to_keep and trainer.keep_best leave.
+/// Counts checkpoints by trainer.save_freq, sft.save_freq, trainer.max_ckpt_to_keep and trainer.keep_best.
 DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config);
 
 }  // namespace qrl::train

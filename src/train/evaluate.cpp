@@ -14,7 +14,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Evaluation samples with a step of its own that no training step has.
+/// Evaluation's sampling step, which no training step has.
 constexpr std::uint32_t kEvalStep = 0xffffffffU;
 
 }  // namespace
@@ -71,7 +71,7 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 }
 
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
-  // Columns are those of the first set; every set has the same.
+  // All sets have the first one's columns.
   std::vector<std::string> columns;
   const auto prefix_of = [](const PromptSet& set) { return "val/" + set.data_source + "/"; };
   const std::string first = prefix_of(sets.front());
@@ -113,7 +113,7 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
   } catch (const Abandoned&) {
     abandoned = true;
   }
-  // A rank that had sampled its share already goes with the others.
+  // Ranks that have sampled their share also stop.
   if (world.any(abandoned)) throw Abandoned{};
   return rollouts;
 }
@@ -134,8 +134,7 @@ void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, cons
 
 namespace {
 
-/// Counts the samples of a held-out set over all ranks. Counts are whole numbers, so that sums do not depend on the
-/// number of ranks.
+/// Counts a set's samples over all ranks, in whole numbers, so that the number of ranks does not matter.
 class SetCounts {
  public:
   SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
@@ -184,7 +183,7 @@ class SetCounts {
   }
 
  private:
-  /// Returns the number of prompts for each pair (judged samples, right samples).
+  /// Returns the number of prompts by (judged samples, right samples).
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
     for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {
@@ -195,7 +194,7 @@ class SetCounts {
 
   std::int32_t n_;
   double num_prompts_;
-  std::vector<std::int64_t> prompts_;  ///< judged and right samples of each of this rank's
+  std::vector<std::int64_t> prompts_;  ///< judged and right samples, on this rank
   std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
 
-/// The recipe whose evaluation an export gets: no low-bit format, one greedy response a prompt.
+/// Returns the evaluation's recipe: no low-bit format, one greedy response a prompt.
 config::Recipe export_recipe(const config::Recipe& recipe) {
   config::Recipe plain = recipe;
   plain.quant = config::QuantRecipe{};
@@ -29,7 +29,7 @@ config::Recipe export_recipe(const config::Recipe& recipe) {
   return plain;
 }
 
-/// The learner's masters as `qrl-train export` writes them.
+/// Reads the masters as `qrl-train export` writes them.
 model::WeightSource exported(const learner::Learner& learner, const model::ModelConfig& config) {
   model::WeightSource masters = learner.state().all_masters();
   if (config.dtype == base::DType::f32) return masters;
@@ -39,7 +39,7 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-/// Reads the scores in the file of this step; null if there is none.
+/// Reads this step's scores; null without any.
 nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
   const std::filesystem::path file = setup.folder->path() / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};
@@ -75,7 +75,7 @@ nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const l
 
 std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner) {
   const std::vector<PromptSet>& held_out = setup.held_out;
-  // The policy of adapters was scored as it is exported, and a model in fp32 may be more than the machine holds.
+  // Adapters were scored as exported, and a model in fp32 may exceed the memory.
   if (learner.has_adapters()) return {};
   if (held_out.empty() || setup.recipe.eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;

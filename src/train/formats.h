@@ -1,4 +1,4 @@
-// Owns what the recipe's words for number formats mean to model, decoder and learner. Knows no other key.
+// Owns the meaning of the recipe's number formats for model, decoder and learner.
 #pragma once
 
 #include <string>
@@ -10,17 +10,15 @@
 
 namespace qrl::train {
 
-/// Returns the formats of quant.rollout.* with auto resolved. Combinations that the recipe's rules refuse are an
-/// internal error.
+/// Returns the formats of quant.rollout.*, auto resolved; an internal error if the recipe's rules refuse them.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
-/// Returns the format of quant.rollout.kv_cache; auto: int8 with int8 activations, fp32 with fp32 weights, else bf16.
+/// Returns quant.rollout.kv_cache; auto: int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
-/// Names what samples: "int8 weights with int8 keys and values", "adapters beside int8 weights with …".
+/// Names the sampler: "int8 weights with int8 keys and values", "adapters beside int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);
-/// Tells whether export --quantized can write what the recipe's sampler multiplies by: low-bit weights, no other
-/// lm_head than the learner's, and no adapters beside them.
+/// Returns whether export --quantized can write the sampler's weights: low-bit, with the learner's lm_head, without
+/// adapters.
 bool has_quantized_export(const config::Recipe& recipe);
-/// The recipe's words.
 std::string_view name(config::LearnerForward forward);
 std::string_view name(config::LearnerBackward backward);
 

@@ -16,12 +16,12 @@ namespace qrl::train {
 
 namespace {
 
-// Ours: enough to see a broken publish, and at most a hundredth of a step (bench step's gap_probe_share), which is
-// mostly the prompts' own tokens; so few of these, each computed once for its samples.
+// Our choice: enough to see a broken publish, at most a hundredth of a step (bench step's gap_probe_share), mostly the
+// prompts' tokens, each computed once for all samples.
 constexpr std::int64_t kProbePrompts = 2;
-constexpr std::int32_t kProbeSamples = 2;          // a prompt
-constexpr std::int32_t kProbeTokens = 16;          // a sample
-constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // a key that neither training steps nor evaluation sample with
+constexpr std::int32_t kProbeSamples = 2;          // per prompt
+constexpr std::int32_t kProbeTokens = 16;          // per sample
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // neither training nor evaluation samples with it
 
 std::string short_number(double value) {
   std::array<char, 32> text{};

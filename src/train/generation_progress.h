@@ -1,5 +1,4 @@
-// Owns the progress lines of a long generation: how many responses are done, and how long the rest takes. Knows nothing
-// of their use.
+// Owns the progress lines of a long generation.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace qrl::train {
 
-/// Logs "WHAT: 34 of 200 responses, left 1m05s" while it is alive: after ten seconds, then at twice that time and so
-/// on, at least once a minute. One at a time, on the thread that calls the decoder.
+/// Logs "WHAT: 34 of 200 responses, left 1m05s" while alive: after ten seconds, then at doubling times, at least once a
+/// minute. One at a time, on the decoder's thread.
 class GenerationProgress {
  public:
   GenerationProgress(std::string what, std::int64_t num_responses, const decoder::Decoder& decoder);
@@ -18,9 +17,9 @@ class GenerationProgress {
   GenerationProgress(const GenerationProgress&) = delete;
   GenerationProgress& operator=(const GenerationProgress&) = delete;
 
-  /// Says so when it is time; every sampler calls it before a tick.
+  /// Logs if due; every sampler calls it before a tick.
   static void tick();
-  /// Sets when the first line comes, for tests; 10 s.
+  /// Sets the first line's time (10 s), for tests.
   static void set_first_line_s(double seconds);
 
  private:

@@ -24,7 +24,7 @@ constexpr double kLogitsShare = 0.1;  // of a GPU's memory
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-/// Returns the bytes that KV pages may take beside what is always allocated.
+/// Returns the bytes for KV pages beside permanent parts.
 double kv_room(const config::Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
   const auto kept_back = static_cast<double>(decoder::kept_back_bytes());
   return std::max(0.0,
@@ -49,7 +49,7 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
-/// Returns what a plan needs at once where no micro-batch is ahead of another.
+/// Returns a plan's peak without a micro-batch ahead.
 double least_peak_bytes(const config::Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
   if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
     const double room = kv_room(recipe, parts, gpu_bytes);
@@ -64,16 +64,16 @@ bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num
          learner::kPlannedGpuShare * gpu_bytes;
 }
 
-/// Chooses the largest chunk whose logits take at most a tenth of the memory.
+/// Chooses the largest chunk whose logits fit kLogitsShare.
 void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
-  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // fp32, and a gradient in bf16
+  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // fp32, and a bf16 gradient
   std::int64_t chunk = kMostChunk;
   while (chunk > kLeastChunk && logits * static_cast<double>(chunk) > kLogitsShare * gpu_bytes) chunk /= 2;
   recipe.actor.logprob_chunk_tokens.value = chunk;
 }
 
-/// Chooses the largest micro-batch that fits, from `most` tokens down to `fewest`. Returns whether one does.
+/// Chooses the largest micro-batch that fits, from `most` down to `fewest` tokens; returns whether one does.
 bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                    std::int64_t fewest, std::int64_t most) {
   if (!recipe.actor.max_tokens_per_micro_batch.is_auto) return fits(recipe, model, num_ranks, gpu_bytes);

@@ -7,7 +7,7 @@
 
 namespace qrl::train {
 
-/// Ends the run (exit 3) when too many updates in a row were skipped as not finite; keeps the streak in `state`.
+/// Ends the run (exit 3) after too many consecutive skipped updates; counts them in `state`.
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

@@ -1,5 +1,5 @@
-// Owns the warnings of a run that does not learn: which figures of a step show it, the likely cause, what to try. Knows
-// rows of metrics alone, so that a finished run can be looked at again.
+// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads metric rows alone, so that a
+// finished run can be checked.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Checks the row of a step; steps come in order. Returns a warning per symptom, without "warning: ". A lasting
-  /// symptom is reported once in ten steps at most. Values that a step does not define are NaN.
+  /// Checks a step's row, in order of steps; returns a warning per symptom, without "warning: ". A lasting symptom is
+  /// reported at most once in ten steps. Undefined values are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
-  /// Returns one line about all steps so far: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
+  /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
   std::string summary() const;
 
  private:
@@ -28,7 +28,7 @@ class Health {
   struct Course {
     std::int64_t num_steps = 0, first = 0, last_told = 0;
   };
-  /// Returns the warning of a symptom; empty if the row does not have it.
+  /// Returns the symptom's warning; empty without it.
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
   std::string what_closes_the_gap() const;
@@ -38,9 +38,9 @@ class Health {
   std::string look_at_fall(const Metrics& row) const;
 
   std::int64_t num_steps_ = 0;
-  std::int64_t num_wrong_steps_ = 0;  ///< steps without a right response, since the last that had one
-  double usual_correct_ = 0;          ///< share of right responses, a moving mean over the steps that had one
-  double least_cut_ = 1;              ///< smallest share of responses cut so far
+  std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
+  double usual_correct_ = 0;          ///< share of right responses, moving mean over steps with one
+  double least_cut_ = 1;              ///< smallest share of cut responses
 };
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-// Owns when a run evaluates its held-out prompts, and that evaluation with the run's own sampler.
+// Owns when a run evaluates its held-out prompts with its own sampler, and does so.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class HeldOutEvaluation {
 
   bool due_before_training() const;
   bool due_after(std::int64_t step) const;
-  /// Returns the scores at the weights last published, and writes validation/step_N.jsonl (eval.dump). Returns nothing
-  /// if any rank got a stop request meanwhile. Collective.
+  /// Returns scores of the published weights, and writes validation/step_N.jsonl (eval.dump). Returns nothing if any
+  /// rank got a stop request. Collective.
   std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
 
  private:

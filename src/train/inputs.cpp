@@ -13,7 +13,7 @@ namespace {
 
 void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
 
-/// With its length before it, so that no two sequences of texts add the same bytes.
+/// The length first, so that no two sequences of texts hash the same bytes.
 void add_text(state::Hash& hash, std::string_view text) {
   add_number(hash, text.size());
   hash.add(text);
@@ -55,7 +55,7 @@ std::string hash_of(const Policy& policy, const std::string& weights) {
   return hash.hex();
 }
 
-/// Keys whose values two ranks have different, from their lists of all values; paths may differ between hosts.
+/// Lists keys with different values on two ranks; paths may differ.
 std::string different_keys(const std::string& a, const std::string& b) {
   const auto first = nlohmann::json::parse(a), second = nlohmann::json::parse(b);
   std::string keys;
@@ -68,7 +68,7 @@ std::string different_keys(const std::string& a, const std::string& b) {
 std::string values_of(const config::Recipe& recipe) {
   nlohmann::json values;
   for (const auto& [name, value] : config::resolved_values(recipe)) {
-    // A host may have its own folders and number of cores.
+    // Hosts may differ in folders and cores.
     const bool is_local =
         name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(*recipe.keys, name);
     if (!is_local) values[name] = value;
@@ -76,7 +76,7 @@ std::string values_of(const config::Recipe& recipe) {
   return values.dump();
 }
 
-/// Throws an input error about `where` that names the recipe's keys whose contents are other than `before`.
+/// Throws an input error at `where` naming the keys whose contents differ from `before`.
 void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
                          const std::string& what_to_do) {
   std::string other;
@@ -108,7 +108,7 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
-  // Later weights come from the checkpoint, and so does a cold start's reference.
+  // Later weights, and a cold start's reference, come from the checkpoint.
   const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
   const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
   const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));

@@ -23,7 +23,7 @@ using model::WeightKind;
 using model::WeightSpec;
 
 constexpr double kF32 = 4, kBf16 = 2;
-constexpr double kProgram = 130e6;  // resident before there is a model
+constexpr double kProgram = 130e6;  // resident without a model
 constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
 
 double padded_columns(std::int64_t out) {
@@ -31,7 +31,7 @@ double padded_columns(std::int64_t out) {
   return static_cast<double>((out + kPanel - 1) / kPanel * kPanel);
 }
 
-/// A linear layer as the sampler keeps it: quantized values, and scales in fp32 (int4: bf16).
+/// Counts the sampler's linear layer: quantized values, and scales in fp32 (int4: bf16).
 double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   const quant::FormatSpec& spec = quant::spec(format);
   double bytes = padded_columns(out) * static_cast<double>(in) * spec.weight_bits / 8;
@@ -58,7 +58,7 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
   return bytes + linear_bytes(head, config.vocab_size, config.hidden_size);
 }
 
-/// Counts A and B, packed for the sampler.
+/// Counts the sampler's packed A and B.
 double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelConfig& config) {
   const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
   double bytes = 0;
@@ -67,8 +67,7 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
   return bytes;
 }
 
-/// Counts what a learner with adapters keeps of the base. It keeps no linear layers that its forward pass reads from
-/// the snapshot.
+/// Counts what an adapter learner keeps of the base: no linear layers that it reads from the snapshot.
 double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const bool on_gpu = config::learns_on_gpu(recipe);
@@ -80,7 +79,7 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
     const bool is_table = spec.kind == WeightKind::embedding || spec.kind == WeightKind::lm_head;
-    // The CPU's kernels read a packed lm_head, which is counted apart.
+    // The CPU's packed lm_head is counted apart.
     const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head)) ||
                          (is_table && on_gpu && formats.int8_lm_head);
     if (is_kept)
@@ -92,12 +91,11 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   return bytes;
 }
 
-/// Counts the bytes per token that the backward pass of a layer reads. These are the residual stream at both norms, q,
-/// k and v before the rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation
-/// are recomputed. A quantized forward is fp32 between its matmuls, and keeps their inputs and its pages' keys and
-/// values quantized. On a GPU each matmul keeps its input, and attention keeps the rotated heads with the keys and
-/// values that each sequence reads. There q, k and v before the rotation are kept only for norms of heads. With low_bit
-/// on a GPU the output of a matmul is bf16, and its input is quantized.
+/// Counts a layer's bytes per token for its backward pass. They are the residual stream at both norms, unrotated q, k
+/// and v, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed. A
+/// quantized forward is fp32 between its matmuls, and keeps their inputs and its pages' keys and values quantized. On a
+/// GPU each matmul keeps its input, and attention the rotated heads with all keys and values read. Unrotated q, k and v
+/// are kept there only for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
@@ -106,14 +104,14 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const quant::Element code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   if (config::learns_on_gpu(recipe)) {
-    // Attention there has the keys and values of a shared prompt once for each of its samples.
+    // Attention there has a shared prompt's keys and values once per sample.
     const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
                response = static_cast<double>(recipe.data.max_response_length);
     const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
-      // Adapters keep what enters a matmul in bf16, where all weights are trained it is kept as quantized values.
+      // Adapters keep a matmul's input in bf16, full training keeps quantized values.
       const bool is_wide = code == quant::Element::bf16 || config::trains_adapters(recipe);
       const double value_bytes = is_wide ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
@@ -125,15 +123,14 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
-  // Adapters keep the one input that is not recomputed, attention's output, in their own format.
+  // Adapters keep attention's output, the one input not recomputed, in their own format.
   if (config::trains_adapters(recipe))
     return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
 }
 
-/// Operands that the largest matmul of low_bit's backward pass on a GPU reads, dequantized for it; in fp8_e4m3 inputs
-/// are dequantized to fp32, and some tokens' gradients or inputs exist in fp32 six times on the way to their quantized
-/// values' numbers.
+/// Counts operands of low_bit's largest backward matmul on a GPU: dequantized, in fp8_e4m3 to fp32, with six fp32 forms
+/// of kFp8GradientTokens' gradients or inputs during quantization.
 double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
@@ -150,8 +147,7 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
   return largest;
 }
 
-/// Counts the GPU's buffers for dequantized operands of matmuls of many rows: those of a tick or of a low_bit
-/// micro-batch.
+/// Counts the GPU's buffers for dequantized operands of a tick or a low_bit micro-batch.
 double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
@@ -160,15 +156,14 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Returns how many arrays of a chunk's logits exist at once, counted as fp32: the logits and their gradient. An fp32
-/// gradient overwrites the logits.
+/// Returns the number of logit arrays at once, counted as fp32: logits and gradient. An fp32 gradient overwrites the
+/// logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
-/// Counts the ids of the tokens that a step's samples were drawn from, with their samples and packed for the learner,
-/// at most on a rank.
+/// Counts a step's kept token ids on a rank at most, in samples and packed for the learner.
 double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (!sample_params(recipe.rollout).cuts()) return 0;
   const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
@@ -185,7 +180,7 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
   return largest;
 }
 
-/// Counts masters, gradients and moments on the rank that keeps most.
+/// Counts masters, gradients and moments on the fullest rank.
 std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const bool muon = recipe.optim.name == config::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
@@ -203,7 +198,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool on_gpu = config::learns_on_gpu(recipe);
   const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
-  // Else they are the decoder's.
+  // Else they are the decoder's own.
   const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
@@ -233,8 +228,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Counts the pages of the pool that sequences of full length write to. Samples share the pages of their prompt. A page
-/// without writes takes no CPU memory. A step's prompts are known; an evaluation may fill the whole pool.
+/// Counts pool pages that full-length sequences write; samples share their prompt's. Unwritten pages take no CPU
+/// memory. A step's prompts are known; an evaluation may fill the pool.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -251,8 +246,7 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
-/// The frozen teacher: fp32 masters, and with weights in low bits the tensors that it computes with. Nothing while its
-/// folder is absent.
+/// Adds the frozen teacher, if its folder exists: fp32 masters, and computed tensors with low-bit weights.
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
@@ -322,12 +316,12 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
 
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
   const std::int64_t groups = (recipe.actor.mini_batch_size + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
-  const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // as the packer shares a prompt
+  const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // the packer shares prompts
   return groups * (shared + n * (recipe.data.max_prompt_length + recipe.data.max_response_length - shared));
 }
 
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks) {
-  // Dynamic sampling may leave all groups of an update to one rank. A cold start is the first rank's alone.
+  // Dynamic sampling may leave all groups to one rank. A cold start runs on the first rank alone.
   const std::int64_t of_update = tokens_of_update(recipe, recipe.algorithm.filter_groups.enable ? 1 : num_ranks);
   const std::int64_t longest_row =
       recipe.sft.max_length.value_or(recipe.data.max_prompt_length + recipe.data.max_response_length);
@@ -336,8 +330,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 }
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
-  // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch,
-  // or on the CPU the stream before each norm.
+  // A bitwise learner on a GPU keeps the decoder's sum before each layer; else stream and branch, or on the CPU the
+  // stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   const auto layers = static_cast<double>(config.num_hidden_layers);
@@ -389,14 +383,14 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
-  // The base is quantized once, tensor by tensor, before there are activations and pages.
+  // The base is quantized once, tensor by tensor, before activations and pages exist.
   const double learning = tokens * kept + arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});
   const auto page_bytes =
       static_cast<double>(ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                                              kv_format(recipe.quant), recipe.rollout.page_size));
-  if (sampled_there) {  // keys and values; a sequence begins its pages anew, which at worst doubles them from a page on
+  if (sampled_there) {  // keys and values; new pages per sequence at worst double them above one page
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
     parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }

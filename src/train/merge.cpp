@@ -12,7 +12,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Rows of a snapshot's matrix that one weight fills.
+/// Rows of a snapshot's matrix from one weight.
 struct Rows {
   const ops::PackedLinear* matrix;
   std::int64_t first;
@@ -33,7 +33,7 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   return rows;
 }
 
-/// Notes what `stored` has lost of the update that leads from `base` to `merged`.
+/// Notes what `stored` lost of the update from `base` to `merged`.
 void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
                 UpdateErrors& errors) {
   double lost = 0, whole = 0;

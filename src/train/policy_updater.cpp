@@ -27,7 +27,7 @@ Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) 
 }
 
 void PolicyUpdater::release_memory() {
-  if (setup_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the KV cache, which comes back
+  if (setup_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the returning KV cache
 }
 
 }  // namespace qrl::train

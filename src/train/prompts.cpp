@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPlaceholder = "{prompt}";
-/// Held-out ids start here: no training set is this long, and the decoder keys its samples by all 64 bits.
+/// Exceeds any training set; the decoder keys samples by all 64 bits.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
-/// Applies data.overlong_prompt to prompts of one source; reports what was left out or cut.
+/// Applies data.overlong_prompt to one source's prompts; reports what was omitted or cut.
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
@@ -92,7 +92,7 @@ class PromptReader {
   std::int64_t unencodable_bytes_ = 0;
 };
 
-/// Says how many rows a filter kept: one that keeps too few, or all, is a slip that nothing else shows.
+/// Reports how many rows a filter kept: nothing else shows a mistaken filter.
 std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& source, const data::RowReader& reader) {
   const std::string file = path.string();
   std::int64_t num_read = 0;

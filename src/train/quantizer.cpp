@@ -25,8 +25,7 @@ constexpr const char* kKvScalesFile = "kv_scales.safetensors";
 constexpr const char* kResponsesFile = "kv_responses.json";
 constexpr std::uint64_t kMaxResponsesBytes = std::uint64_t{1} << 20;
 
-/// Hashes the inputs of a profile besides the weights: the training prompts as the model sees them, and the seed that
-/// selects some.
+/// Hashes a profile's inputs besides weights: encoded training prompts and the seed that selects some.
 std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   state::Hash hash;
   hash.add(&seed, sizeof seed);
@@ -38,7 +37,7 @@ std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   return hash.hex();
 }
 
-/// Returns as many calibration prompts as fp8 scales need. Their forward pass is most of a publish's cost (our choice).
+/// Returns enough calibration prompts for fp8 scales. Their forward pass is most of a publish's cost (our choice).
 std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::vector<types::TokenId>> prompts) {
   std::size_t count = 0, num_tokens = 0;
   while (count < prompts.size() && (count < kKvPrompts || num_tokens < kKvTokens))
@@ -124,7 +123,7 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
   if (quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales) {
     decoder::KvScales scales = *quantizer.kv_scales;
-    scales.version = sampler.snapshot.version();  // `once` keeps the scales of other weights
+    scales.version = sampler.snapshot.version();  // other weights' scales, with `once`
     return sampler.decoder.set_kv_scales(std::move(scales));
   }
   const auto few = enough_for_kv(prompts);
@@ -158,7 +157,7 @@ void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
 
 namespace {
 
-/// Read by the first rank; nothing without the file.
+/// Reads on the first rank; nothing without the file.
 std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const model::ModelConfig& config,
                                                 dist::Collectives& world) {
   std::optional<state::SafetensorsFile> file;

@@ -1,5 +1,5 @@
-// Owns what the sampler's quantizers keep from one publish to the next: a fixed int8 profile, fp8 scales of keys and
-// values made once. Both are part of every checkpoint. Knows nothing of steps.
+// Owns the state of the sampler's quantizers, part of every checkpoint: a fixed int8 profile, fp8 key and value scales
+// made once.
 #pragma once
 
 #include <filesystem>
@@ -15,53 +15,51 @@
 
 namespace qrl::train {
 
-/// Made by this run (or the run it resumes); empty if every publish quantizes anew.
+/// Holds this run's, or the resumed run's, state; empty if every publish quantizes anew.
 struct QuantizerState {
   std::shared_ptr<const model::Int8Profile> profile;   ///< quant.rollout.profile
   std::optional<decoder::KvScales> kv_scales;          ///< quant.kv_calibration.when: once
-  std::vector<std::vector<types::TokenId>> responses;  ///< prompts with responses of the last step: see_responses
+  std::vector<std::vector<types::TokenId>> responses;  ///< the last step's prompts with responses: see_responses
 };
 
-/// Makes the profile of `weights` (fp32) from what they see on a few of the training prompts, fixed by the seed: what
-/// `qrl-train profile` and quant.rollout.profile auto do.
+/// Makes a profile of fp32 `weights` from a few training prompts fixed by the seed, for `qrl-train profile` and
+/// quant.rollout.profile auto.
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
-/// Reads the profile file that the recipe names; returns nothing where it names none. Throws an input error when the
-/// file is missing or does not fit this model config. Needs neither weights nor prompts.
+/// Reads the recipe's profile file, if named; needs neither weights nor prompts. Throws an input error if it is missing
+/// or does not fit the model config.
 std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Throws an input error if the recipe names a file made from other weights or settings than `own`, a checkpoint's
-/// profile. `own` is used, so the key would have no effect.
+/// Throws an input error if the recipe's file has other weights or settings than `own`, a checkpoint's profile, which
+/// is used.
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
-/// Returns the recipe's profile for the weights that training begins with: made (auto), or read and compared with
-/// weights and settings. Throws an input error for one that was made for others. Null if the recipe names none.
+/// Returns the recipe's profile for the first weights: made (auto), or read and compared. Throws an input error if it
+/// was made for others. Null without one.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
-/// Limits the calibration prompts for fp8 scales of keys and values: two, and more until this many tokens. Ours: 99.9 %
-/// of a head's values needs some thousands of them.
+/// Limits calibration prompts for fp8 key and value scales: two, then more up to this number of tokens. Our choice:
+/// 99.9 % of a head's values needs some thousands of values.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// Limits the tokens of the last step's samples in the same way.
+/// Limits the last step's samples likewise.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
-/// Keeps the step's first samples, prompt and response, up to kKvResponseTokens tokens; the last sample is cut there.
-/// The next calibration reads them besides prompts, so that scales also cover a response's keys and values. `places`:
-/// the place of each group of n among those of all ranks. Keeps the same samples on every rank. Does nothing unless
-/// scales are made anew. Collective.
+/// Keeps the step's first samples up to kKvResponseTokens tokens, the last one cut. The next calibration reads them, so
+/// that scales also cover responses. `places`: the place of each group of n over all ranks. Ranks keep the same
+/// samples. Does nothing unless scales are remade. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
-/// Loads the sampler's snapshot into the decoder after a learner's publish. Calibrates fp8 keys and values on the first
-/// of `prompts` and on the responses seen, the same on every rank. With when: once, the scales of the first time stay.
+/// Loads the sampler's snapshot into the decoder after a publish. Calibrates fp8 keys and values on the first `prompts`
+/// and the responses seen, the same on every rank. With when: once, the first scales stay.
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// Saves to and loads from a checkpoint's folder; absent parts of a state have no file there. Loading gives all ranks
-/// the first rank's bytes.
+/// Saves to and loads from a checkpoint's folder; absent parts have no file. Loading broadcasts the first rank's bytes.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

@@ -1,5 +1,5 @@
-// Owns the frozen policy that a KL loss of full training is against: the weights that RL begins with, in the learner's
-// own forward format. So the KL begins at 0, as with adapters. Knows nothing of the loss.
+// Owns the frozen policy of a full training's KL loss: RL's first weights, in the learner's forward format. So the KL
+// begins at 0.
 #pragma once
 
 #include <filesystem>
@@ -14,15 +14,15 @@ namespace qrl::train {
 
 class Reference {
  public:
-  /// Takes the end of the cold start from its checkpoint, or without a cold start the policy's weights. `profile`: what
-  /// the sampler quantizes by, or null. Collective.
+  /// Takes the cold start's weights from its checkpoint, or without one the policy's. `profile`: the sampler's, or
+  /// null. Collective.
   Reference(const RunSetup& setup, const RunState& state, const std::filesystem::path& cold_start,
             std::shared_ptr<const model::Int8Profile> profile);
 
   learner::Learner& learner() { return learner_; }
 
  private:
-  std::optional<model::Snapshot> snapshot_;  ///< what a quantized forward pass reads
+  std::optional<model::Snapshot> snapshot_;  ///< of a quantized forward pass
   learner::Learner learner_;
 };
 

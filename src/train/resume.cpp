@@ -23,8 +23,8 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Returns the checkpoint of --resume PATH. The run folder may hold no sound checkpoint that is newer. A resumed run
-/// would reach its name and mix metric rows with it.
+/// Returns --resume PATH's checkpoint. The run folder may have no newer sound one, whose name and rows the resumed run
+/// would reach.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
@@ -38,7 +38,7 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
                 "a newer one, " + found,
                 "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
   } else {
-    // The cold start that an interrupted first try copied from beside the given one may stay.
+    // An interrupted first try may have copied the cold start beside the given one.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
                 "a run folder without checkpoints, to go on from one elsewhere", found,
                 "--resume auto goes on from that; else give another trainer.default_local_dir");
@@ -46,8 +46,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   return given;
 }
 
-/// Returns the checkpoint that trainer.resume_mode chooses, `newest` being the newest sound one of the run folder;
-/// nothing: a fresh run. Throws an input error when that mode refuses the checkpoint found.
+/// Returns the checkpoint that trainer.resume_mode chooses, or none for a fresh run; `newest`: the run folder's newest
+/// sound one. Throws an input error if the mode refuses it.
 std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
   if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
@@ -70,18 +70,17 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
-/// Returns e.g. "[a.jsonl], contents 1b2c3d4e". Files of one name may hold other prompts, which also depend on the
-/// tokenizer.
+/// Returns e.g. "[a.jsonl], contents 1b2c3d4e". Contents also depend on the tokenizer.
 std::string with_contents(const std::string& files, const std::string& hash) {
   return files + ", contents " + hash.substr(0, 8);
 }
 
-/// With sft.epochs the number of updates follows from it and from the rows, which are compared themselves.
+/// With sft.epochs, steps follow from it and the rows, which are compared themselves.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
 
-/// Adds other rows of the cold start, from which no run can resume.
+/// Adds changed cold-start rows, which prevent resuming.
 void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
                     const Inputs& inputs, std::vector<config::KeyChange>& changes) {
   if (saved.inputs.sft_rows == inputs.sft_rows) return;
@@ -90,12 +89,10 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
                      with_contents(files.print(recipe), inputs.sft_rows), false});
 }
 
-/// Returns the differences of this recipe and its data from those of the checkpoint's run, without freely changeable
-/// keys.
+/// Returns how recipe and data differ from the checkpoint's run, without freely changeable keys.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
-  // Files and folders of these keys are compared by contents (train/inputs.h), since a clone or a data folder may have
-  // moved.
+  // These keys' files are compared by contents (train/inputs.h), since a folder may have moved.
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
@@ -110,8 +107,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns the changes that scores depend on and that are allowed. A run then names the step from which its scores
-/// differ.
+/// Returns allowed changes that scores depend on. The run then names the step from which scores differ.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -129,7 +125,7 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   return changes;
 }
 
-/// Refuses what is fixed for a run, and without `allow_change` every change, with what would work.
+/// Refuses changes of what is fixed for a run, and without `allow_change` any change; names what would work.
 void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChange>& changes, bool allow_change) {
   std::vector<config::KeyChange> refused;
   std::string fixed;
@@ -153,7 +149,7 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
 }
 
-/// Keys that a cold start depends on, beside the model's shape.
+/// Keys of a cold start, beside the model's shape.
 constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "model.init.seed",
                                                "sft.steps",
@@ -176,7 +172,7 @@ constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "data.enable_thinking",
                                                "data.parse_special_tokens"};
 
-/// Refuses a checkpoint that is not the cold start that this recipe would make.
+/// Refuses a cold start that this recipe would not make.
 void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,
                            const Inputs& inputs) {
   const RunState& state = saved.state;
@@ -206,7 +202,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "one that was saved after " + std::to_string(state.sft_step), "name the last one of that run");
 }
 
-/// The cold start of sft.from, copied into the run folder, which then needs no other.
+/// Copies sft.from's cold start into the run folder, which is then self-contained.
 fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
   require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
   const fs::path given = fs::canonical(recipe.sft.from);
@@ -217,7 +213,7 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   return home;
 }
 
-/// The cold start is made by one rank whatever their number; RL steps sum over ranks.
+/// One rank makes the cold start for any number of ranks; RL steps sum over them.
 void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
@@ -225,7 +221,7 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
-/// The finished cold start: reference of a KL term, or base of adapters.
+/// Provides the finished cold start: a KL term's reference, or adapters' base.
 void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
   const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
   const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
@@ -243,10 +239,10 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
   require_sound_checkpoint(home, restore);
 }
 
-/// Checks a checkpoint against this run. Returns the changes with which it resumes.
+/// Checks a checkpoint against this run; returns the changes with which it resumes.
 std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
                                          const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
-  // One taken over from another run has that run's recipe.
+  // A cold start from another run has that run's recipe.
   if (!recipe.sft.from.empty() && saved.state.cold_start && saved.state.sft_step == recipe.sft.steps) {
     check_same_cold_start(checkpoint, saved, recipe, inputs);
     return {};
@@ -263,14 +259,13 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
-/// Returns the values that a run takes over for keys at `auto`. Takes none from a cold start of another run, which had
-/// that run's own micro-batches.
+/// Returns a checkpoint's values for keys at `auto`, but none from another run's cold start.
 AutoSettings settings_to_take(const config::Recipe& recipe, const config::Recipe& before, const LoadedState& saved) {
   const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   return is_shared_cold_start ? AutoSettings{} : auto_settings_of(before);
 }
 
-/// Names what changes a run's bits on a GPU alone.
+/// Warns of changed keys that change a run's bits only on a GPU.
 void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
   const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
   if (was == is || !config::samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
@@ -287,7 +282,7 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const auto newest = newest_sound_checkpoint(folder.checkpoints());
   point.checkpoint = chosen_checkpoint(recipe.trainer, folder.path(), newest);
   set_aside_damaged(folder.checkpoints(), newest);
-  // Metric rows stay in the folder they were written in. A run that does not resume there begins its own.
+  // Metric rows stay in their folder; a run resumed elsewhere begins its own.
   const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder.path());
   if (!point.checkpoint) {
     if (recipe.sft.from.empty()) {
@@ -316,7 +311,7 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
   const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!goes_on_here || is_shared_cold_start) {
-    if (!goes_on_here) folder.set_aside_earlier_rows();  // once nothing refuses the run any more
+    if (!goes_on_here) folder.set_aside_earlier_rows();  // when nothing refuses the run any more
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   }
   base::log_info("resuming from " + point.checkpoint->string());
@@ -371,7 +366,7 @@ ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& 
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(loaded, inputs, *folder, allow_change, world.size());
-  // Other ranks may have been started in another folder.
+  // Other ranks may have other working folders.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();

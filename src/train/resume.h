@@ -1,4 +1,4 @@
-// Owns the choice of the checkpoint that a run resumes from. Knows nothing of its use.
+// Owns the choice of a run's checkpoint to resume from.
 #pragma once
 
 #include <filesystem>
@@ -13,40 +13,36 @@
 
 namespace qrl::train {
 
-/// Holds the point that a run resumes from.
 struct ResumePoint {
   std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
   RunState state;
-  Metrics unfinished_row;  ///< with state.evaluation_due; on the first rank alone
-  /// Keys whose values the checkpoint's run had otherwise, and data whose contents were others; with allow_change, on
-  /// the first rank alone.
+  Metrics unfinished_row;  ///< if state.evaluation_due; on the first rank alone
+  /// Keys and data that differ from the checkpoint's run; with allow_change, on the first rank alone.
   std::vector<config::KeyChange> changes;
-  /// Holds what the checkpoint's run had for keys that are at `auto` here; all 0: nothing to take over.
+  /// The checkpoint's values for keys at `auto`; all 0: none.
   AutoSettings settings;
 };
 
-/// Returns the finished cold start's checkpoint in a run folder.
+/// Returns a run folder's finished cold-start checkpoint.
 std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
-/// Returns the checkpoint that trainer.resume_mode selects, verified and checked against the recipe and its inputs.
-/// Damaged checkpoints are set aside, and so are rows and rollouts of an earlier run that this one does not resume. If
-/// the recipe's KL term also needs the finished cold start, that is verified, and copied into the run folder if the
-/// checkpoint is elsewhere. A fresh run with sft.from begins at a copy of that cold start in its own folder.
-/// `allow_change`: values that are not fixed for a run may differ from the checkpoint's. `folder`: null on all ranks
-/// but the first, which selects for all. Collective. Throws input errors.
+/// Returns trainer.resume_mode's checkpoint, verified and checked against recipe and inputs. Sets aside damaged
+/// checkpoints, and rows and rollouts of an earlier run that is not resumed. If the KL term needs the finished cold
+/// start, that is verified, and copied into the run folder from elsewhere. A fresh run with sft.from begins at a copy
+/// of that cold start. `allow_change`: values not fixed for a run may differ. `folder`: null except on the first rank,
+/// which selects for all. Collective. Throws input errors.
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
-/// Returns what the checkpoint to resume from has for keys that are at `auto` here; nothing without a checkpoint.
-/// Changes nothing.
+/// Returns the checkpoint's values for keys at `auto`, if there is one. Changes nothing.
 std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe);
 
-/// Describes what a start would do about checkpoints: `goes on after step 30 of RUN/checkpoints/step_30`. Throws the
-/// input error by which the start would refuse, and changes nothing. The recipe's numbers of steps must be known. Calls
-/// `inputs` only when a checkpoint exists, since it may read all weights.
+/// Describes what a start would do about checkpoints: `goes on after step 30 of RUN/checkpoints/step_30`. Changes
+/// nothing, and throws the start's input errors. The recipe's steps must be known. Calls `inputs` only if a checkpoint
+/// exists, as it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 
-/// Returns whether a start resumes from a checkpoint or takes a cold start (sft.from). Changes nothing.
+/// Returns whether a start resumes or takes a cold start (sft.from). Changes nothing.
 bool finds_checkpoint(const config::Recipe& recipe);
 
 }  // namespace qrl::train

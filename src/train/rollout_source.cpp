@@ -15,7 +15,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Samples and judges the groups of one step, a batch of prompts at a time.
+/// Samples and judges a step's groups, a batch of prompts at a time.
 class GroupSampler {
  public:
   GroupSampler(const RunSetup& setup, std::int64_t step, PromptOrder& order, Sampler& sampler)
@@ -63,7 +63,7 @@ class GroupSampler {
   }
 
  private:
-  /// Returns this rank's share of the next prompts of the order: rank r has the r-th and every size-th from there.
+  /// Returns this rank's next prompts: rank r has the r-th and every size-th from there.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(setup_.world.size()),
@@ -76,7 +76,7 @@ class GroupSampler {
     return mine;
   }
 
-  /// Throws Abandoned on every rank when a verifier that waits was told to stop on any.
+  /// Throws Abandoned on every rank if a stop request ended any verifier's wait.
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
     const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
     judge_or_abandon(batch, static_cast<std::int32_t>(n_), setup_.verifier, recipe_.reward, setup_.policy.tokenizer,
@@ -99,8 +99,7 @@ class GroupSampler {
     counts_.verifier_errors += sums[1];
   }
 
-  /// Counts scores, also of groups that dynamic sampling leaves out: the kept groups alone do not show the policy's
-  /// success.
+  /// Counts scores, also of omitted groups: kept ones alone do not show the policy's success.
   void count_scores(std::span<const rollout::Rollout> batch) {
     double sum = 0, best = std::numeric_limits<double>::lowest();
     std::int64_t num_judged = 0;
@@ -124,7 +123,7 @@ class GroupSampler {
     counts_.best_group_score = counts_.batches == 0 ? best : std::max(counts_.best_group_score, best);
   }
 
-  /// Appends what the step trains on, in the order of the prompts over all ranks.
+  /// Appends what the step trains on, in global prompt order.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
     const auto size = static_cast<std::size_t>(setup_.world.size()),
                rank = static_cast<std::size_t>(setup_.world.rank());
@@ -154,7 +153,7 @@ class GroupSampler {
   PromptOrder& order_;
   Sampler& sampler_;
   rollout::FlatGroups flat_groups_;
-  std::map<std::size_t, std::int32_t> times_sampled_;  ///< prompts of this step, by index
+  std::map<std::size_t, std::int32_t> times_sampled_;  ///< by prompt index
   GenerationCounts counts_;
   StepGroups groups_;
 };

@@ -17,20 +17,20 @@ using config::RotationKind;
 
 namespace {
 
-/// Returns a checkpoint that the run may resume from, unverified; empty without one.
+/// Returns a checkpoint that the run may resume, unverified, or "".
 fs::path some_checkpoint(const config::Recipe& recipe) {
   if (recipe.trainer.resume_mode == config::ResumeMode::path) return recipe.trainer.resume_path;
   std::error_code error;
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(fs::path(recipe.trainer.default_local_dir) / "checkpoints", error)) {
-    // A cold start that was taken from another run has that run's recipe.
+    // A cold start from another run has that run's recipe.
     const bool is_taken = !recipe.sft.from.empty() && entry.path().filename().string().starts_with("sft_");
     if (is_checkpoint(entry.path()) && !is_taken) found.push_back(entry.path());
   }
   return found.empty() ? fs::path() : *std::max_element(found.begin(), found.end());
 }
 
-/// Automatic where nothing says: no checkpoint, or one whose recipe cannot be read, of which a resume tells more.
+/// Automatic without a checkpoint, or if its recipe is unreadable, which resuming reports.
 RotationKind recorded(const config::Recipe& recipe, const fs::path& checkpoint) {
   if (checkpoint.empty() || !is_checkpoint(checkpoint)) return RotationKind::automatic;
   try {

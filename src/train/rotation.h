@@ -1,4 +1,4 @@
-// Owns what quant.rollout.rotation: auto means for a model and for a resumed run. Knows nothing of kernels.
+// Owns the meaning of quant.rollout.rotation: auto for a model and a resumed run.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,16 @@
 
 namespace qrl::train {
 
-/// Replaces auto by what `checkpoint` was made with, if it is one whose recipe can be read; a recipe without the key
-/// was made with none. Another value stays.
+/// Replaces auto by the rotation in `checkpoint`'s recipe, if readable; without the key it was none. Another value
+/// stays.
 void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);
 
-/// Does the same for a run, by any checkpoint that it could resume, since all have one value. Without one, auto becomes
-/// hadamard where the block fits the model, else none. The recipe's printed forms follow. Throws as
-/// model::check_formats does. The first rank looks. Collective.
+/// Does the same for a run, from any checkpoint that it could resume, since all agree. Without one, auto becomes
+/// hadamard if the block fits the model, else none. Updates the recipe's printed forms. Throws as model::check_formats
+/// does. The first rank reads. Collective.
 void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
 
-/// Replaces auto, without a look at checkpoints, by hadamard where the block fits `model`, else by none.
+/// Replaces auto, without checkpoints, by hadamard if the block fits `model`, else none.
 void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model);
 
 /// Returns "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".

@@ -38,8 +38,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The checkpoint that holds the state a run ended in; nothing when it made no step. A run that had nothing left to do
-/// ended in the one it was resumed from.
+/// Returns the checkpoint of the state a run ended in; nothing if it made no step. A run without remaining steps ended
+/// in the one it was resumed from.
 std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
   const std::string name =
       state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
@@ -47,13 +47,12 @@ std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& 
   return point.checkpoint;
 }
 
-/// A line on standard output and in the log.
 void say(const std::string& line) {
   std::printf("%s\n", base::printable(line).c_str());
   base::log_to_file(line);
 }
 
-/// Returns a line on the steps that did not teach, from the metric rows; empty if there are none.
+/// Returns a line on steps that did not teach; may be empty.
 std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   Health health(recipe);
   for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)
@@ -62,7 +61,7 @@ std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
 }
 
-/// The last lines of a run, from its files alone: a finished run started again prints them too.
+/// Prints a run's last lines from its files alone, also when a finished run is started again.
 void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
                   std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
   say("run folder  " + folder.path().string());
@@ -94,7 +93,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     }
     return text;
   };
-  const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was never measured
+  const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was not measured
     const std::string text = line(set);
     if (!text.empty()) say(what + text);
   };
@@ -105,7 +104,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   std::fflush(stdout);
 }
 
-/// The folder of rank 0, whose lock the run holds from here on; null on the others.
+/// Opens and locks rank 0's folder for the run; null on other ranks.
 std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Collectives& world) {
   std::unique_ptr<RunFolder> folder;
   if (world.is_first()) {
@@ -120,13 +119,13 @@ std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Colle
   return folder;
 }
 
-/// Returns the cold start's checkpoint in rank 0's folder, wherever other ranks were started.
+/// Returns the cold start's checkpoint in rank 0's folder.
 fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
   const fs::path own = cold_start_checkpoint(recipe);
   return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
 }
 
-/// Makes the cold start on rank 0 with all threads of its machine; every rank continues from its end.
+/// Makes the cold start on rank 0 with all its machine's threads; every rank continues from it.
 void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                     const std::optional<fs::path>& checkpoint) {
   if (setup.world.is_first()) {
@@ -139,7 +138,7 @@ void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_met
   setup.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
-/// The adapters that RL begins with, where they are not new ones: the cold start's, or those of lora.path.
+/// Returns RL's first adapters unless new: the cold start's, or lora.path's.
 std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const fs::path& cold_start) {
   const config::Recipe& recipe = setup.recipe;
   if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
@@ -149,26 +148,26 @@ std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const f
   return given_adapters(recipe, setup.policy.config);
 }
 
-/// Runs once, between the cold start and the first step of RL. Makes a new optimizer, since the cold start's moments
-/// belong to another loss, and applies update-aware scaling.
+/// Runs once before RL's first step: makes a new optimizer, since moments belong to another loss, and applies
+/// update-aware scaling.
 void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& learner) {
   if (state.cold_start) {
     learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
     state.cold_start = false;
     state.num_updates = 0;
   }
-  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the checkpoint has it
+  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else already in the checkpoint
     learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
     state.uaq_scale = recipe.quant.uaq_scale;
   }
-  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
+  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6, not at 1e-5
   if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
     base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
                       " is for learning rates near 1e-6: above 5e-6 updates reach the quantized values without it");
   }
 }
 
-/// The settings on standard output; those and what identifies the run in the log.
+/// Writes the settings to standard output, and with the run's identity to the log.
 void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, const dist::Collectives& world) {
   if (!world.is_first()) return;
   base::log_to_file("command: " + options.command);
@@ -178,7 +177,7 @@ void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, co
   warn_of_idle_settings(loaded);
 }
 
-/// Records the changes that --allow-change permitted, in the log and among the metric rows.
+/// Records changes by --allow-change in the log and metric rows.
 void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   for (const config::KeyChange& change : point.changes) {
     base::log_info("changed after step " + std::to_string(point.state.step) + " (--allow-change): " + change.key + " " +
@@ -187,7 +186,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   metrics.append_changes(point.state.step, point.changes);
 }
 
-/// export_score.h, until a signal says to stop: the run's checkpoint is there already.
+/// Calls export_score.h until a stop signal: the checkpoint already exists.
 std::vector<std::string> score_export(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(setup, step, learner);
@@ -195,7 +194,7 @@ std::vector<std::string> score_export(const RunSetup& setup, std::int64_t step, 
   checkpointer.stop_here();
 }
 
-/// The metric files of the first rank, cut to what the checkpoint vouches for.
+/// Opens the first rank's metric files, cut to the checkpoint's sizes.
 void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const ResumePoint& point, MetricsFile& metrics,
                   MetricsFile& sft_metrics) {
   metrics = MetricsFile(folder.metrics_file(), point.state.metrics_bytes);
@@ -207,7 +206,7 @@ void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const R
   if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
 }
 
-/// A line of sessions.jsonl for this start, completed when the work ends, however it ends. Inert without a folder.
+/// Writes this start's line of sessions.jsonl, completed however the work ends; inert without a folder.
 class SessionLine {
  public:
   SessionLine(const RunFolder* folder, const RunState& state, const dist::Collectives& world,
@@ -241,7 +240,7 @@ class SessionLine {
   const RunState& state_;
 };
 
-/// Trains from the weights after the cold start, or a checkpoint's, to the end of the run.
+/// Trains from the cold start's or a checkpoint's weights to the end.
 void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
                   QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool goes_on) {
   const config::Recipe& recipe = setup.recipe;
@@ -251,7 +250,7 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
   learner::LearnerOptions options = learner_options(recipe);
   if (!point.checkpoint) options.lora_initial = given_adapters(recipe, policy.config);
   learner::Learner learner(policy.config, has_adapters ? *setup.base->weights : policy.weights, options, world);
-  // A cold start of all weights is the base of adapters that are still new.
+  // A cold start of all weights is the base of new adapters.
   const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
   if (point.checkpoint && !are_new) {
     if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, setup.base->path, setup.base->hash);
@@ -275,13 +274,13 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
   Training(setup, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
            std::move(point.unfinished_row), checkpointer)
       .train();
-  learner.state().free_moments();  // the fp32 weights that are scored take less than the moments did
+  learner.state().free_moments();  // the scored fp32 weights take less than the moments did
   const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
   if (setup.folder != nullptr)
     print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
 }
 
-/// Checks the GPU, libraries and memory of this machine before weights and data are read.
+/// Checks GPU, libraries and memory before weights and data are read.
 void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
   require_gpu(recipe, world.local_rank());
   if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
@@ -291,7 +290,7 @@ void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
   if (!doubt.empty()) base::log_warning(doubt + "; the run may be killed (--dry-run lists the parts)");
 }
 
-/// Throws an input error before the cold start if something does not fit the model or does not exist.
+/// Throws an input error before the cold start if something is missing or does not fit the model.
 void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   const config::Recipe& recipe = loaded.recipe;
   require_positions(loaded, model);
@@ -305,7 +304,7 @@ void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& wo
   world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
 }
 
-/// Chooses what is at `auto`, as the checkpoint's run had it where there is one, and compares the plan with the GPU.
+/// Chooses what is at `auto`, a checkpoint's values first, and compares the plan with the GPU.
 void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, const ResumePoint& point,
               dist::Collectives& world) {
   const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
@@ -314,8 +313,7 @@ void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, con
   require_gpu_memory(loaded.recipe, model, world.size(), bytes, point.settings != AutoSettings{});
 }
 
-/// Makes and drops a decoder, which allocates all its memory. A machine's limits thus show now and not after the cold
-/// start.
+/// Makes and drops a decoder, so that memory limits show before the cold start.
 void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
   if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 }
@@ -338,7 +336,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   const auto verifier = tasks::make_verifier(recipe);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
-  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score shows here
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score fails here
   warn_of_shared_prompts(prompts, held_out);
   recipe.trainer.total_training_steps = total_steps(recipe, prompts);
   require_known_score(recipe, held_out);
@@ -350,7 +348,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
   ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
   if (config::learns_on_gpu(recipe)) plan_gpu(loaded, policy.config, point, world);
-  if (!point.checkpoint) (void)given_adapters(recipe, policy.config);  // what is wrong shows before the cold start
+  if (!point.checkpoint) (void)given_adapters(recipe, policy.config);  // errors show before the cold start
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
   const bool goes_on =
@@ -384,7 +382,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
     point.checkpoint = cold_start;
   }
   if (part == RunPart::cold_start_only) {
-    // A run that went on from a checkpoint elsewhere has no cold start of its own.
+    // A run resumed from elsewhere has no cold start of its own.
     if (folder) say("cold start done: " + (fs::exists(cold_start) ? cold_start : *point.checkpoint).string());
     return;
   }

@@ -25,7 +25,7 @@ std::filesystem::path made(const std::filesystem::path& dir) {
   return dir;
 }
 
-/// RAII for the few calls that need a descriptor (append in one write, fsync, truncate).
+/// Owns a file descriptor (append in one write, fsync, truncate).
 class Descriptor {
  public:
   Descriptor(const std::filesystem::path& file, int flags) : file_(file.string()) {
@@ -62,7 +62,6 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// Writes DIR/step_N.jsonl whole.
 void write_step(const std::filesystem::path& dir, std::int64_t step, const std::string& jsonl) {
   Descriptor(dir / ("step_" + std::to_string(step) + ".jsonl"), O_WRONLY | O_CREAT | O_TRUNC).write(jsonl);
 }
@@ -144,7 +143,7 @@ void RunFolder::set_aside_earlier_rows() const {
   const auto place = [&] { return path_ / ("earlier_" + std::to_string(number)); };
   while (std::filesystem::exists(place())) ++number;
   made(place());
-  // The rows last: while they lie here, a start after a crash moves the rest.
+  // The rows last: while they remain, a start after a crash moves the rest.
   for (const char* name : {"rollouts", "validation", "tensorboard", "sessions.jsonl", "config.yaml", "quant_audit.txt",
                            "sft_metrics.jsonl", "metrics.jsonl"}) {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
@@ -160,7 +159,7 @@ void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) cons
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
   std::error_code error;
-  std::filesystem::create_directory(path_ / "validation", error);  // not what is above: the folder may have moved
+  std::filesystem::create_directory(path_ / "validation", error);  // not the path above: the folder may have moved
   write_step(path_ / "validation", step, jsonl);
 }
 

@@ -1,5 +1,4 @@
-// Owns a run's folder on disk: its lock, resolved recipe, metric rows and rollout dumps. Knows nothing of checkpoints'
-// contents or of training.
+// Owns a run's folder: lock, resolved recipe, metric rows and rollout dumps.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +13,23 @@
 
 namespace qrl::train {
 
-/// Holds metric names and values of one step, in name order.
+/// Holds one step's metrics, in name order.
 using Metrics = report::Metrics;
 
-/// Appends metric rows to a JSONL file. Only the first rank writes; on other ranks it does nothing.
+/// Appends metric rows to a JSONL file, on the first rank alone.
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Opens for appending after cutting the file to its first `keep_bytes` bytes (what a checkpoint vouches for).
+  /// Opens for appending after cutting the file to `keep_bytes`, the checkpoint's size.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
-  /// Writes the rows so far to an events file of TensorBoard in `dir`, and every later row with append.
+  /// Mirrors all rows, past and future, to a TensorBoard events file in `dir`.
   void mirror_to(const std::filesystem::path& dir);
-  /// Appends {"step": step, metrics…}; a value that is not finite becomes null. One write per row.
+  /// Appends {"step": step, metrics…} in one write; a value that is not finite becomes null.
   void append(std::int64_t step, const Metrics& metrics);
-  /// Appends {"step": step, "changed_on_resume": {key: [before, after], …}}: a row of its own.
+  /// Appends a row {"step": step, "changed_on_resume": {key: [before, after], …}}.
   void append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes);
-  /// Bytes so far, after an fsync: what a checkpoint records.
+  /// Fsyncs and returns the bytes so far, for a checkpoint.
   std::int64_t sync();
 
  private:
@@ -38,16 +37,16 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Rows of a metrics file that hold `name`, as (step, value), in file order.
+/// Returns rows of a metrics file with `name`, as (step, value), in file order.
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
 
-/// Returns the same of a score, from the last change of how scores are made (append_changes: eval.*, data.val_files),
-/// so that the rows are comparable.
+/// Returns likewise a score since the last change of scoring (append_changes: eval.*, data.val_files), so that rows are
+/// comparable.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
  public:
-  /// Creates `dir` and takes its lock; throws an input error when another run holds it.
+  /// Creates `dir` and takes its lock; throws an input error if another run holds it.
   explicit RunFolder(const std::filesystem::path& dir);
 
   const std::filesystem::path& path() const { return path_; }
@@ -56,12 +55,12 @@ class RunFolder {
   std::filesystem::path sft_metrics_file() const { return path_ / "sft_metrics.jsonl"; }
   std::filesystem::path sessions_file() const { return path_ / "sessions.jsonl"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
-  /// Takes the lock again where its file was deleted; throws an input error when another run has it by now.
+  /// Retakes a deleted lock; throws an input error if another run has it.
   void keep_lock() const { lock_.keep(); }
-  /// Moves what an earlier run wrote (metric rows, rollouts, its resolved recipe) to earlier_1, earlier_2, …, with a
-  /// warning that says so; nothing when no row was written.
+  /// Moves an earlier run's metric rows, rollouts and recipe to earlier_1, earlier_2, …, with a warning; nothing if no
+  /// row was written.
   void set_aside_earlier_rows() const;
-  /// Writes rollouts/step_N.jsonl whole (replacing what an interrupted run left).
+  /// Writes rollouts/step_N.jsonl whole, replacing an interrupted run's.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
   /// Does the same for validation/step_N.jsonl.
   void write_validation(std::int64_t step, const std::string& jsonl) const;

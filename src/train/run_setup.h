@@ -1,4 +1,4 @@
-// Owns the list of what a run is given: read by every phase, changed by none.
+// Owns the inputs of a run, read by every phase and never changed.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class Learner;
 
 namespace qrl::train {
 
-/// Everything outlives the run.
+/// Holds references that outlive the run.
 struct RunSetup {
   const config::Recipe& recipe;
   const std::string& resolved_recipe;  ///< YAML
@@ -30,10 +30,10 @@ struct RunSetup {
   const tasks::Verifier& verifier;
   const PromptSet& prompts;
   const std::vector<PromptSet>& held_out;
-  const RunFolder* folder;              ///< null on all ranks but the first
-  learner::Learner* teacher = nullptr;  ///< of algorithm.teacher; null without one
-  const SftRows* sft_rows = nullptr;    ///< of sft.train_files; null or empty: there are none
-  const AdapterBase* base = nullptr;    ///< of a run that trains adapters, complete once the cold start is done
+  const RunFolder* folder;              ///< null except on the first rank
+  learner::Learner* teacher = nullptr;  ///< algorithm.teacher; null without one
+  const SftRows* sft_rows = nullptr;    ///< sft.train_files; null or empty: none
+  const AdapterBase* base = nullptr;    ///< of adapters, complete after the cold start
 };
 
 }  // namespace qrl::train

@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Processors this process may use. Alone it keeps to those it was started on (taskset, a batch system); of a job of
-/// several ranks the launcher's binding is undone first (the kernel keeps to the container's own set).
+/// Returns usable processors. A single process keeps its own (taskset, a batch system); several ranks first undo the
+/// launcher's binding, within the container's set.
 int usable_processors(const dist::Collectives& world) {
   if (world.size() > 1) {
     const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
@@ -66,7 +66,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
     if (token >= 0 && std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
   };
   add(tokenizer.eos());
-  // A base model's end token ends texts, not turns: what follows a turn is no part of the answer. Our choice.
+  // A base model's end token ends texts, not turns, and what follows a turn is no answer (our choice).
   add(tokenizer.added_token_id(data::choose_template(recipe.data, tokenizer).end_of_turn));
   return params;
 }
@@ -98,7 +98,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   return options;
 }
 
-/// The decoder looks for stop strings in the text that verifiers read: special tokens have none.
+/// Stop strings are sought in verifiers' text, without special tokens.
 decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::DecoderOptions options) {
   if (tokenizer != nullptr)
     options.bytes_of = [tokenizer = *tokenizer](types::TokenId token) { return tokenizer.bytes_of(token, false); };
@@ -177,7 +177,7 @@ Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe,
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken) {
-  constexpr int kPrompts = 16;  // ours; fp8 scales take the first of them (train/quantizer.h)
+  constexpr int kPrompts = 16;  // ours; fp8 scales take the first (train/quantizer.h)
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_taken);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);
@@ -217,7 +217,7 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
 }
 
 double gpu_memory_share(const config::Recipe& recipe) {
-  // vLLM's default and veRL's. The learner allocates its activations later, so beside it more stays free.
+  // vLLM's default and veRL's: a learner allocates activations later, and needs more free memory.
   constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
   return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
                                                                                       : kGpuShare);

@@ -16,7 +16,7 @@ namespace qrl::train {
 
 namespace {
 
-constexpr std::string_view kMode = "mode ";  // begins the origin of a value that the mode set
+constexpr std::string_view kMode = "mode ";  // origin of a mode's value
 constexpr std::size_t kLabelWidth = 12;
 
 std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
@@ -27,14 +27,14 @@ std::string line(std::string_view label, const std::string& text) {
   return std::string(label) + std::string(kLabelWidth - label.size(), ' ') + text;
 }
 
-/// " (default)" or " (mode NAME)" where the recipe does not set the key; else nothing.
+/// Returns " (default)" or " (mode NAME)" if the recipe does not set the key, else "".
 std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
   const auto origin = loaded.origins.find(std::string(key));
   if (origin == loaded.origins.end()) return " (default)";
   return origin->second.starts_with(kMode) ? " (" + origin->second + ")" : "";
 }
 
-/// ", clip 0.2", or nothing where the key is unset.
+/// Returns e.g. ", clip 0.2", or "" if the key is unset.
 std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
   const std::string value = value_of(loaded, key);
   return value == "null" ? "" : ", " + std::string(name) + " " + value + mark_of(loaded, key);
@@ -57,7 +57,7 @@ void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& line
   }
 }
 
-/// ", KEY value" of each of a section's keys that is not at its default, without the section's name.
+/// Returns ", KEY value" of a section's changed keys, without the section's name.
 std::string changed(const config::LoadedRecipe& loaded, std::string_view section,
                     std::initializer_list<std::string_view> names) {
   std::string text;
@@ -89,7 +89,7 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-/// Describes the advantages if they are more than the reward's distance from the mean; else returns nothing.
+/// Describes advantages that are more than the reward minus the mean; else "".
 std::string advantages_text(const config::LoadedRecipe& loaded) {
   const std::string text =
       changed(loaded, "algorithm.",
@@ -97,7 +97,7 @@ std::string advantages_text(const config::LoadedRecipe& loaded) {
   return text.empty() ? text : text.substr(std::string_view(", ").size());
 }
 
-/// The correction's own switches that are on, by the last part of their names.
+/// Returns the correction's active switches, by the last part of their names.
 std::string own_text(const config::LoadedRecipe& loaded) {
   const config::Choice* method =
       loaded.recipe.keys->catalog().corrections.find(loaded.recipe.rollout_correction.method);
@@ -175,7 +175,7 @@ std::string sampling_text(const config::LoadedRecipe& loaded) {
          shown_setting(loaded, "data.max_response_length") + " tokens";
 }
 
-/// Keys with their values, of those that the user or a mode set.
+/// Lists set keys with their values.
 class IdleKeys {
  public:
   explicit IdleKeys(const config::LoadedRecipe& loaded) : loaded_(loaded) {}
@@ -183,14 +183,14 @@ class IdleKeys {
   void add(std::string_view key) {
     if (is_set(key)) list(key);
   }
-  /// One whose value the loss that was set may have brought, when that is another than the standard loss's.
+  /// Adds a key whose value the chosen loss may have set to other than the standard loss's.
   void add_of_loss(std::string_view key) {
     const config::Choices& losses = loaded_.recipe.keys->catalog().losses;
     const std::string_view brought = config::default_of(*losses.find(loaded_.recipe.algorithm.name), key);
     const bool is_own = brought != config::default_of(*losses.find(losses.standard), key);
     if (is_set(key) || (is_own && is_set("algorithm.name"))) list(key);
   }
-  /// A key that exists for the loss alone: it comes with it.
+  /// Adds a key that exists for the loss alone.
   void add_own(std::string_view key) {
     if (is_set(key) || is_set("algorithm.name")) list(key);
   }
@@ -210,7 +210,7 @@ class IdleKeys {
 
 void warn_of_one_update(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
-  // With behaviour_in_ratio the ratio is to the sampler, which is not 1.
+  // behaviour_in_ratio makes the ratio to the sampler, not 1.
   if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
   IdleKeys idle(loaded);
   const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
@@ -231,7 +231,7 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
 
 void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
   const config::AlgorithmRecipe& algorithm = loaded.recipe.algorithm;
-  // With a teacher, a token's advantage may still be negative.
+  // A teacher may still make a token's advantage negative.
   if (!algorithm.positive_only || !algorithm.teacher.path.empty()) return;
   IdleKeys idle(loaded);
   for (const config::OwnKey& own : loaded.recipe.keys->catalog().losses.find(algorithm.name)->keys) {

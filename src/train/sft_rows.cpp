@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 /// Tokens of a row with the message that each was learned from, −1: none.
 using Labeled = data::LabeledTokens;
 
-/// The one of `names` that a row has.
+/// Returns which of `names` a row has.
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
                    const std::string& beside) {
   std::string found, all;
@@ -68,7 +68,7 @@ class SftReader {
     return of_messages(std::move(whole), first, where);
   }
 
-  /// Answers since the last call of which the template left out words, such as thoughts of earlier turns.
+  /// Returns how many answers since the last call the template shortened, e.g. by thoughts of earlier turns.
   std::int64_t take_cut_answers() { return std::exchange(num_cut_answers_, 0); }
 
  private:
@@ -78,14 +78,14 @@ class SftReader {
     return data::read_conversation(Json::array({{{"role", "user"}, {"content", prompt}}}), tools, name, where);
   }
 
-  /// Returns the tokens that reinforcement learning would use as the prompt.
+  /// Returns the tokens of the prompt in RL.
   std::vector<types::TokenId> prompt_tokens(const Json& prompt, const std::string& name, const Json& tools,
                                             const std::string& where) const {
     if (prompt.is_string()) return encoder_.encode(data::prompt_text(prompt, name, where), {}, where);
     return encoder_.encode(data::read_conversation(prompt, tools, name, where), where);
   }
 
-  /// A prompt, then the response and the end token, which are learned.
+  /// Appends response and end token, which are learned.
   Labeled answered(std::vector<types::TokenId> prompt, const std::string& response) const {
     Labeled row{std::move(prompt), {}};
     row.messages.assign(row.tokens.size(), -1);
@@ -96,7 +96,7 @@ class SftReader {
     return row;
   }
 
-  /// `first`: the first message whose words may be learned.
+  /// `first`: the first message to learn from.
   Labeled of_messages(data::Conversation conversation, std::int64_t first, const std::string& where) {
     auto& messages = conversation.messages;
     if (encoder_.chat().is_plain()) {
@@ -126,7 +126,7 @@ class SftReader {
   std::int64_t num_cut_answers_ = 0;
 };
 
-/// Counts the bytes of a row's texts that the tokenizer has no token for.
+/// Counts bytes of a row's texts that the tokenizer cannot encode.
 std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokenizer) {
   if (value.is_string()) return tokenizer.unencodable_bytes(value.get_ref<const std::string&>());
   std::int64_t num_bytes = 0;
@@ -135,7 +135,7 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
   return num_bytes;
 }
 
-/// Marks what sft.loss_on says, and cuts the row behind it; nothing where no token is left to learn.
+/// Marks what sft.loss_on selects and cuts the row after it; nothing without learned tokens.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;

@@ -1,5 +1,4 @@
-// Owns the rows that a cold start learns from: files of conversations to tokens, what of them is learned, and their
-// order. Knows nothing of updates.
+// Owns a cold start's rows: from files of conversations to tokens, the learned parts, and their order.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +14,13 @@
 
 namespace qrl::train {
 
-/// Holds a row as the learner sees it.
 struct SftRow {
-  std::vector<types::TokenId> context;  ///< one token or more that come before all that is learned
-  std::vector<types::TokenId> rest;     ///< up to the last token that is learned
-  std::vector<std::uint8_t> learned;    ///< of each of `rest`: 1 where it is learned, as the first and last are
+  std::vector<types::TokenId> context;  ///< at least one token, before all that is learned
+  std::vector<types::TokenId> rest;     ///< up to the last learned token
+  std::vector<std::uint8_t> learned;    ///< of `rest`: 1 if learned, as the first and last are
 };
 
-/// Holds the rows of sft.train_files and sft.val_files, in their own order; both empty without files.
+/// Holds rows of sft.train_files and sft.val_files in order; both empty without files.
 struct SftRows {
   std::vector<SftRow> train, val;
   std::int64_t longest = 0;  ///< tokens
@@ -40,18 +38,17 @@ struct SftRows {
 /// sft.max_length.
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
 
-/// Updates of the cold start: sft.steps, or as many as sft.epochs passes over the rows take. The last of those may have
-/// fewer rows.
+/// Returns sft.steps, or the updates of sft.epochs passes, whose last may have fewer rows.
 std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
 
-/// Returns the indices of the rows of update `step`, from 0, epoch after epoch. Each epoch is in the files' order, or
-/// with sft.shuffle in an order of its own that depends on trainer.seed and the epoch.
+/// Returns the row indices of update `step`, from 0, by epochs. Epochs are in file order, or with sft.shuffle in an
+/// order by trainer.seed and epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Returns whether the last row of an epoch is among those of update `step`.
+/// Returns whether update `step` has an epoch's last row.
 bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Rows as micro-batches of at most actor.max_tokens_per_micro_batch tokens.
+/// Packs rows into micro-batches of at most actor.max_tokens_per_micro_batch tokens.
 std::vector<types::MicroBatch> pack_rows(const config::Recipe& recipe, std::span<const SftRow* const> rows);
 
 }  // namespace qrl::train

@@ -14,7 +14,7 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 double g_deadline_s = std::numeric_limits<double>::infinity();
-int g_finishing = 0;  // the loop's thread alone
+int g_finishing = 0;  // of the loop's thread alone
 
 extern "C" void on_signal(int number) {
   if (g_stop != 0) _exit(128 + number);
@@ -31,7 +31,7 @@ void install_signal_handlers() {
   struct sigaction before {};
   sigaction(SIGHUP, nullptr, &before);  // nohup ignores it
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // the run outlives the reader of its progress, which log.txt also has
+  std::signal(SIGPIPE, SIG_IGN);  // the run outlives the reader of its progress; log.txt has the text
 }
 
 void set_time_limit(double seconds) { g_deadline_s = base::now_s() + seconds; }

@@ -1,22 +1,22 @@
 // Owns stop requests: signals and the time limit of a run. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
-// and exit 75 at the next state to keep; a second one exits at once. mpirun forwards SIGUSR1 to its ranks, while on
-// SIGTERM it kills them a second later.
+// and exit 75 at the next consistent state; a second exits at once. mpirun forwards SIGUSR1 to its ranks, but kills
+// them a second after SIGTERM.
 #pragma once
 
 namespace qrl::train {
 
 void install_signal_handlers();
-/// Requests a stop once `seconds` from now have passed.
+/// Requests a stop in `seconds`.
 void set_time_limit(double seconds);
 bool stop_requested();
 /// Returns the reason of the stop request: "a signal" or "trainer.max_time".
 const char* stop_reason();
 
-/// Thrown out of generation by the sampler once a stop is requested.
+/// Thrown out of generation once a stop is requested.
 struct Abandoned {};
-void abandon_if_stopping();  ///< throws it, unless a FinishFirst is alive
+void abandon_if_stopping();  ///< throws it unless a FinishFirst is alive
 
-/// Lets generation continue in spite of a stop while an object exists: for the few tokens of a probe within a step.
+/// Lets generation continue despite a stop while alive, for a probe's few tokens within a step.
 class FinishFirst {
  public:
   FinishFirst();

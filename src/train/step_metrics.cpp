@@ -18,14 +18,14 @@ namespace qrl::train {
 
 namespace {
 
-/// Holds the numbers of a rollout for the metrics, small enough to send all of a step's to every rank.
+/// Holds a rollout's numbers, small enough to send all to every rank.
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
   double credit, dropped;
 };
 
-/// 4-grams of a response, and how many of them are repetitions of others: a broken policy's loops.
+/// Counts 4-grams of a response and their repetitions: a broken policy's loops.
 std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
   constexpr std::size_t kGram = 4;
   std::vector<std::array<types::TokenId, kGram>> grams;
@@ -36,7 +36,7 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
 
-/// The ranks' groups in the order of one process: by their places.
+/// Orders the ranks' groups by their places, like one process.
 template <class T>
 std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group,
                                std::span<const std::int64_t> places, dist::Collectives& world) {
@@ -58,7 +58,7 @@ std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::
   return all;
 }
 
-/// name/{mean,std,max,min} of the values; NaN where there are none.
+/// Adds name/{mean,std,max,min}; NaN without values.
 void add_summary(Metrics& metrics, const std::string& name, const std::vector<double>& values) {
   double sum = 0, squares = 0, high = -std::numeric_limits<double>::infinity(), low = -high;
   for (const double value : values) {
@@ -100,7 +100,7 @@ void add_outcomes(Metrics& metrics, const std::vector<Fact>& judged, const std::
   metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
-/// rollout::ScoreParts, whose means add up to the score's.
+/// Adds rollout::ScoreParts, whose means sum to the score's.
 void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
   const auto is_wrong = [](const Fact& f) { return 1.0 - f.correct - f.no_answer; };
   const auto add = [&](const std::string& name, auto part) { add_summary(metrics, "reward/" + name, facts, part); };
@@ -115,14 +115,14 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
 }
 
-/// The values of one group on every rank, in the order of one process.
+/// Gathers one group's values of every rank, in one process's order.
 template <class T>
 std::vector<T> gather(const std::vector<T>& mine, std::size_t group, std::span<const std::int64_t> places,
                       dist::Collectives& world) {
   return in_global_order(dist::all_gather_values(std::span<const T>(mine), world), group, places, world);
 }
 
-/// reward/NAME/{mean,std,max,min} over the samples that a score applies to, before weights.
+/// Adds reward/NAME/{mean,std,max,min} over the samples that a score applies to, before weights.
 void add_named_scores(Metrics& metrics, std::span<const rollout::Rollout> rollouts, std::size_t n,
                       std::span<const std::int64_t> places, const tasks::Verifier& verifier, dist::Collectives& world) {
   const std::vector<std::string>& names = verifier.score_names();
@@ -160,7 +160,6 @@ Fact fact_of(const rollout::Rollout& r, bool flat) {
           r.verdict.dropped ? 1.0 : 0.0};
 }
 
-/// Whether the rewards of a group's judged samples are equal.
 bool has_equal_rewards(std::span<const rollout::Rollout> group) {
   const rollout::Rollout* first = nullptr;
   for (const rollout::Rollout& r : group) {
@@ -207,7 +206,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 }
 
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world) {
-  std::int64_t sums[] = {0, 0, 0};  // tokens, ids, tokens whose set was limited
+  std::int64_t sums[] = {0, 0, 0};  // tokens, ids, tokens with a limited set
   double most = 0;
   for (const rollout::Rollout& r : rollouts) {
     const types::KeptTokens& kept = r.completion.kept;
@@ -226,7 +225,7 @@ Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectiv
 
 namespace {
 
-/// Returns the parts of the score that a row shows: a rule's parts, or the scores that apply by their names.
+/// Returns a row's parts of the score: a rule's, or named scores that apply.
 nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
   if (verifier.is_rule()) {
@@ -277,7 +276,7 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
       row.erase("step");
       row.erase("advantage");
     }
-    // Responses are bytes, not always UTF-8: what is not is shown as U+FFFD.
+    // Invalid UTF-8 is shown as U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   std::vector<std::vector<std::string>> by_rank;

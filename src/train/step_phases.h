@@ -8,7 +8,6 @@ namespace qrl::train {
 
 enum class Phase : std::uint8_t { generate, judge, old_logprobs, reference_logprobs, update, publish, probe, evaluate };
 
-/// Seconds of the phases that took place.
 using PhaseSeconds = std::map<Phase, double>;
 
 }  // namespace qrl::train

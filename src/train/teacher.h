@@ -1,5 +1,4 @@
-// Owns the teacher of on-policy distillation: a frozen model that scores the policy's samples, in low bits if the
-// recipe says so. Knows nothing of advantages.
+// Owns the teacher of on-policy distillation: a frozen model that scores the samples, optionally in low bits.
 #pragma once
 
 #include "dist/collectives.h"
@@ -10,15 +9,15 @@ namespace qrl::train {
 
 class Teacher {
  public:
-  /// Reads algorithm.teacher.path. An input error when its tokenizer has other tokens than the policy's, or when its
-  /// positions are too few for the recipe's sequences.
+  /// Reads algorithm.teacher.path; throws an input error if its tokenizer differs from the policy's or its positions
+  /// are too few.
   Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world);
 
   learner::Learner& learner() { return learner_; }
 
  private:
   Policy model_;
-  model::Snapshot snapshot_;  ///< with weights in low bits what the learner's forward pass reads
+  model::Snapshot snapshot_;  ///< of a low-bit forward pass
   learner::Learner learner_;
 };
 

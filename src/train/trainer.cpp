@@ -73,12 +73,12 @@ bool Trainer::evaluate() {
 
 void Trainer::finish_step() {
   if (state_.evaluation_due) {
-    if (!evaluate()) save_and_stop();  // with the row in the checkpoint: a row appears when it is whole
+    if (!evaluate()) save_and_stop();  // with the row in the checkpoint: rows appear whole
     state_.evaluation_due = false;
   }
   parts_.recorder.write();
   const bool best = note_if_best(setup_.recipe, parts_.recorder.row(), state_);
-  check_gap(parts_.recorder.row(), setup_.recipe.rollout_correction);  // after the row that shows it
+  check_gap(parts_.recorder.row(), setup_.recipe.rollout_correction);  // after its row
 
   const config::TrainerRecipe& trainer = setup_.recipe.trainer;
   const bool last = state_.step == trainer.total_training_steps;

@@ -1,4 +1,4 @@
-// Owns the training loop. Its parts do the work; it knows no metric name and no algorithm.
+// Owns the training loop.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace qrl::train {
 
-/// Holds the parts of the loop, each of which outlives the trainer.
+/// Holds the loop's parts, which outlive the trainer.
 struct TrainerParts {
   RolloutSource& rollouts;
   BatchBuilder& batches;
@@ -30,16 +30,16 @@ class Trainer {
   Trainer(const RunSetup& setup, RunState& state, learner::Learner& learner, const TrainerParts& parts)
       : setup_(setup), state_(state), learner_(learner), parts_(parts) {}
 
-  /// Steps until the last, evaluating and committing when due. When a stop is requested, it gives up what it is
-  /// sampling, commits the state before that and throws (exit 75).
+  /// Steps until the last, evaluating and committing when due. On a stop request, drops unfinished samples, commits the
+  /// state before them and throws (exit 75).
   void train();
 
  private:
-  /// Returns false, with the state as before, if any rank got a stop request.
+  /// Returns false, state unchanged, if any rank got a stop request.
   bool step(std::int64_t step);
-  /// Evaluates when due, writes the step's row, commits when due or when a stop is requested.
+  /// Evaluates when due, writes the row, commits when due or on a stop request.
   void finish_step();
-  /// Adds the scores to the row; false when any rank got a stop request.
+  /// Adds scores to the row; false if any rank got a stop request.
   bool evaluate();
   [[noreturn]] void save_and_stop();
 
@@ -47,7 +47,7 @@ class Trainer {
   RunState& state_;
   learner::Learner& learner_;
   TrainerParts parts_;
-  double save_s_ = 0;  ///< of the step before
+  double save_s_ = 0;  ///< of the previous step
 };
 
 }  // namespace qrl::train

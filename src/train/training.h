@@ -1,18 +1,17 @@
-// Owns how the parts of an RL run are put together.
+// Owns the assembly of an RL run.
 #pragma once
 
 #include "train/trainer.h"
 
 namespace qrl::train {
 
-/// Holds the parts of an RL run, made in their order. The sampler has the present weights, which were found to agree
-/// with the learner's.
+/// Holds an RL run's parts, made in order; the sampler has the present weights and agrees with the learner.
 struct Training {
-  /// All references outlive it. `unfinished_row`: of state.step, when its evaluation is due.
+  /// References must outlive it. `unfinished_row`: of state.step, if its evaluation is due.
   Training(const RunSetup& setup, RunState& state, learner::Learner& learner, learner::Learner* reference,
            QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 
-  /// Trains to the last step (Trainer::train), on rollouts of `source`.
+  /// Trains to the last step on rollouts of `source`.
   void train(RolloutSource& source);
   void train() { train(rollouts); }
 
@@ -20,7 +19,7 @@ struct Training {
   RunState& state;
   learner::Learner& learner;
   Checkpointer& checkpointer;
-  const learner::LossOptions loss;  ///< the recipe's words, resolved once
+  const learner::LossOptions loss;  ///< resolved from the recipe once
   Sampler sampler;
   SamplingSource rollouts;
   BatchBuilder batches;
