@@ -10,8 +10,8 @@
 
 namespace qrl::decoder {
 
-/// Runs `snapshot` over each sequence and returns the largest |input| per channel after each block's two norms. Does
-/// not depend on the number of threads. Throws input errors like forced_logits, and for no sequences.
+/// Returns the largest |input| per channel after each block's two norms over the sequences. The number of threads
+/// changes no bit. Throws like forced_logits, and an input error for no sequences.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);
 

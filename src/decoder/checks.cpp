@@ -69,7 +69,7 @@ void check_request(const Request& request, const DecoderOptions& options, const 
   QRL_REQUIRE(prompt_tokens + max_new_tokens <= options.max_model_len, where(),
               "at most max_model_len = " + std::to_string(options.max_model_len) + " tokens", got(),
               "shorten the prompt, or lower max_new_tokens");
-  // The last token sampled is never an input.
+  // The last sampled token is never an input.
   QRL_REQUIRE(prompt_tokens + max_new_tokens - 1 <= options.kv_pages * options.page_size, where(),
               "at most the KV pool's " + std::to_string(options.kv_pages) + " pages of " +
                   std::to_string(options.page_size) + " tokens",

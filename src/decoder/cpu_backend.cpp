@@ -35,11 +35,11 @@ class CpuBackend final : public Backend {
   const KvScales& kv_scales() const override { return kv_.scales(); }
   std::int64_t begin() override;
   void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
-  void finish() override {}  // start has computed everything
+  void finish() override {}  // start computed everything
   void release_kv() override { kv_.release(); }
 
  private:
-  /// Logits of a row that exist at once, unless a row has top-k or top-p.
+  /// Returns how many of a row's logits exist at once, unless a row has top-k or top-p.
   std::int64_t tile_tokens() const { return std::min(vocab_size_, logit_tile_tokens_); }
   void sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
               std::span<ops::SampledToken> samples) const;
@@ -60,7 +60,7 @@ std::int64_t CpuBackend::begin() {
   return num_pages_;
 }
 
-/// Uses one parallel region per tick. A part has only barriers inside, or none if each thread has its own parts.
+/// Uses one parallel region per tick, with barriers only inside parts that threads share.
 void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (std::ranges::any_of(plan.sampled_sequences, cuts)) {
     for (Transformer::Workspace& workspace : workspaces_) workspace.make_room_for_logits(vocab_size_);
@@ -75,7 +75,7 @@ void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
 
 void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
                         std::span<ops::SampledToken> samples) const {
-  std::exception_ptr error;  // rethrown only after no member waits for this one at a barrier
+  std::exception_ptr error;  // rethrown when no member waits at a barrier
   const auto try_row = [&](const auto& body) {
     try {
       body();
@@ -96,7 +96,7 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
     transformer_->choose_rows(team, of_block(plan.sample_rows), scratch);
     const base::Range share = team.slice(count);
 
-    // Top-k and top-p look at a row as a whole.
+    // Top-k and top-p need whole rows.
     const std::int64_t tile = std::ranges::any_of(sequences, cuts) ? vocab_size_ : tile_tokens();
     std::vector<ops::RowSummary>& rows = scratch.summaries;
     for (std::int64_t i = share.begin; i < share.end; ++i)

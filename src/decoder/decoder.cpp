@@ -40,7 +40,7 @@ struct Decoder::State {
   DecoderOptions options;
   TickLoop loop;
   const model::Snapshot* snapshot = nullptr;
-  std::vector<FinishedRequest> finished_before;  // finished requests of other callers, left over by `complete`
+  std::vector<FinishedRequest> finished_before;  // other callers' finished requests, kept by `complete`
 };
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options)

@@ -24,97 +24,92 @@ struct DecoderOptions {
   std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;
   std::int64_t kv_pages = 0;  ///< pages in the pool; enough for one longest sequence
-  /// GPU only. 0: allocate kv_pages or throw. Else as many of them as fit into this share of its memory, including
-  /// other uses.
+  /// GPU only. 0: allocate kv_pages or throw. Else as many pages as fit into this share of its memory, other uses
+  /// included.
   double gpu_memory_utilization = 0;
-  bool enforce_eager = false;      ///< GPU only: no CUDA graphs; samples stay the same
+  bool enforce_eager = false;      ///< GPU only: no CUDA graphs; same samples
   bool row_only_sums = false;      ///< GPU only, see cuda/engine/decode_engine.h; the CPU always sums this way
   std::int64_t max_model_len = 0;  ///< prompt and response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Tokens of the vocabulary whose logits are computed at once (for 32 rows), a multiple of 256. Top-k and top-p need
-  /// whole rows instead. Does not change samples. The default fits in a core's cache.
+  /// Vocabulary tokens whose logits are computed at once (for 32 rows), a multiple of 256. Top-k and top-p use whole
+  /// rows. Changes no sample. The default fits in a core's cache.
   std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;         ///< among a group's samples
-  std::function<void()> before_tick;  ///< may throw, which abandons all requests but leaves the decoder usable
-  /// Returns the text of a token, for requests with stop strings; its bytes stay valid until the next call.
+  std::function<void()> before_tick;  ///< may throw, which abandons all requests; the decoder stays usable
+  /// Returns a token's text, valid until the next call, for requests with stop strings.
   std::function<std::string_view(types::TokenId)> bytes_of;
-  int num_threads = 0;  ///< CPU threads per tick; 0: the caller's (base/thread_scope.h). Does not change samples
+  int num_threads = 0;  ///< per tick; 0: the caller's (base/thread_scope.h). Changes no sample
 };
 
-/// Totals since the last reset_stats.
 struct DecoderStats {
   std::int64_t ticks = 0;
   std::int64_t prefill_tokens = 0;      ///< prompt rows computed, and rows recomputed after a preemption
-  std::int64_t decode_tokens = 0;       ///< rows of newest sampled tokens, without those after an end token
-  std::int64_t decode_only_tokens = 0;  ///< those in ticks without prefill; divide by decode_s for the decode speed
+  std::int64_t decode_tokens = 0;       ///< rows of newest sampled tokens, except after an end token
+  std::int64_t decode_only_tokens = 0;  ///< those in ticks without prefill, timed by decode_s
   std::int64_t samples_finished = 0;
   std::int64_t preemptions = 0;
-  std::int64_t shared_prompt_tokens = 0;  ///< rows saved by sharing a group's prompt
+  std::int64_t shared_prompt_tokens = 0;  ///< rows saved by shared prompts
   std::int64_t peak_kv_pages = 0;
-  double prefill_s = 0;  ///< of ticks with any prefill row
-  double decode_s = 0;   ///< of ticks with decode rows only
+  double prefill_s = 0;  ///< ticks with any prefill row
+  double decode_s = 0;   ///< ticks with decode rows only
   std::int64_t decode_ticks = 0;
   std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
-  double decode_waited_s = 0;           ///< part of decode_s spent waiting for a device
+  double decode_waited_s = 0;           ///< of decode_s, waiting for a device
 };
 
 class Backend;
 
-/// Continuous-batching sampler over one model. One thread calls it.
+/// Samples with continuous batching over one model; one thread calls.
 ///
-/// `submit` takes a request at any time, `tick` computes a tick for all, `take_finished` returns finished ones. The
-/// bits of a request's tokens and log-probs do not depend on other requests or on timing; on a GPU this needs
-/// row_only_sums.
+/// `submit` queues a request at any time, `tick` computes a tick for all, `take_finished` returns finished ones. A
+/// request's bits do not depend on other requests or timing; on a GPU this needs row_only_sums.
 class Decoder final : public types::TextSource {
  public:
-  /// Throws an input error for an option out of range, and for a device that this machine or build lacks.
+  /// Throws an input error for options out of range, and for a device that is missing here or in this build.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
-  /// `backend` must be made for the same config and options (decoder/backend.h).
+  /// `backend` must be made for the same config and options.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
-  /// Sets the snapshot to read in place; it must live until the next load. Ticks use its version at the first tick
-  /// after an idle time, so a publish between requests needs no load. Throws an internal error for another model, an
-  /// unpublished snapshot, or an unfinished request.
+  /// Sets the snapshot to read in place, which must live until the next load. The first tick after an idle time takes
+  /// its version, so publishing in between needs no load. Throws an internal error for another model, an unpublished
+  /// snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
-  /// Calibrates fp8 keys and values for the snapshot's present version: after every publish, with equal sequences on
-  /// every rank (decoder/kv_calibration.h). Does nothing for other formats.
+  /// Calibrates fp8 keys and values for the snapshot's present version, after every publish, with equal sequences on
+  /// every rank (kv_calibration.h). Does nothing for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
-  /// Sets scales made earlier, for `scales.version`. Throws an internal error for other formats.
+  /// Sets scales made for `scales.version`; throws an internal error for other formats.
   void set_kv_scales(KvScales scales);
   /// version −1: none
   const KvScales& kv_scales() const;
 
-  /// Queues a request and returns its id. Throws an input error for a parameter out of range, or a request that can
-  /// never fit max_model_len or the page pool. A call before `load`, and stop strings without DecoderOptions::bytes_of,
-  /// are internal errors.
+  /// Queues a request and returns its id. Throws an input error for parameters out of range, or a request that never
+  /// fits max_model_len or the page pool. Calling before `load`, or stop strings without bytes_of, are internal errors.
   RequestId submit(Request request);
 
-  /// Computes one tick; a GPU may compute it while the next one is planned. Returns false, and does nothing, if all
-  /// requests have finished.
+  /// Computes a tick; a GPU may compute it while the next is planned. Returns false if all requests have finished.
   ///
-  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Also throws
-  /// for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error, including
-  /// one of before_tick, abandons all requests that were not taken.
+  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Also for fp8
+  /// scales that are missing or of another version, and for logits that cannot be sampled. Any error, also of
+  /// before_tick, abandons all requests not taken.
   bool tick();
 
-  /// Requests that finished since the last call, in the order of their end.
+  /// Returns requests finished since the last call, by their end.
   std::vector<FinishedRequest> take_finished();
 
-  /// Submits the requests, all with these parameters and key, and ticks until every request has finished. Throws like
-  /// `submit`, before anything is sampled, and like `tick`.
+  /// Submits the requests with these parameters and key, and ticks until all have finished. Throws like `submit` before
+  /// any sampling, and like `tick`.
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 
   /// Frees the KV memory until the next tick. Throws an internal error for an unfinished request.
   void release_kv();
 
-  /// Weights on a GPU, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.
+  /// Returns a GPU's weights, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.
   model::DeviceWeights* device_weights();
 
-  /// Returns whether `load` set this snapshot.
   bool reads(const model::Snapshot& snapshot) const;
 
   /// Throws an internal error before `load`.

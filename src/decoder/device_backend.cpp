@@ -20,7 +20,7 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Converts a matrix; without `has_values` its values are null.
+/// Converts a matrix, with null values unless `has_values`.
 cuda::HostMatrix host_matrix(const ops::PackedLinear& packed, bool has_values) {
   return {packed.format,
           packed.out,
@@ -103,9 +103,9 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     return {masters_.matrix(input.matrix), input.num_rows, input.quantized};
   }
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
-  /// Uploads the snapshot's weights unless this version is already on the device.
+  /// Uploads the snapshot's weights unless the device has this version.
   void upload_unless_there();
-  void upload_weights(bool has_base);  ///< `has_base`: skips the base's matrices, which are on the device
+  void upload_weights(bool has_base);  ///< `has_base`: the device has the base's matrices
   void upload_adapters();
   void sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples);
 
@@ -121,7 +121,6 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1, uploaded_base_ = -1;
   bool has_adapters_ = false;  ///< of the uploaded snapshot
-  /// Holds a subset of a plan's samples.
   struct Samples {
     void clear();
     void add(const Plan& plan, std::size_t sample_idx);
@@ -130,7 +129,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     std::vector<double> uniforms;
     std::vector<float> temperatures;
   };
-  Samples whole_rows_;  ///< samples with top-k or top-p, which the CPU draws
+  Samples whole_rows_;  ///< with top-k or top-p, drawn by the CPU
   /// Holds a tick's other samples and their destination.
   struct StartedSamples {
     Samples on_device;
@@ -214,7 +213,7 @@ void DeviceBackend::upload_weights(bool has_base) {
   engine_->weights().upload(weights);
 }
 
-/// Uploads the adapters matrix by matrix, which bounds the fp32 copies in host memory.
+/// Uploads adapters matrix by matrix to bound fp32 copies in host memory.
 void DeviceBackend::upload_adapters() {
   const model::Snapshot& snapshot = *snapshot_;
   std::vector<base::Buffer> values;
@@ -331,7 +330,7 @@ void DeviceBackend::finish() {
   }
 }
 
-/// Runs while no other tick is in flight, so the engine's hidden states belong to this tick.
+/// Runs with no other tick in flight: the engine's hidden states are this tick's.
 void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (logits_.empty()) {
     base::log_info("top-k and top-p: tokens are sampled on the CPU, from logits that the device sends");

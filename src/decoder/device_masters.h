@@ -1,4 +1,4 @@
-// Owns the map from the model's tensors to the engine's weights. Knows nothing of formats.
+// Owns the map from the model's tensors to the engine's weights.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@ class DeviceMasters {
  public:
   explicit DeviceMasters(const model::ModelConfig& config);
 
-  /// Returns the arguments of WeightStore::rewrite for these tensors; `names[i]` becomes the tensor of the i-th. A tied
-  /// embedding also gives one for lm_head.
+  /// Returns WeightStore::rewrite's arguments for these tensors; `names[i]` becomes the i-th one's. A tied embedding
+  /// also gives lm_head's.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
-  /// Returns the argument of WeightStore::rewrite_adapters for the A or B of this name (model/adapter.h), without
-  /// values, rank and scale. Returns null for any other name.
+  /// Returns WeightStore::rewrite_adapters' argument for this A or B (model/adapter.h), without values, rank and scale;
+  /// null for other names.
   const cuda::AdapterMaster* adapter(const std::string& weight) const;
-  /// Returns the arguments of WeightStore::dequantize.
+  /// Returns WeightStore::dequantize's arguments.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
-  /// Returns the id of a matrix by its name in a snapshot.
+  /// Returns the id of a snapshot's matrix.
   cuda::WeightId matrix(const std::string& tensor) const;
 
  private:
@@ -37,7 +37,7 @@ class DeviceMasters {
     cuda::WeightId id;
     base::Shape shape;
   };
-  std::map<std::string, Matrix> matrices_;  ///< by name in a snapshot
+  std::map<std::string, Matrix> matrices_;  ///< by a snapshot's name
 };
 
 }  // namespace qrl::decoder

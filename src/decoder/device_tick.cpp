@@ -5,11 +5,11 @@
 namespace qrl::decoder {
 
 cuda::Tick DeviceTick::fill(const Plan& plan) {
-  static_assert(sampled_before(3) == cuda::sampled_before(3));  // a plan's tokens are passed unchanged
+  static_assert(sampled_before(3) == cuda::sampled_before(3));  // a plan's tokens are passed as they are
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();
-  // A sequence's rows are contiguous and share a page table; the largest position needs most of it.
+  // A sequence's contiguous rows share a page table, most of it needed by the largest position.
   const std::size_t num_rows = plan.tokens_N.size();
   for (std::size_t first = 0; first < num_rows;) {
     std::size_t end = first + 1;

@@ -9,11 +9,11 @@
 
 namespace qrl::decoder {
 
-/// Kept between ticks to reuse its memory.
+/// Kept between ticks to reuse memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
-  /// Valid until the next call; refers to `plan`.
+  /// Returns a tick that refers to `plan`, valid until the next call.
   cuda::Tick fill(const Plan& plan);
 
  private:

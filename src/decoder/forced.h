@@ -1,4 +1,4 @@
-// Owns the decoder's forward pass over given sequences (teacher forcing), which checks compare.
+// Owns the decoder's forward pass over given sequences (teacher forcing), for comparisons.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace qrl::decoder {
 
-/// Only kv_format changes bits of the result, which tests use.
+/// Only kv_format changes bits, as tests check.
 struct ForcedLayout {
   std::int64_t page_size = 16;
   std::int64_t chunk_tokens = 512;  ///< rows per forward pass
@@ -26,19 +26,19 @@ struct ForcedLayout {
   KvScales kv_scales;  ///< fp8_e4m3 only
 };
 
-/// Returns logits at every position of `tokens` under the snapshot's weights: fp32 [T, V], row-major. Throws an input
-/// error for tokens outside the vocabulary, no tokens, or more than max_position_embeddings.
+/// Returns logits at every position of `tokens`: fp32 [T, V], row-major. Throws an input error for no tokens, tokens
+/// outside the vocabulary, or more than max_position_embeddings.
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
 
-/// Accumulates ranges into `observed` (decoder/transformer.h). Throws like forced_logits.
+/// Adds ranges to `observed` (transformer.h). Throws like forced_logits.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
 /// Returns the residual stream after each layer. Throws like forced_logits.
 LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                   const ForcedLayout& layout = {});
 
-/// fp32 keys and values of given sequences.
+/// Holds fp32 keys and values of given sequences.
 struct ForcedKv {
   KvCache kv;
   std::vector<std::vector<PageId>> pages;       ///< per sequence, in order
@@ -46,8 +46,8 @@ struct ForcedKv {
   std::optional<ObservedQueries> queries = {};  ///< if requested; rows in any order
 };
 
-/// Computes all sequences at once, split over all threads like a tick. A sequence's bits depend on its tokens alone.
-/// Throws like forced_logits.
+/// Computes all sequences at once on all threads, like a tick. A sequence's bits depend on its tokens alone. Throws
+/// like forced_logits.
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                    bool with_queries = false);
 

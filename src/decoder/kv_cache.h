@@ -1,4 +1,4 @@
-// Owns the memory of KV pages; page_pool.h owns their use.
+// Owns the memory of KV pages.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,9 @@
 
 namespace qrl::decoder {
 
-/// Layout: ops/paged_attention.h.
+/// Holds pages as laid out in ops/paged_attention.h.
 class KvCache {
  public:
-  /// Allocates nothing until `allocate`.
   KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format);
 
   void allocate();
@@ -28,10 +27,9 @@ class KvCache {
   std::int64_t page_size() const { return page_size_; }
   quant::KvFormat format() const { return format_; }
   std::int64_t num_bytes() const;  ///< 0 while not allocated
-  /// Throws an internal error if fp8_e4m3 scales are missing.
+  /// Throws an internal error without fp8_e4m3 scales.
   ops::KvPages layer(std::int64_t layer_idx) const;
-  /// One layer's fp32 [K] scales: those of e4m3 queries, and their products with the key scales. Null if queries stay
-  /// bf16.
+  /// Holds a layer's fp32 [K] scales: e4m3 queries', and their products with the key scales. Null: queries stay bf16.
   struct QueryScales {
     const float *of_queries = nullptr, *of_scores = nullptr;
   };
@@ -41,7 +39,7 @@ class KvCache {
   void set_scales(KvScales scales);
   const KvScales& scales() const { return scales_; }  ///< version −1: none
 
-  /// Copies in all layers. SPMD (ops/linear.h). Targets must be distinct.
+  /// Copies in all layers, SPMD (ops/linear.h), to distinct targets.
   void copy(base::Team& team, std::span<const PageCopy> copies) const;
 
  private:

@@ -1,4 +1,4 @@
-// Owns the conversion of whole packed sequences to ticks of an engine, without a scheduler.
+// Owns the conversion of packed sequences to an engine's ticks, without a scheduler.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,12 @@
 
 namespace qrl::decoder {
 
-/// Limits of one tick.
 struct TickLimits {
   std::int64_t max_rows = 0, max_sequences = 0, page_size = 0;
 };
 
-/// Splits the rows, in order, into ticks as full as the limits allow. Pages are numbered from 0. A sequence that
-/// continues a prefix reads the prefix's full pages and a copy of its last, partly filled one. The copy is made in the
-/// tick of its first row.
+/// Splits the rows, in order, into the fullest ticks within the limits. Pages count from 0. A continuation reads its
+/// prefix's full pages and a copy of its partly filled last one, made in its first tick.
 class PackedTicks {
  public:
   /// `rows` must outlive this.

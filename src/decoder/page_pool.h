@@ -1,4 +1,4 @@
-// Owns free list and reference counts of KV pages.
+// Owns the free list and reference counts of KV pages.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@ namespace qrl::decoder {
 
 using PageId = std::int32_t;
 
-/// Pages 0 … num_pages − 1 with reference counts. A page with count 0 is free.
+/// Counts references to pages 0 … num_pages − 1; 0 is free.
 class PagePool {
  public:
   explicit PagePool(std::int64_t num_pages);
 
-  /// Allocates a free page with count 1. Throws an internal error if none is free, so check num_free() first.
+  /// Allocates a free page with count 1; throws an internal error if none is free (num_free()).
   PageId take();
-  /// Adds a reference to a page in use. Throws an internal error for a free page.
+  /// Adds a reference; throws an internal error for a free page.
   void share(PageId page);
-  /// Drops a reference; the last one frees the page. Throws an internal error for a free page.
+  /// Drops a reference, which may free the page; throws an internal error for a free page.
   void give_back(PageId page);
 
   std::int64_t num_pages() const { return static_cast<std::int64_t>(num_holders_.size()); }
@@ -26,7 +26,7 @@ class PagePool {
   std::int32_t num_holders(PageId page) const { return num_holders_.at(static_cast<std::size_t>(page)); }
 
  private:
-  std::vector<PageId> free_;  // a stack: the page freed last is most likely still in a cache
+  std::vector<PageId> free_;  // a stack: the last freed page is likeliest in a cache
   std::vector<std::int32_t> num_holders_;
 };
 

@@ -6,15 +6,14 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Rows from which one thread alone is as fast as two together. With fewer, reading the weights dominates, and a team
-/// reads them once.
+/// Rows at which one thread is as fast as two together. With fewer, reading weights dominates, which a team does once.
 constexpr std::int64_t kMinRowsPerThread = 16;
 
-/// Largest load of the busiest thread relative to its fair share, beyond which a team with barriers is faster.
+/// The busiest thread's load over its fair share, beyond which a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// Cost of a multiply-add in attention relative to a low-bit matmul, because of bf16 operands or two int8 terms, and
-/// softmax (fp32 pages: more).
+/// Cost of attention's multiply-add over a low-bit matmul's: bf16 operands or two int8 terms, and softmax (fp32 pages:
+/// more).
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace
@@ -55,7 +54,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
   for (Sequence* sequence : chosen) {
-    // Cuts where the middle of this sequence would be beyond the part's share.
+    // Cuts if this sequence's middle exceeds the part's share.
     const double sequence_cost = cost(*sequence);
     if (part_cost > 0 && static_cast<double>(parts.size() + 1) * fair_cost < cost_so_far + sequence_cost / 2) {
       end_of_part();

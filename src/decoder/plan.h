@@ -1,4 +1,4 @@
-// Owns the arrays that one tick's forward pass reads, and the split of its sequences over threads.
+// Owns the arrays of one tick's forward pass, and the split of sequences over threads.
 #pragma once
 
 #include <cstddef>
@@ -13,42 +13,40 @@
 
 namespace qrl::decoder {
 
-/// Whole sequences that one team computes, as ranges of the plan's arrays.
+/// Holds whole sequences for one team, as ranges of the plan's arrays.
 struct PlanPart {
   base::Range rows, samples, copies;
 };
 
-/// Size of weights that mostly fit in a core's own cache.
+/// Bounds weights that mostly fit in a core's own cache.
 inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
-/// One tick: the N rows of the chosen sequences, concatenated. Reused between ticks, so that a steady tick allocates
-/// nothing.
+/// Holds one tick: the N concatenated rows of the chosen sequences. Reused, so that a steady tick allocates nothing.
 class Plan {
  public:
   explicit Plan(const model::ModelConfig& config);
 
-  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Splits them into one part
-  /// per thread if every part has enough rows; then no thread waits for another. Otherwise all threads share a single
-  /// part.
+  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Gives each thread one part
+  /// if all parts have enough rows: then no thread waits. Otherwise all threads share one part.
   ///
-  /// With weights that stay cached, every part gets one thread, even a single part. The hundreds of barriers of a tick
-  /// would cost more than a team saves, and far more on a busy machine.
+  /// With weights that stay cached, one thread computes each part, even a single one. A tick's hundreds of barriers
+  /// would cost more than a team saves, most on a busy machine.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
-  bool each_alone = false;  ///< each part is computed by one thread
+  bool each_alone = false;  ///< one thread computes each part
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;  ///< page table of the row's sequence
-  std::vector<PageCopy> copies;              ///< done before the forward pass; each belongs to the part of its sequence
+  std::vector<PageCopy> copies;              ///< done before the forward pass, in the part of its sequence
   std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
   std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;
-  std::int64_t num_decode_rows = 0;  ///< rows of a newest sampled token; the others are prompt or recomputed
+  std::int64_t num_decode_rows = 0;  ///< rows of newest sampled tokens; others are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
-  /// Runs body(team, part, index of the part) for one member of a team. With each_alone, a member computes its own
-  /// parts with a team of one; else all share the only part.
+  /// Runs body(team, part, index of the part) for one team member. With each_alone, it computes its own parts as a team
+  /// of one; else all share the only part.
   template <class Body>
   void share_out(base::Team& all, const Body& body) const {
     if (!each_alone) return body(all, parts.front(), std::size_t{0});
@@ -60,7 +58,7 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  double position_cost_;  // cost of attending to one more position, in rows of the matmuls
+  double position_cost_;  // of attending to one more position, in matmul rows
 };
 
 }  // namespace qrl::decoder

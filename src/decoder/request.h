@@ -8,22 +8,21 @@
 
 namespace qrl::decoder {
 
-/// Identifies a request of one decoder: 0, 1, … in the order of submission.
+/// Identifies a decoder's request: 0, 1, … by submission.
 using RequestId = std::int64_t;
 
-/// Samples of one prompt, with everything that determines their tokens. To continue a sample, its first tokens are
-/// appended to the prompt, and `first_position` is their number: the remaining tokens are then the same.
+/// Samples one prompt, with all that determines the tokens. To continue a sample, append its first tokens to the prompt
+/// and give their number as `first_position`: the other tokens then are the same.
 struct Request {
   std::uint64_t prompt_id = 0;
   std::vector<types::TokenId> prompt_tokens;
-  std::int32_t first_sample = 0;  ///< the samples have indices first_sample … first_sample + num_samples − 1
+  std::int32_t first_sample = 0;  ///< indices are first_sample … first_sample + num_samples − 1
   std::int32_t num_samples = 1;
   types::SamplingParams params;
   types::SampleKey key;
-  std::int32_t first_position = 0;  ///< position of the first new token in the key of its sample, 0 or more
+  std::int32_t first_position = 0;  ///< of the first new token in its sample's key, 0 or more
 };
 
-/// A request whose samples have all ended.
 struct FinishedRequest {
   RequestId id = 0;
   std::vector<types::Completion> completions;  ///< in order of sample indices

@@ -1,4 +1,4 @@
-// Owns which sequences a tick computes and which pages they hold. Uses no tensors, so tests can fake the forward pass.
+// Owns the choice of a tick's sequences and their pages. Uses no tensors.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,24 @@
 
 namespace qrl::decoder {
 
-/// Continuous batching over requests, which may arrive between any two ticks.
+/// Batches requests continuously; they may arrive between any two ticks.
 ///
-/// A tick first takes one row of every decoding sequence, since these keep the batch full. It fills the rest of
-/// max_num_batched_tokens with chunks of prompts: first of started sequences, then of new ones in order.
+/// A tick takes one row of every decoding sequence first, which keeps the batch full. Prompt chunks fill the rest of
+/// max_num_batched_tokens: of started sequences, then of new ones in order.
 ///
-/// Shared prompts: a group's first sample, the leader, computes the prompt. Once all but the last prompt token is
-/// cached, the group holds those pages. Each other sample starts at the last prompt token: it shares the full pages,
-/// and copies the slots of a partly filled one into its own page. A shared page is never overwritten: samples write
-/// from the last prompt token on, and the leader writes only after the copied slots. Prompts of one token, or of a
-/// multiple of page_size, need no special case.
+/// Shared prompts: a group's first sample, the leader, computes the prompt. The group then holds the pages of all but
+/// the last prompt token. Each other sample starts at that token: it shares full pages, and copies the slots of a
+/// partly filled one. Shared pages are never overwritten: samples write from the last prompt token on, the leader after
+/// the copied slots.
 ///
 /// Out of pages: prefixes of groups without a running sequence are freed first. Then the sequence started last frees
-/// all its pages and returns to the head of the queue, to be recomputed. A sequence starts only if pages are free for
-/// all its tokens and one more per running sequence; this avoids early preemption. The sequence started first is never
-/// preempted, so every tick makes progress.
+/// its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for its tokens
+/// and one more per running sequence, against early preemption. The sequence started first is never preempted, so every
+/// tick progresses.
 ///
-/// A tick may be chosen while the previous one is in flight (after `advance`, with unknown samples): its sequences then
-/// count a pending token. A sequence that turns out to have ended may have one extra row in the newer tick. Its pages
-/// can be reused at once, because ticks are computed in order.
+/// A tick chosen while the previous one is in flight (after `advance`) counts a pending token for its sequences. A
+/// sequence that proves to have ended may have an extra row in the newer tick. Its pages are reusable at once, since
+/// ticks run in order.
 class Scheduler {
  public:
   /// `options`, `pool` and `stats` must outlive this. Updates preemptions, shared_prompt_tokens and peak_kv_pages.
@@ -39,29 +38,27 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `request` after the waiting ones. The caller has checked that each sequence fits the pool at
-  /// its full length.
+  /// Queues all samples of `request`, whose full-length sequences fit the pool as checked by the caller.
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
   bool any_cuts() const { return num_cutting_ > 0; }
 
-  /// Chooses the sequences of the next tick and sets their num_rows, pages and copy, for at most max_num_batched_tokens
-  /// rows. Returns none if all sequences wait for the tick in flight. Valid until the next call.
+  /// Chooses the next tick's sequences, and sets their num_rows, pages and copy, within max_num_batched_tokens rows.
+  /// Returns none if all wait for the tick in flight. Valid until the next call.
   std::span<Sequence* const> choose();
 
-  /// Marks the chosen tick as started: its rows count as cached, and its sampling sequences get a pending token. The
-  /// caller appends the token later and decrements num_in_flight.
+  /// Marks the chosen tick as started: its rows count as cached, sampling sequences get a pending token. The caller
+  /// later appends it and decrements num_in_flight.
   void advance();
 
-  /// Frees the pages of finished sequences, each passed once.
+  /// Frees finished sequences' pages; pass each once.
   void retire(std::span<Sequence* const> finished);
 
-  /// Returns requests that finished since the last call, in the order of their end. A request with a row in a tick in
-  /// flight is returned after that tick.
+  /// Returns requests finished since the last call, by their end, without rows in flight.
   std::vector<FinishedRequest> take_finished();
 
-  /// Drops all requests without freeing their pages; the caller recreates the pool.
+  /// Drops all requests; the caller recreates the pool with their pages.
   void abandon();
 
  private:

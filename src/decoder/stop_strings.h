@@ -1,4 +1,4 @@
-// Owns the search for stop strings in text that arrives token by token.
+// Owns the search for stop strings in text by token.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace qrl::decoder {
 
-/// Returns whether `bytes`, the next token's text, complete a stop string anywhere. `tail` is the end of the previous
-/// text, empty at its start; it is updated. Stop strings are not empty.
+/// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the previous text's end,
+/// empty at first. Stop strings are not empty.
 bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail);
 
 }  // namespace qrl::decoder

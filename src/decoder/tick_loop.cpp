@@ -48,14 +48,14 @@ void TickLoop::begin(const model::Snapshot& snapshot) {
 }
 
 void TickLoop::run_tick(const model::Snapshot& snapshot) {
-  // Time between ticks counts for no tick, unless a device computes meanwhile.
+  // Time between ticks counts only while a device computes.
   if (num_under_way_ == 0) {
     counted_s_ = base::now_s();
     counted_waited_s_ = backend_->device_stats().waited_s;
   }
   if (options_.before_tick) options_.before_tick();
   const int num_ahead = scheduler_.any_cuts() ? 0 : backend_->num_ticks_ahead();
-  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // a request with top-k or top-p came
+  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // a request has top-k or top-p
   if (idle()) return;
   const std::span<Sequence* const> chosen = scheduler_.choose();
   if (!chosen.empty()) {
@@ -88,8 +88,7 @@ void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
   scheduler_.retire(finished_);
 }
 
-/// Appends the samples to their sequences. Returns the number of tokens dropped because their sequence had already
-/// ended.
+/// Appends samples to their sequences; returns the number dropped for ended ones.
 std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
   std::int64_t num_dropped = 0;
   finished_.clear();
@@ -123,7 +122,7 @@ bool TickLoop::ends(Sequence& sequence, types::TokenId token) const {
          completes_stop_string(params.stop_strings, options_.bytes_of(token), sequence.text_tail);
 }
 
-/// Counts the time since the last count for this tick.
+/// Counts the time since the last count.
 void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
   const double now_s = base::now_s(), tick_s = now_s - std::exchange(counted_s_, now_s);
   const double waited_s = backend_->device_stats().waited_s;

@@ -1,4 +1,4 @@
-// Owns the loop of ticks, the assignment of samples to sequences, and the statistics.
+// Owns the loop of ticks, the assignment of samples, and statistics.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace qrl::decoder {
 
-/// Runs the ticks of one scheduler. A tick is chosen, planned and started while a device computes the previous one.
+/// Runs a scheduler's ticks, planning one while a device computes the previous one.
 class TickLoop {
  public:
   /// `config` and `options` must outlive this.
@@ -24,11 +24,10 @@ class TickLoop {
 
   /// `request` must be checked.
   RequestId submit(Request request);
-  /// Does Decoder::tick with the weights of `snapshot`, which the backend has loaded.
+  /// Does Decoder::tick with `snapshot`'s weights, loaded in the backend.
   bool tick(const model::Snapshot& snapshot);
   std::vector<FinishedRequest> take_finished() { return scheduler_.take_finished(); }
 
-  /// Whether no request is unfinished and no tick in flight.
   bool idle() const { return scheduler_.done() && num_under_way_ == 0; }
 
   Backend& backend() { return *backend_; }
@@ -55,7 +54,7 @@ class TickLoop {
   const DecoderOptions& options_;
   std::unique_ptr<Backend> backend_;
   DecoderStats stats_;
-  PagePool pool_{0};  // recreated after each idle time
+  PagePool pool_{0};  // recreated after idle times
   Scheduler scheduler_;
   RequestId next_id_ = 0;
   bool has_begun_ = false;            // since the last idle time
@@ -63,9 +62,9 @@ class TickLoop {
   std::array<StartedTick, 2> ticks_;  // used alternately
   std::int64_t num_started_ = 0;      // total
   int num_under_way_ = 0;             // started and not finished
-  std::vector<Sequence*> finished_;   // by the latest finished tick
+  std::vector<Sequence*> finished_;   // by the latest tick
   double counted_s_ = 0;              // end of the time that is attributed to ticks,
-  double counted_waited_s_ = 0;       // and the device wait up to then
+  double counted_waited_s_ = 0;       // and the device wait until then
 };
 
 }  // namespace qrl::decoder

@@ -127,8 +127,7 @@ void Transformer::linear(base::Team& team, Encoded& x, const ops::PackedLinear& 
   const ops::Activations& own = x.for_layer(weight);
   if (adapter.empty()) return ops::linear(team, own, weight, rows, accumulate, y);
   const ops::Activations* plain = x.beside(weight, adapter);
-  // A is small, so members split its rows instead of its columns, which needs no barrier before the products are
-  // rounded.
+  // A is small: members split its rows, not columns, so that rounding products needs no barrier.
   const Range share = team.slice(rows.size());
   model::multiply_by_a(adapter, plain != nullptr ? *plain : own, {rows.begin + share.begin, rows.begin + share.end},
                        scratch.products);
@@ -198,7 +197,7 @@ void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wa
   const Range rows{0, static_cast<std::int64_t>(wanted.size())};
   auto* sampled_x = scratch.sampled_x.as<float>();
 
-  team.barrier();  // readers of the last rows' logits are done
+  team.barrier();  // the last rows' logits are read
   const Range share = team.slice(rows.end);
   for (std::int64_t i = share.begin; i < share.end; ++i) {
     const float* x = x_ND_.as<float>() + wanted[static_cast<std::size_t>(i)] * config.hidden_size;
@@ -211,7 +210,7 @@ void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wa
 
 const float* Transformer::logits(base::Team& team, std::int64_t num_rows, Range tokens, Workspace& scratch) const {
   auto* logits = scratch.logits.as<float>();
-  team.barrier();  // readers of the last logits are done
+  team.barrier();  // the last logits are read
   ops::linear_columns(team, scratch.final_normed, snapshot_.lm_head(), {0, num_rows}, tokens, logits);
   team.barrier();
   return logits;

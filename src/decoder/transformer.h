@@ -1,4 +1,4 @@
-// Owns the forward pass of a published snapshot over a plan's rows, and its scratch memory.
+// Owns a published snapshot's forward pass over a plan's rows, and its scratch memory.
 #pragma once
 
 #include <cstdint>
@@ -19,53 +19,50 @@
 
 namespace qrl::decoder {
 
-/// Largest |input| per channel after a block's norms. Filled by forward if a workspace refers to it.
+/// Holds the largest |input| per channel after norms, if a workspace refers to it.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
-  /// Accumulates rows of a matrix's input. Called by one team member at a time.
+  /// Accumulates rows of a matrix's input; one team member at a time calls it.
   static void note(const ops::Activations& input, base::Range rows, std::vector<float>& amax_D);
-  /// per layer; empty for a matrix that reads no norm's output
+  /// by layer; empty for a matrix that reads no norm
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
-/// Queries of all rows of a plan. Filled by forward if a workspace refers to it.
+/// Holds queries of all rows of a plan, if a workspace refers to it.
 struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
-  /// Stores rows of a block of `qkv`; `first` is the plan's index of the block's first row. Called by one member of a
-  /// team at a time.
+  /// Stores rows of a block of `qkv`; `first` is the plan's index of its first row. One team member at a time calls it.
   void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
   base::Buffer q_LNQ;          ///< fp32 [num_hidden_layers, N, H·E]
   std::int64_t row_width = 0;  ///< of qkv
 };
 
-/// The residual stream of one sequence after the embedding and after each layer. Filled by forward if a workspace
-/// refers to it.
+/// Holds a sequence's residual stream after embedding and layers, if a workspace refers to it.
 struct LayerOutputs {
   LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens);
-  /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. Called by
-  /// one member at a time.
+  /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. One member
+  /// at a time calls it.
   void note(std::int64_t stage, std::span<const std::int32_t> positions, const float* x_ND);
   base::Buffer x_LTD;  ///< fp32 [num_hidden_layers + 1, T, D]
 };
 
-/// The decoder-only transformer of model/config.h, written as a flat list of ops. Every function is SPMD
-/// (ops/linear.h): all members of a team call it with equal arguments and their team's workspace. A row's bits depend
-/// on its sequence's tokens alone, not on the team, other rows, pages or chunks.
+/// Computes the decoder-only transformer of model/config.h as a flat list of ops. Functions are SPMD (ops/linear.h):
+/// all members call with equal arguments and their team's workspace. A row's bits depend on its sequence's tokens
+/// alone.
 class Transformer {
  public:
-  /// Quantized inputs of linear layers: in the snapshot's format, or bf16 for exempt layers. An adapter reads the same
-  /// rows if they have its own values, else `plain`.
+  /// Holds quantized inputs of linear layers, or bf16 for exempt layers. An adapter reads the same rows if their values
+  /// are its own, else `plain`.
   struct Encoded {
     Encoded(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
-    /// Returns the rows to write in addition to for_layer(layer), or null.
+    /// Returns rows to write besides for_layer(layer), or null.
     ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
-    ops::Activations common, exempt;  ///< exempt: empty if no layer is exempt
-    ops::Activations plain;           ///< in the adapters' format; empty without adapters
+    ops::Activations common, exempt;  ///< exempt: empty without exempt layers
+    ops::Activations plain;           ///< in the adapters' format; empty without them
   };
 
-  /// Scratch of one team. Rows pass a layer in blocks, so that intermediate values stay in the cache for any length of
-  /// a plan.
+  /// Holds one team's scratch. Rows pass a layer in blocks, whose intermediate values stay in the cache.
   struct Workspace {
     Workspace(const model::Snapshot& snapshot);
     Encoded normed, attended, gated;
@@ -75,49 +72,49 @@ class Transformer {
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, allocated by make_room_for_logits
     std::vector<ops::RowSummary> summaries;  ///< kLogitRows
-    /// Allocates for `num_columns` logits at once. No member of a team may be in a forward pass.
+    /// Allocates for `num_columns` logits at once, outside forward passes.
     void make_room_for_logits(std::int64_t num_columns);
-    ObservedInputs* observed = nullptr;  ///< set by calibration; may be null
-    LayerOutputs* outputs = nullptr;     ///< set by `dump`; may be null
-    ObservedQueries* queries = nullptr;  ///< set by calibration of query scales; several teams may share one
+    ObservedInputs* observed = nullptr;  ///< of calibration, or null
+    LayerOutputs* outputs = nullptr;     ///< of `dump`, or null
+    ObservedQueries* queries = nullptr;  ///< of query calibration, shared by teams
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kLogitRows = 32;
 
-  /// Reads `snapshot` in place; it must outlive this. max_rows: per plan. Positions must be below max_positions.
+  /// Reads `snapshot` in place, which must outlive this. max_rows: per plan. Positions must be below max_positions.
   Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions);
 
   const model::Snapshot& snapshot() const { return snapshot_; }
 
-  /// Runs one part of the plan through all layers: executes its page copies, stores its rows' keys and values, and
-  /// keeps its hidden states for choose_rows. Ends with a barrier.
+  /// Runs a part through all layers: copies pages, stores keys and values, and keeps hidden states for choose_rows.
+  /// Ends with a barrier.
   void forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv, Workspace& scratch) const;
 
   /// Norms and quantizes up to kLogitRows rows for lm_head. Begins and ends with a barrier.
   void choose_rows(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
-  /// Computes logits of the chosen rows for tokens that begin at a multiple of ops::kPanelColumns: fp32 [num_rows,
+  /// Computes logits of the chosen rows for tokens from a multiple of ops::kPanelColumns: fp32 [num_rows,
   /// tokens.size()], in the workspace until its next use. Begins and ends with a barrier.
   const float* logits(base::Team& team, std::int64_t num_rows, base::Range tokens, Workspace& scratch) const;
-  /// Same for one chosen row, on the calling thread, into `to`.
+  /// Computes one chosen row's on the calling thread into `to`.
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
-  /// Up to kBlockRows rows of a plan in one layer.
+  /// Holds up to kBlockRows rows of a plan in one layer.
   struct LayerRows {
     std::int64_t layer_idx;
     base::Range rows;  ///< in the workspace, from 0
     ops::AttentionRows where;
     ops::KvPages pages;
-    float* x_ND;  ///< residual stream of the first of these rows
+    float* x_ND;  ///< residual stream of the first row
     ObservedInputs* observed;
     KvCache::QueryScales query_scales;
     ObservedQueries* queries;
     std::int64_t first_row;  ///< in the plan
   };
-  /// Adds the branch's output to the residual stream. Ends with a barrier.
+  /// Adds the branch to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Computes y = x · Wᵀ plus the adapter's part; with `accumulate` adds both to y. Sums base and adapter first, in the
-  /// learner's order.
+  /// Computes y = x · Wᵀ plus the adapter's part, added to y with `accumulate`. Sums base and adapter first, like the
+  /// learner.
   static void linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
                      base::Range rows, Workspace& scratch, bool accumulate, float* y);
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
