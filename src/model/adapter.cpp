@@ -210,7 +210,7 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
 
 namespace {
 
-/// Works a row at a time, so that sums stay on the stack.
+/// Works a row at a time: sums stay on the stack.
 void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                   base::Range panel, base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();
@@ -222,7 +222,7 @@ void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& produ
   }
 }
 
-/// Adds B·(A·x) to some outputs of a module, fp32 [*, y_stride].
+/// Adds B·(A·x) to a module's outputs, fp32 [*, y_stride].
 void add_outputs(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                  base::Range outputs, float* y, std::int64_t y_stride) {
   constexpr std::int64_t kPanel = ops::kPanelColumns;

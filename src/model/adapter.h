@@ -1,5 +1,4 @@
-// Owns low-rank adapters (LoRA, Hu et al. 2021): which linear layers have one, the names and shapes of A and B, and how
-// the kernels read and apply them.
+// Owns low-rank adapters (LoRA, Hu et al. 2021): targeted layers, names and shapes of A and B, and applying them.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +14,17 @@
 
 namespace qrl::model {
 
-/// PEFT's rule for lists: `name` is the whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj").
+/// Matches by PEFT's rule: `name` is the whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj").
 bool is_named(const std::string& module, const std::string& name);
 
-/// W' = W + scale()·B·A for each targeted module, with A [rank, in] and B [out, rank].
+/// Describes W' = W + scale()·B·A for each targeted module, A [rank, in], B [out, rank].
 struct LoraConfig {
   std::int64_t rank = 0;  ///< 0: no adapters
   double alpha = 32;
   bool rslora = false;
-  /// Names as in is_named; empty: all linear layers of all blocks.
+  /// Names as in is_named; empty: all blocks' linear layers.
   std::vector<std::string> target_modules;
-  bool train_norms = false;  ///< also train the gains of all norms
+  bool train_norms = false;  ///< also train all norms' gains
 
   bool enabled() const { return rank > 0; }
   double scale() const;  ///< alpha / rank, or alpha / √rank with rslora
@@ -33,66 +32,64 @@ struct LoraConfig {
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
-/// Words of check_lora's errors; by default a recipe's keys.
+/// Holds words of check_lora's errors; by default a recipe's keys.
 struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
 };
-/// Throws an input error for a target that is no linear layer of this model, and for a rank above the smaller side of a
-/// targeted matrix.
+/// Throws an input error for a target that is no linear layer here, or a rank above a targeted matrix's smaller side.
 void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source = {});
 
-/// Appends ".lora_A.weight", or ".lora_B.weight", to a module's name.
+/// Appends ".lora_A.weight", or ".lora_B.weight".
 std::string lora_a_name(const std::string& module);
 std::string lora_b_name(const std::string& module);
 bool is_lora_name(const std::string& weight);
 
-/// Returns what is trained, in a fixed order: per layer and matrix, the A of its modules, then their B. With
-/// train_norms, the gains of all norms follow. Empty without adapters.
+/// Returns the trained tensors in order: per layer and matrix its modules' A, then their B; with train_norms, all
+/// norms' gains. Empty without adapters.
 std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfig& lora);
 
-/// Returns PEFT's initial values: A uniform within ±1/√in (kaiming_uniform, a = √5), B zero. Every element depends on
+/// Returns PEFT's initial values: A uniform within ±1/√in (kaiming_uniform, a = √5), B zero. An element depends on
 /// (seed, tensor's index, element) alone. Reading a gain is an internal error.
 WeightSource new_adapters(const ModelConfig& config, const LoraConfig& lora, std::uint64_t seed);
 
 Weights read_adapters(const ModelConfig& config, const LoraConfig& lora, const WeightSource& source);
 
-/// Returns `base` with W + scale()·B·A in its targeted layers, and with the trained gains. Computes in fp32, including
-/// sums, a tensor at a time. `adapters` has the tensors of adapter_specs.
+/// Returns `base` with W + scale()·B·A in targeted layers, and with trained gains, computed in fp32, a tensor at a
+/// time. `adapters` has the tensors of adapter_specs.
 WeightSource merged_weights(const ModelConfig& config, const WeightSource& base, const LoraConfig& lora,
                             const WeightSource& adapters);
 
-/// Adds scale·B·A to rows of W. All are fp32 row-major: W [out, in], B [out, rank], A [rank, in].
+/// Adds scale·B·A to rows of W: fp32 row-major W [out, in], B [out, rank], A [rank, in].
 void add_product(const float* b, const float* a, base::Range rows, std::int64_t rank, std::int64_t in, double scale,
                  float* weight);
 
-/// The adapters of one matrix as the kernels read them: bf16, or fp32 if the snapshot is. Empty: none.
+/// Holds a matrix's adapters for the kernels: bf16, or fp32 if the snapshot is; may be empty.
 struct MatrixAdapter {
   struct Part {
     std::string module;             ///< "model.layers.0.self_attn.q_proj"
-    std::int64_t first_output = 0;  ///< column in the matrix's output
+    std::int64_t first_output = 0;  ///< in the matrix's output
     ops::PackedLinear b;            ///< scale·B
   };
-  ops::PackedLinear a;  ///< the A of all parts, stacked in order
+  ops::PackedLinear a;  ///< A of all parts, stacked
   std::vector<Part> parts;
 
   bool empty() const { return parts.empty(); }
   std::int64_t rank() const { return parts.front().b.in; }
-  std::int64_t out = 0;  ///< output width of the matrix
+  std::int64_t out = 0;  ///< the matrix's output width
 };
 
-/// Returns whether a matrix and its adapter read the same rows: no rotation, no activation scales.
+/// Returns whether a matrix reads its adapter's rows: no rotation, no activation scales.
 bool reads_adapters_inputs(const ops::PackedLinear& matrix);
 
 /// Makes zero adapters. `format`: bf16 or f32.
 MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
                                   quant::Format format);
 
-/// Packs A and scale·B from fp32 values by name, on the calling thread. Returns the name of a tensor that is not
-/// finite, or "".
+/// Packs A and scale·B from fp32 values on the calling thread; returns the name of a tensor that is not finite, or "".
 std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
 
-/// A·x of some rows: fp32 sums, rounded to the adapter's format.
+/// Holds A·x of some rows: fp32 sums, rounded to the adapter's format.
 struct AdapterProducts {
   AdapterProducts() = default;
   AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank);
@@ -100,19 +97,18 @@ struct AdapterProducts {
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
-/// Computes A·x of `rows`, on the calling thread. x: bf16 or fp32 rows, like the adapter. A row's bits do not depend on
-/// other rows.
+/// Computes A·x of `rows` on the calling thread. x: rows in the adapter's format. Other rows change no bit.
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 
 /// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. B's fp32 sum is added to the old
-/// value. An element's bits do not depend on other elements.
+/// value. Other elements change no bit.
 void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
                  float* y);
 
 /// Computes y[row, c] = x[row]·Ŵᵀ + bias + scale·B·(A·x[row]) for `columns` of y, fp32 [*, out], on the calling thread;
-/// adds it to y with `accumulate`. `columns` begins and ends with panels of `weight`. B's fp32 sum is added while the
-/// matrix's sum is in registers. `accumulate` requires modules that have whole panels, as a single module has.
+/// `accumulate` adds it to y. `columns` are whole panels of `weight`. B's fp32 sum is added to the matrix's sum in
+/// registers. `accumulate` requires modules of whole panels, as a single module has.
 void multiply_adapted(const ops::PackedLinear& weight, const ops::Activations& x, const MatrixAdapter& adapter,
                       const AdapterProducts& products, base::Range rows, base::Range columns, bool accumulate,
                       float* y);

@@ -1,4 +1,4 @@
-// Owns the parameters of a transformer block: the modules of each matrix, the norm that it reads, shapes and order.
+// Owns a transformer block's parameters: each matrix's modules and norm, shapes and order.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace qrl::model {
 
-/// A module of the model, whose outputs are rows of one matrix.
+/// Describes a module, whose outputs are rows of one matrix.
 struct BlockModule {
-  std::string_view name;  ///< within a layer, in Hugging Face's spelling: "self_attn.q_proj"
+  std::string_view name;  ///< in a layer, Hugging Face's: "self_attn.q_proj"
   std::int64_t rows = 0;
 };
 
-/// The matrix of a linear layer: the stacked rows of its modules.
+/// Describes a linear layer's matrix: its modules' stacked rows.
 struct BlockMatrix {
-  std::string_view name;  ///< within a snapshot's layer: "qkv"
-  std::string_view norm;  ///< module of the norm whose output it reads; empty: none
+  std::string_view name;  ///< in a snapshot's layer: "qkv"
+  std::string_view norm;  ///< of the norm that it reads; may be empty
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
@@ -32,26 +32,25 @@ struct BlockMatrix {
 };
 
 struct BlockGain {
-  std::string_view name;    ///< within a snapshot's layer: "q_norm"
-  std::string_view module;  ///< within a layer, in Hugging Face's spelling: "self_attn.q_norm"
+  std::string_view name;    ///< in a snapshot's layer: "q_norm"
+  std::string_view module;  ///< in a layer, Hugging Face's: "self_attn.q_norm"
   std::int64_t width = 0;
 };
 
-/// One value per parameter of a transformer block. q and k have gains only in models with `qk_norm`.
+/// Holds a value per parameter. q and k have gains only with `qk_norm`.
 template <class Gain, class Matrix>
 struct Block {
   Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};
   Matrix qkv{}, o{}, gate_up{}, down{};
 };
 
-/// Prefix of a module's name: "model.layers.3.".
+/// Returns "model.layers.3.".
 inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
-/// Prefix of a name in a snapshot's layer: "layers.3.".
+/// Returns "layers.3.".
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
-/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a layer, in the order of the forward
-/// pass. of(block) returns the parameter's member of a Block, or of a struct with the same names. One visit can walk
-/// several blocks together.
+/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter in forward order. of(block) returns its
+/// member of a Block, or of a struct with the same names. One visit can walk several blocks.
 template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
   const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
@@ -94,8 +93,8 @@ void visit_matrices(const ModelConfig& config, const OnMatrix& matrix) {
       config, [](const BlockGain&, const auto&) {}, matrix);
 }
 
-/// Returns the name of the norm's gain whose output a linear weight reads. For "model.layers.3.mlp.up_proj.weight" that
-/// is "model.layers.3.post_attention_layernorm.weight". Empty for any other tensor.
+/// Returns the gain of the norm that a linear weight reads, empty for other tensors. E.g.
+/// "model.layers.3.post_attention_layernorm.weight" for "model.layers.3.mlp.up_proj.weight".
 std::string norm_before(const std::string& weight);
 
 }  // namespace qrl::model

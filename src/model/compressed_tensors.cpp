@@ -29,13 +29,12 @@ constexpr std::int64_t kGroup = 128;  ///< of group128 and block128
 
 enum class Strategy : std::uint8_t { channel, group, block };
 
-/// compressed-tensors' form of a weight's scales.
 struct Spelling {
   Strategy strategy = Strategy::channel;
   std::int64_t outputs = 1, inputs = 0;  ///< per scale
 };
 
-/// Returns the largest divisor of `count` that divides a group of 128, or `count` below 128.
+/// Returns the largest divisor of `count` that divides 128, or `count` below 128.
 std::int64_t equal_part(std::int64_t count) { return count < kGroup ? count : std::gcd(count, kGroup); }
 
 Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::string& module) {
@@ -84,7 +83,7 @@ std::string_view format_word(Format format) {
                                                             : "int-quantized";
 }
 
-/// The tensors of a folder, each with the function that writes its bytes on demand.
+/// Holds a folder's tensors, each with a function that writes its bytes on demand.
 class Tensors {
  public:
   using Fill = std::function<void(std::byte* to)>;
@@ -134,7 +133,7 @@ void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLine
       });
 }
 
-/// Packs eight inputs per word, the first lowest, each as its value plus 8. A row's last word is zero beyond the width.
+/// Packs eight inputs per word, lowest first, each plus 8; a row's last word is padded with zeros.
 void pack_words(const ops::PackedLinear& packed, std::int64_t first, std::int64_t rows, std::uint32_t* words) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(packed.in));
   const std::int64_t per_row = (packed.in + 7) / 8;

@@ -20,7 +20,7 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-// Keep every product of sizes far within 63 bits; well above any published model.
+// Keep products of sizes far within 63 bits; well above published models.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxHeads = 4096;
@@ -56,7 +56,6 @@ class Reader {
   const Json& root() const { return root_; }
   std::string at(const std::string& key) const { return where_ + ": " + base::quoted(key); }
 
-  /// Returns the value of a key, or null if it is absent or null.
   const Json* find(const std::string& key) const {
     const auto found = root_.find(key);
     return found == root_.end() || found->is_null() ? nullptr : &*found;
@@ -84,7 +83,7 @@ class Reader {
     return value.get<bool>();
   }
 
-  /// Throws an input error unless the key is absent, null, or exactly `only`. Numbers compare by value.
+  /// Throws an input error unless the key is absent, null or `only`, numbers compared by value.
   void require_only(const std::string& key, const Json& only) const {
     const Json* value = find(key);
     QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
@@ -102,7 +101,7 @@ double positive(const Json& value, double max, const std::string& where) {
   return value.get<double>();
 }
 
-/// Throws an input error unless it is in the vocabulary.
+/// Throws an input error unless in the vocabulary.
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
               "token ids from 0 to " + std::to_string(vocab_size - 1), shown(value));
@@ -119,7 +118,7 @@ std::vector<types::TokenId> token_ids(const Json& value, std::int64_t vocab_size
   return ids;
 }
 
-/// Returns −1 if the key is absent, null or −1, as in Llama configs.
+/// Returns −1 for absent, null or −1, as in Llama configs.
 std::int64_t optional_token_id(const Reader& reader, const std::string& key, std::int64_t vocab_size) {
   const Json* value = reader.find(key);
   return value == nullptr || *value == -1 ? -1 : token_id(*value, vocab_size, reader.at(key));
@@ -134,7 +133,7 @@ Family read_family(const Reader& reader) {
   return names->family;
 }
 
-/// Reads a number of at least `min` from a rope_scaling; nothing if it is absent or null.
+/// Reads a rope_scaling's number of at least `min`; nothing if absent or null.
 std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
@@ -149,7 +148,6 @@ double required_rope_number(const Json& value, const char* key, double min, cons
   return *number;
 }
 
-/// Reads rope_scaling or rope_parameters, except for rope_theta.
 RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, const Json& value) {
   const std::string where = reader.at(key);
   Json type = "default";
@@ -179,7 +177,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
-  // Without the key, transformers uses max_position_embeddings.
+  // transformers' default is max_position_embeddings.
   const bool has_original = value.contains("original_max_position_embeddings");
   const Json original =
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
@@ -208,7 +206,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   return scaling;
 }
 
-/// Reads rotary positions in the form of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters).
+/// Reads transformers 4's form (rope_theta, rope_scaling) or 5's (rope_parameters).
 void read_rope(const Reader& reader, ModelConfig& config) {
   constexpr double kMaxTheta = 1e12;
   std::vector<double> thetas;
@@ -265,13 +263,13 @@ DType read_dtype(const Reader& reader) {
   const Json& value =
       dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
   if (value == "float32") return DType::f32;
-  // Half precision is read exactly, and written as bfloat16, our only 16-bit output format.
+  // Half precision is read exactly, but written as bfloat16, our only 16-bit output.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
               "\"float32\", \"bfloat16\" or \"float16\"", shown(value));
   return DType::bf16;
 }
 
-/// Returns the warning about float16 weights, which read_dtype maps to bfloat16; "" for others.
+/// Returns a warning of float16 weights, which become bfloat16, or "".
 std::string float16_note(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   const Json* dtype = reader.find("dtype");
@@ -280,8 +278,8 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-/// Returns whether a layer uses a sliding window. layer_types decides per layer. Without it, all layers from
-/// max_window_layers on have one if windows are switched on.
+/// Returns whether a layer has a sliding window, by layer_types if present. Without it, layers from max_window_layers
+/// on have one if windows are on.
 bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
   const bool is_switched = reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");
@@ -292,7 +290,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
                 reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
     return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
   }
-  // Qwen's configs have a window that is off by default; a window in a Llama config is in use.
+  // Qwen's windows are off by default, Llama's on.
   if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
     return false;
   const Json* first = reader.find("max_window_layers");
@@ -300,7 +298,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
          first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
 }
 
-/// Refuses a window that a layer uses, unless it is at least as long as the longest sequence.
+/// Refuses a layer's window that is shorter than the longest sequence.
 void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
   if (!has_sliding_layers(reader, config)) return;
   const Json* window = reader.find("sliding_window");
@@ -325,7 +323,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
                 "models that this key changes are not supported");
   }
-  // If these are absent, transformers uses the value checked here in all three families.
+  // Absent, they have this value in transformers for all three families.
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
@@ -337,7 +335,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   const std::int64_t width = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads;
-  // transformers' LlamaConfig refuses such a width whatever head_dim is, and so would the models we export.
+  // transformers' LlamaConfig refuses such a width for any head_dim, and would refuse our export.
   const bool from_width = config.family != Family::qwen3 && reader.find("head_dim") == nullptr;
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
@@ -347,7 +345,7 @@ std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   return head_dim;
 }
 
-/// Returns the shortest decimal that parses to the same float: 1e-06, not 9.99999997e-07.
+/// Returns the shortest decimal of the same float: 1e-06, not 9.99999997e-07.
 double shortest_decimal(float value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -362,7 +360,7 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Qwen2 always has biases on q, k and v; the others have them there and on o with attention_bias.
+/// Qwen2 has biases on q, k and v; the others there and on o with attention_bias.
 void read_attention_bias(const Reader& reader, ModelConfig& config) {
   if (config.family == Family::qwen2) {
     reader.require_only("attention_bias", true);

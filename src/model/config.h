@@ -14,13 +14,13 @@
 
 namespace qrl::model {
 
-/// Size above which config.json and adapter_config.json are refused unread.
+/// Larger config.json and adapter_config.json files are refused unread.
 inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
 enum class Family : std::uint8_t { qwen3, qwen2, llama };
 
-/// Decoder-only transformer: pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention, SwiGLU. The
-/// letters below are those of tensor names.
+/// Describes a decoder-only transformer: pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention,
+/// SwiGLU. Tensor names use the letters below.
 struct ModelConfig {
   Family family = Family::qwen3;
   std::int64_t vocab_size = 0;           ///< V
@@ -34,30 +34,30 @@ struct ModelConfig {
   float rms_norm_eps = 0;
   double rope_theta = 0;
   RopeScaling rope_scaling;
-  float initializer_range = 0.02F;  ///< standard deviation of a new model's weights; Hugging Face's default
+  float initializer_range = 0.02F;  ///< standard deviation of new weights; Hugging Face's default
   bool tie_word_embeddings = false;
   bool qk_norm = false;                  ///< Qwen3: RMSNorm over E on q and k before rope
-  bool qkv_bias = false;                 ///< bias on q, k, v: Qwen2, and attention_bias of Qwen3 and Llama
-  bool o_bias = false;                   ///< bias on o: attention_bias of Qwen3 and Llama
-  base::DType dtype = base::DType::f32;  ///< of the folder's weights: f32 or bf16 (f16 is read, but written as bf16)
+  bool qkv_bias = false;                 ///< on q, k, v: Qwen2, and attention_bias of Qwen3 and Llama
+  bool o_bias = false;                   ///< on o: attention_bias of Qwen3 and Llama
+  base::DType dtype = base::DType::f32;  ///< the folder's: f32 or bf16 (f16 is read, but written as bf16)
   std::vector<types::TokenId> eos_token_ids;
   std::int64_t bos_token_id = -1;  ///< −1: none
   std::int64_t pad_token_id = -1;  ///< −1: none
-  std::string generation_config;   ///< the model's generation_config.json if it says more than this; "": none
+  std::string generation_config;   ///< the model's generation_config.json if it says more; "": none
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Parses the text of a config.json; `where` names it in errors. A key means what transformers' class for that
-/// model_type makes of it.
+/// Parses a config.json; `where` names it in errors. Keys mean what transformers' class for that model_type makes of
+/// them.
 /// - Required: model_type, every size above, rms_norm_eps, tie_word_embeddings, rope_theta (or
 ///   rope_parameters.rope_theta) and dtype (or torch_dtype). qwen2 and llama may omit head_dim, or have null: it is
 ///   then hidden_size / num_attention_heads.
 /// - Omitted keys get the one value that transformers gives them in all three families and that we compute. These are
-///   hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing that differs
-///   between models is assumed.
+/// hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing else
+/// is assumed.
 /// - Biases of attention: Qwen2 has them on q, k and v. With attention_bias, Qwen3 and Llama have them on q, k, v and
 ///   o.
 /// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
@@ -65,34 +65,33 @@ struct ModelConfig {
 /// - Refused as well: keys by which related models change the forward pass (multipliers, soft caps, experts, …). So is
 ///   a sliding window that a layer uses and that is shorter than max_position_embeddings.
 /// - Ignored: keys that do not affect the forward pass, and keys with value null.
-/// - Any other key is ignored, as by transformers, but unknown_config_keys lists it. Callers that load a model for use
-///   warn about it, as read_config does.
+/// - Any other key is ignored, as by transformers, but unknown_config_keys lists it, and callers that load a model
+/// warn about it, as read_config does.
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
-/// Reads a config.json of at most 1 MB. Logs one warning for unknown keys, and one for float16 weights.
+/// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
 ModelConfig read_config(const std::filesystem::path& file);
 
-/// Returns the keys of a config.json that are neither read nor known to be harmless.
+/// Returns keys neither read nor known to be harmless.
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);
 
-/// Returns the end tokens of a generation_config.json, checked against the vocabulary; nothing if it names none.
+/// Returns a generation_config.json's end tokens, checked against the vocabulary, if any.
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size);
 
-/// Returns the warning for a generation_config.json with stop_strings; "" without them.
+/// Returns a warning for stop_strings of a generation_config.json, or "".
 std::string stop_strings_note(std::string_view json_text, const std::string& where);
 
-/// Returns one line for `qrl-train check generation`: the file's end tokens, checked against config.json in the same
-/// folder.
+/// Returns a line for `qrl-train check generation`: end tokens, checked against the folder's config.json.
 std::string describe_generation(const std::filesystem::path& file);
 
-/// Returns one paragraph for `qrl-train check config`: family, sizes, number of parameters, dtype, unknown keys.
+/// Returns a paragraph for `qrl-train check config`: family, sizes, number of parameters, dtype, unknown keys.
 std::string describe_config(const std::filesystem::path& file);
 
-/// Returns a config.json that transformers 4 and 5 both read (rope_theta and rope_parameters, torch_dtype and dtype).
-/// parse_config reads it back as the same ModelConfig.
+/// Returns a config.json for transformers 4 and 5 (rope_theta and rope_parameters, torch_dtype and dtype), which
+/// parse_config reads back unchanged.
 std::string config_json(const ModelConfig& config);
 
-/// The kind of a tensor decides its initialization, its optimizer group and whether it may be quantized.
+/// Decides a tensor's initialization, optimizer group and whether it may be quantized.
 enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head };
 
 struct WeightSpec {
@@ -101,10 +100,10 @@ struct WeightSpec {
   WeightKind kind = WeightKind::linear;
 };
 
-/// Returns every tensor of the model in a fixed order: embedding, layers 0…L−1, final norm, lm_head unless tied.
+/// Returns the model's tensors in order: embedding, layers 0…L−1, final norm, lm_head unless tied.
 std::vector<WeightSpec> weight_specs(const ModelConfig& config);
 
-/// Returns the number of all elements. A tied lm_head counts once.
+/// Counts all elements, a tied lm_head once.
 std::int64_t num_parameters(const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -1,4 +1,4 @@
-// Owns the lists of known keys of config.json files. Included by config.cpp only.
+// Owns the known keys of config.json files, for config.cpp.
 #pragma once
 
 #include <string_view>
@@ -15,8 +15,7 @@ inline constexpr std::string_view kReadKeys[] = {
     "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window",
     "vocab_size"};
 
-/// Keys that transformers writes, or once wrote, and that do not affect the forward pass. Keys with a leading
-/// underscore (private to transformers) count as well.
+/// Keys of transformers without effect on the forward pass, as are those with a leading underscore.
 inline constexpr std::string_view kHarmlessKeys[] = {
     "add_cross_attention", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
     "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
@@ -30,7 +29,7 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
     "transformers_version", "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
 
-/// Keys that change the forward pass of related models. A model with one of them is refused.
+/// Keys that change related models' forward pass, so that a model is refused.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",
     "auto_map", "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps",

@@ -1,4 +1,4 @@
-// Owns the noise on the gains of norms that QeRL samples with (arXiv 2510.11696).
+// Owns noise on norms' gains, with which QeRL samples (arXiv 2510.11696).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct GainNoise {
   double sigma = 0;  ///< standard deviation; 0: none
 };
 
-/// Adds σ·z to the gains of one norm. z is standard normal by Box–Muller in fp64, from the counter (version, norm,
-/// channel) alone. `norm` is the norm's index in the order of the forward pass.
+/// Adds σ·z to a norm's gains. z is standard normal by Box–Muller in fp64 from (version, norm, channel) alone. `norm`:
+/// its index in forward order.
 void add_gain_noise(const GainNoise& noise, std::int64_t version, std::uint32_t norm, std::span<float> gains);
 
 }  // namespace qrl::model

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kProfileFormat = "qrl-train int8 profile 1";
 
-/// Returns the int8 scale of each row from max |w · factor|. Null factors: all 1.
+/// Returns each row's int8 scale from max |w · factor|; null factors: all 1.
 base::Buffer row_scales(const base::View& weight, const float* factors) {
   const std::int64_t rows = weight.shape[0], width = weight.shape[1];
   base::Buffer scales(base::DType::f32, {rows});
@@ -55,7 +55,7 @@ base::Buffer make_smoothing(const base::Buffer& range, const std::vector<float>&
   return smoothing;
 }
 
-/// Calls body(spec, view) for each of `specs` with its fp32 values, in memory that the next call overwrites.
+/// Calls body(spec, view) for each spec's fp32 values, in memory that the next call overwrites.
 template <class Body>
 void for_each_weight(const std::vector<WeightSpec>& specs, const WeightSource& weights, const Body& body) {
   std::int64_t largest = 0;

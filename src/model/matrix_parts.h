@@ -1,4 +1,4 @@
-// Owns the map from the model's weights to rows of packed matrices and to a profile's scales.
+// Owns the map from weights to rows of packed matrices and a profile's scales.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace qrl::model {
 
-/// Rows of a packed matrix that one weight of the model fills.
+/// Holds a packed matrix's rows of one weight.
 template <class Packed>
 struct MatrixPart {
-  std::string weight;  ///< name of its spec
+  std::string weight;  ///< its spec's name
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
 };
 
-/// The parts of a matrix are adjacent, in order of rows. `layers`: LayerSnapshots.
+/// Lists parts, a matrix's adjacent and by row. `layers`: LayerSnapshots.
 template <class Layers, class Packed>
 std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
   std::vector<MatrixPart<Packed>> parts;
@@ -38,10 +38,9 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   return parts;
 }
 
-/// Returns a profile's factors of the channels of a norm; null for other tensors, or without a profile.
+/// Returns a profile's factors for a norm's channels; null for other tensors, or without a profile.
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// Returns how a profile quantizes a matrix; empty without a profile and for lm_head. Layers that are exempt from int8
-/// get factors only.
+/// Returns a matrix's fixed scales; empty without a profile and for lm_head; only factors for layers exempt from int8.
 ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
 }  // namespace qrl::model

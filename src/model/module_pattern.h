@@ -1,4 +1,4 @@
-// Owns regular expressions of module names, which PEFT passes to Python's `re`.
+// Owns PEFT's regular expressions of module names, which are Python's.
 #pragma once
 
 #include <memory>
@@ -6,15 +6,14 @@
 
 namespace qrl::model {
 
-/// A regular expression that PCRE2 and Python read alike, of at most 1,000 bytes. It may have letters, digits, \d, \w,
+/// Matches an expression that PCRE2 and Python read alike, of at most 1,000 bytes. It may have letters, digits, \d, \w,
 /// \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
 class ModulePattern {
  public:
-  /// Throws an input error at `where` for any other pattern.
+  /// Throws an input error at `where` for other patterns.
   ModulePattern(const std::string& pattern, const std::string& where);
 
-  /// Returns whether the whole name matches. Throws an input error for a pattern that takes too many steps, since
-  /// folders are untrusted.
+  /// Returns whether the whole name matches. Throws an input error after too many steps: folders are untrusted.
   bool fits(const std::string& module) const;
 
  private:

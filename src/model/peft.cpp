@@ -26,7 +26,7 @@ constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-/// Keys that must have PEFT's neutral value or null; other values change what the adapter computes.
+/// Names keys that must be null or PEFT's neutral value, since others change the result.
 struct Neutral {
   const char* key;
   Json value;
@@ -60,7 +60,7 @@ const std::vector<Neutral>& neutrals() {
   return all;
 }
 
-/// Returns whether an initialization changes the base. Such an adapter does not fit the checkpoint that it names.
+/// Returns whether an initialization changes the base, so that the adapter does not fit the checkpoint it names.
 bool moves_base(const Json& start) {
   static constexpr std::string_view kHarmless[] = {"gaussian", "kaiming", "orthogonal"};
   if (!start.is_string()) return false;
@@ -93,8 +93,8 @@ ModuleRule rule_of_pattern(const ConfigReader& reader, const char* key) {
   };
 }
 
-/// Restricts `lora` to its modules that `keeps` accepts. Throws an input error unless these are whole kinds, such as
-/// q_proj of all layers.
+/// Restricts `lora` to modules that `keeps` accepts; throws an input error unless whole kinds remain, such as all
+/// layers' q_proj.
 void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
                 LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);
@@ -115,7 +115,7 @@ void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& 
   lora = less;
 }
 
-/// all-linear, a list of names or ends of names, or a regular expression.
+/// Reads all-linear, a list of names or their ends, or a regular expression.
 void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "target_modules";
   const Json targets = reader.at(kKey);
@@ -127,7 +127,7 @@ void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraCon
   lora.target_modules = targets.get<std::vector<std::string>>();
 }
 
-/// A list of names or ends of names, or a regular expression.
+/// Reads a list of names or their ends, or a regular expression.
 void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);
@@ -147,7 +147,7 @@ void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraCo
       reader, kKey, config, [&](const std::string& module) { return !is_excluded(module); }, lora);
 }
 
-/// Ends of the names, such as "input_layernorm".
+/// Returns ends of names, such as "input_layernorm".
 std::set<std::string> norm_names(const ModelConfig& config) {
   std::set<std::string> names;
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -248,7 +248,7 @@ void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig&
     });
   }
   const Json norms = lora.train_norms ? Json(norm_names(config)) : Json();
-  // The keys that PEFT writes. Reading needs at least peft_type and target_modules.
+  // Keys that PEFT writes; reading needs peft_type and target_modules.
   const nlohmann::ordered_json json = {{"peft_type", "LORA"},
                                        {"task_type", "CAUSAL_LM"},
                                        {"base_model_name_or_path", base.empty() ? Json() : Json(base)},

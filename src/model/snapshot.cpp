@@ -23,7 +23,7 @@ namespace {
 using base::DType;
 using quant::Format;
 
-/// Format of the embedding and of exempt layers.
+/// Returns the format of embedding and exempt layers.
 Format wide_format(Format format) { return format == Format::f32 ? Format::f32 : Format::bf16; }
 
 Format head_format(const SnapshotFormats& formats) {
@@ -31,12 +31,12 @@ Format head_format(const SnapshotFormats& formats) {
   return formats.f32_lm_head ? Format::f32 : wide_format(formats.linear);
 }
 
-/// Chooses the format of each matrix in order. check_patterns then verifies that every pattern fitted a module, and
-/// that some layer is not exempt.
+/// Chooses each matrix's format in order. check_patterns then verifies that every pattern fitted, and some layer is not
+/// exempt.
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
-    (void)ignored("model.embed_tokens");  // not among the layers, but named in lists made for other engines
+    (void)ignored("model.embed_tokens");  // not a layer, but named in other engines' lists
     (void)ignored("lm_head");
   }
 
@@ -88,7 +88,7 @@ std::span<const float> values_of(const base::View& view) {
   return {view.as<float>(), static_cast<std::size_t>(view.numel())};
 }
 
-/// Stores this member's share. Returns false if one of its weights is not finite.
+/// Stores this member's share; returns false if a weight is not finite.
 bool store_table(const base::Team& team, const base::View& from, const base::Buffer& to) {
   constexpr std::int64_t kGrain = 1024;
   const base::Range mine = team.slice(from.numel(), kGrain);
@@ -159,7 +159,7 @@ class Snapshot::Writer {
       matrices_.emplace(part.weight, part);
     add_vector("model.norm.weight", snapshot.final_norm_D_.as<float>());
     for (std::size_t idx = 0; idx < snapshot.layers_.size(); ++idx) add_vectors(idx);
-    snapshot.version_ = -1;  // the buffers hold no policy until all are written
+    snapshot.version_ = -1;  // no policy until all are written
     snapshot.is_elsewhere_ = false;
   }
 
@@ -177,7 +177,7 @@ class Snapshot::Writer {
     }
     if (const auto found = matrices_.find(name); found != matrices_.end()) {
       const MatrixPart<ops::PackedLinear>& part = found->second;
-      // Parts of one matrix may share a panel, so the previous one must be done.
+      // Parts may share a panel: the previous one must be done.
       if (part.first_row > 0) team.barrier();
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
                           fixed_scales(snapshot_.profile_.get(), name, part.matrix->format)),
@@ -185,7 +185,7 @@ class Snapshot::Writer {
     }
   }
 
-  /// Completes the version after the last weight, or throws by fail_broken.
+  /// Completes the version, or throws by fail_broken.
   void finish() {
     if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
     snapshot_.finish_gains(true, version_);
@@ -219,13 +219,13 @@ class Snapshot::Writer {
   Snapshot& snapshot_;
   std::int64_t version_;
   std::map<std::string, MatrixPart<ops::PackedLinear>> matrices_;
-  std::map<std::string, float*> vectors_;  ///< norm gains, and segments of a bias
+  std::map<std::string, float*> vectors_;  ///< gains, and segments of biases
   std::atomic<const std::string*> broken_{nullptr};
 };
 
 void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
   const std::vector<WeightSpec> specs = weight_specs(config_);
-  // Checks every view before the first write: a wrong set of masters changes nothing.
+  // Checks all views first: wrong masters change nothing.
   std::vector<base::View> views;
   views.reserve(specs.size());
   for (const WeightSpec& spec : specs) views.push_back(find_view(masters, spec));

@@ -31,7 +31,7 @@ SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) 
   return {std::move(name), std::move(what), linear.panels.view().data, false};
 }
 
-/// Dequantizes some rows at a time. A whole lm_head would need more memory than anything else in a run with adapters.
+/// Dequantizes some rows at a time: a whole lm_head would be an adapter run's largest allocation.
 quant::FormatError error_of(const MatrixPart<const ops::PackedLinear>& part, std::span<const float> original) {
   constexpr std::int64_t kRows = 64;
   const std::int64_t width = part.matrix->in, num_rows = std::ssize(original) / width;

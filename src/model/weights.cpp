@@ -33,13 +33,13 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
 
-/// Four normal deviates (Box–Muller in fp64) from one block.
+/// Returns four normal deviates (Box–Muller in fp64) from one block.
 std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
   const auto words =
       field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
   std::array<float, 4> out{};
   for (std::size_t pair = 0; pair < 2; ++pair) {
-    // in (0, 1], so that the logarithm is finite
+    // in (0, 1]: the logarithm is finite
     const double uniform = (words[2 * pair] + 1.0) * 0x1p-32;
     const double angle = 2 * std::numbers::pi * words[2 * pair + 1] * 0x1p-32;
     const double radius = std::sqrt(-2 * std::log(uniform));
@@ -154,10 +154,10 @@ bool same_values(const state::SafetensorsFile& a, const std::string& name_a, con
   return true;
 }
 
-/// Older transformers stored this buffer with the weights; config.json determines it.
+/// Older transformers stored this buffer, which config.json determines.
 bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-/// Refuses tensors beyond the specs, except for RoPE's buffers and a tied lm_head that equals the embedding.
+/// Refuses tensors beyond the specs, except RoPE's buffers and a tied lm_head equal to the embedding.
 void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
   std::set<std::string> wanted;
@@ -172,7 +172,7 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   }
 }
 
-/// transformers requires this key before it reads any tensor.
+/// transformers requires this key first.
 const std::map<std::string, std::string> kFileFacts = {{"format", "pt"}};
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -181,7 +181,7 @@ void write_text(const fs::path& path, const std::string& text) {
   file.close();
 }
 
-/// places: the file of each tensor.
+/// places: each tensor's file.
 void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
   const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
   write_text(dir / kIndexFile, index.dump(2) + "\n");
@@ -335,7 +335,7 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource&
              std::uint64_t max_shard_bytes) {
   const std::vector<WeightSpec> specs = weight_specs(config);
   std::int64_t largest = 0;
-  WeightViews named;  // views of the specs: the reader below finds each spec through its view's data
+  WeightViews named;  // the reader below finds each spec through its view's data
   for (const WeightSpec& spec : specs) {
     largest = std::max(largest, spec.shape.numel());
     named.emplace(spec.name, base::View{const_cast<WeightSpec*>(&spec), base::DType::f32, spec.shape});
