@@ -1,11 +1,11 @@
-// Owns the value of a key whose default a run chooses when it begins.
+// Owns the value of a key whose default a run chooses.
 #pragma once
 
 #include <concepts>
 
 namespace qrl::config {
 
-/// Holds a value that is either given or chosen when a run begins ("auto"). Until then `value` holds the CPU's default.
+/// Holds a given value, or one chosen when a run begins ("auto"). Until then `value` is the CPU's default.
 template <class T>
 struct AutoValue {
   T value;
@@ -18,7 +18,7 @@ struct AutoValue {
     return value;
   }
   operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// Compares two AutoValues. A template, so that a comparison with a number compares numbers without a conversion.
+  /// A template, so that comparing with a number converts nothing.
   template <std::same_as<AutoValue> Same>
   friend bool operator==(const Same& one, const Same& other) {
     return one.value == other.value && one.is_auto == other.is_auto;

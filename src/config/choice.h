@@ -1,5 +1,5 @@
-// Owns the words of a recipe: a choice describes one word of a key such as algorithm.name, a catalog holds the lists of
-// choices. Plain data: the functions of a choice belong to the folder that defines it.
+// Owns a recipe's words: a choice describes one word of a key such as algorithm.name, a catalog lists all. The
+// functions of a choice belong to its folder.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,9 @@
 
 namespace qrl::config {
 
-/// Describes a key that only one choice, or several choices, declare. Its type is a range of numbers, an integer range,
-/// a flag or a list of words.
+/// Describes a key of one or several choices: a range of numbers or integers, a flag or a list of words.
 struct OwnKey {
-  /// Holds the full name "algorithm.WORD.KEY"; for a task generator, the name within its section ("max_number").
+  /// The full name "algorithm.WORD.KEY"; for a task generator, the name in its section ("max_number").
   std::string name;
   struct Switch {};
   using Words = std::vector<std::string>;
@@ -25,19 +24,19 @@ struct OwnKey {
     std::int64_t low = 0, high = 1'000'000'000;  ///< both inclusive; the default is the limit of most keys
   };
   std::variant<Range, Switch, Words, Integers> type;
-  double standard;  ///< default; a flag holds 0 or 1, words hold an index
+  double standard;  ///< of a flag 0 or 1, of words an index
   std::string meaning;
-  bool of_negatives = false;  ///< for a loss: acts only where the advantage is negative
+  bool of_negatives = false;  ///< of a loss: acts only on negative advantages
 };
 
-/// Stores values of own keys. Values at their defaults are not stored, so equal settings compare equal.
+/// Stores own keys' values, except defaults, so that equal settings compare equal.
 class OwnValues {
  public:
   double of(const OwnKey& key) const {
     const auto found = values_.find(key.name);
     return found == values_.end() ? key.standard : found->second;
   }
-  /// Returns the value of an integer key, or the index of a word.
+  /// Returns an integer, or a word's index.
   std::int64_t integer_of(const OwnKey& key) const { return static_cast<std::int64_t>(of(key)); }
   void set(const OwnKey& key, double value) {
     if (value == key.standard) values_.erase(key.name);
@@ -49,31 +48,30 @@ class OwnValues {
   std::map<std::string, double> values_;
 };
 
-/// Gives the value that null has in a key while a choice is selected. For a mode: the value of a key that the recipe
-/// does not set.
+/// Gives null's value in a key with a choice; for a mode, that of a key not set.
 struct KeyDefault {
   std::string_view key, value;  ///< `value` is YAML
-  /// If not empty, the default applies only while the key of this name has the choice's own value. A recipe that
-  /// overrides a mode's format or method then does not inherit the settings that belong to it.
+  /// If set, the default applies only while this key has the choice's own value. Overriding a mode's format or method
+  /// then drops the settings that belong to it.
   std::string_view with = {};
 };
 
-/// Lists the values that a key may have with a choice. Null, which means a default, is always allowed.
+/// Lists a key's values allowed with a choice, besides null, its default.
 struct Limit {
   std::string_view key;
   std::vector<std::string_view> values;  ///< as recipes print them; {"null"}: the key must not be set
-  std::string_view reason;               ///< the reason and what to do
+  std::string_view reason;               ///< reason and advice
 };
 
-/// Maps another trainer's name for a key to the key of this program (config/neighbors.h).
+/// Maps another trainer's key name to ours (config/neighbors.h).
 struct Neighbor {
   std::string_view name;  ///< as the other trainer writes it, without dashes; may be a full dotted name or
                           ///< a section.* for all of its keys
-  std::string_view ours;  ///< key or keys of this program, as text; "" if none exists
-  std::string_view note;  ///< different units, or the alternative; may be empty
+  std::string_view ours;  ///< our key or keys, as text; "": none
+  std::string_view note;  ///< units or alternative; may be empty
 };
 
-/// Describes one word of a recipe. Each concept's own type derives from this and adds its functions.
+/// Describes one word of a recipe; each concept's type adds its functions.
 struct Choice {
   std::string_view word;
   std::string_view what;        ///< one line
@@ -81,19 +79,19 @@ struct Choice {
   std::vector<KeyDefault> defaults = {};
   std::vector<Limit> limits = {};
   std::vector<OwnKey> keys = {};
-  /// Lists pairs of own keys by name; the first of a pair must not exceed the second.
+  /// Pairs of own keys; the first must not exceed the second.
   std::vector<std::pair<std::string_view, std::string_view>> ascending = {};
-  /// Lists the shared keys that this choice uses. Such a key has an effect only with choices that list it.
+  /// Shared keys that have an effect only with choices listing them.
   std::vector<std::string_view> uses = {};
-  std::vector<Neighbor> neighbors = {};  ///< other trainers' names for this choice
-  bool needs_updates = false;            ///< for a loss: with one update a step its gradient equals the default loss's
+  std::vector<Neighbor> neighbors = {};  ///< other trainers' names
+  bool needs_updates = false;            ///< of a loss: with one update a step its gradient is the default loss's
 };
 
-/// Lists all words of one key in display order. The choices must outlive the list.
+/// Lists a key's words in display order; the choices must outlive it.
 struct Choices {
   std::vector<const Choice*> all;
   std::string standard;  ///< default word; empty: the key may be null
-  /// Returns the choice of that word, or nullptr.
+  /// Returns the choice, or nullptr.
   const Choice* find(std::string_view word) const {
     for (const Choice* choice : all) {
       if (choice->word == word) return choice;
@@ -102,7 +100,7 @@ struct Choices {
   }
 };
 
-/// Holds everything that a recipe can name. Readers cast a list's choices to the type named beside it.
+/// Holds all that a recipe can name, cast to the type beside each list.
 struct Catalog {
   Choices losses;         ///< algorithm.name: learner::PolicyLoss
   Choices corrections;    ///< rollout_correction.method: learner::Correction

@@ -76,7 +76,7 @@ void only_where_used(Key& key, const std::string& selector, const Choices& choic
 
 namespace {
 
-/// Returns the position after the last key of the name's section, which losses and corrections may share; else the end.
+/// Returns the position after the section's last key, which losses and corrections may share; else the end.
 std::vector<Key>::const_iterator place_of(const std::string& name, const std::vector<Key>& list) {
   const std::string section = name.substr(0, name.rfind('.') + 1);
   const auto last =

@@ -1,5 +1,4 @@
-// Owns the keys that choices add: the key that selects a choice, its defaults for null, its own settings, and the
-// condition under which a key has an effect.
+// Owns keys of choices: the selecting key, its defaults for null, own settings, and when a key has an effect.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +13,31 @@
 
 namespace qrl::config {
 
-/// Accepts a word of `choices`; the list must outlive the key.
+/// Accepts a word of `choices`, which must outlive the key.
 Type<std::string> word_of(const Choices& choices);
 
-/// Returns as YAML the value that null has in `key` with `choice`; "null" if the choice declares none.
+/// Returns null's value in `key` with `choice` as YAML; "null" if none.
 std::string_view default_of(const Choice& choice, std::string_view key);
 
-/// Makes null in `key` mean the default of the choice that `word` selects. The help text lists the default of the first
-/// of `choices` and every different one. The list must outlive the key.
+/// Makes null in `key` the default of the choice that `word` selects. Help lists the first choice's default and every
+/// different one. The list must outlive the key.
 void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word);
 
-/// Restricts `key` to recipes where the key `other` has one of `words`.
+/// Restricts `key` to recipes with `other` among `words`.
 void only_with(Key& key, const std::string& other, const std::vector<std::string>& words);
-/// Restricts `key` to recipes where `holds` is true; `values` describes the values of `other` for people.
+/// Restricts `key` to recipes where `holds`; `values` describes the values of `other` for people.
 void only_with(Key& key, const std::string& other, const std::string& values, std::function<bool(const Recipe&)> holds);
-/// Restricts `key` to the choices that list it in `uses`; `selector` is the key that selects a choice.
+/// Restricts `key` to choices that list it in `uses`; the key `selector` selects one.
 void only_where_used(Key& key, const std::string& selector, const Choices& choices);
 
-/// Returns the words of the choices that declare the own key of that name.
+/// Returns words of the choices with this own key.
 std::vector<std::string> words_with_own(const Choices& choices, const std::string& name);
 
-/// Adds the own keys of `choices` that are directly in `section`; with `nested`, those in its subsections instead. A
-/// key that several choices share is added once.
+/// Adds own keys of `choices` directly in `section`, or with `nested` in its subsections, shared ones once.
 void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
              const std::string& selector);
 
-/// Returns the key `name` for a choice's own setting; `values_of(recipe)` returns the OwnValues that hold it.
+/// Makes an own setting's key `name`; `values_of(recipe)` returns its OwnValues.
 template <class ValuesOf>
 Key own_key(const OwnKey& own, std::string name, ValuesOf values_of) {
   Key key{std::move(name), {}, own.meaning, {}, OnResume::fixed, {}, {}, {}, {}, {}};
@@ -74,7 +72,7 @@ Key own_key(const OwnKey& own, std::string name, ValuesOf values_of) {
   return key;
 }
 
-/// Adds the keys of a task generator: the shared ones, then those that some generators declare. `section` leads to a
+/// Adds a task generator's keys: shared ones, then those that some generators declare. `section` leads to a
 /// GeneratorRecipe.
 template <class AnySection>
 void add_generator(std::vector<Key>& list, AnySection section, const Choices& generators,
@@ -94,7 +92,7 @@ void add_generator(std::vector<Key>& list, AnySection section, const Choices& ge
       Key& key = list.emplace_back(own_key(
           own, name, [section](auto& recipe) -> auto& { return section.of(recipe).own; }));
       const std::vector<std::string> words = words_with_own(generators, own.name);
-      // Without a task, a single rule reports all keys of the section.
+      // Without a task, one rule reports all keys of the section.
       only_with(key, task, base::joined(words, " or "), [section, words](const Recipe& recipe) {
         const std::string& word = section.of(recipe).task;
         return word.empty() || std::find(words.begin(), words.end(), word) != words.end();

@@ -1,4 +1,4 @@
-// Owns the list of all faults of a recipe, so that one run reports all of them.
+// Owns a recipe's faults, all reported by one run.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,21 @@
 
 namespace qrl::config {
 
-/// Collects faults in the order of detection. Beyond a limit faults are only counted: a hostile file may have 10⁵.
+/// Collects faults in order, beyond a limit only their number: a hostile file may have 10⁵.
 class Faults {
  public:
-  /// Adds one line: "where: expected …, got …; advice". Every part but `where` may be empty.
+  /// Adds a line "where: expected …, got …; advice", all optional but `where`.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
-  /// Adds an unknown key. Several unknown keys share one sentence.
+  /// Adds an unknown key; several share a sentence.
   void add_unknown_key(const std::string& where, const std::string& advice);
   bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
-  /// Returns true if further faults are only counted, so building their text is wasted.
+  /// Returns whether further faults are only counted.
   bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }
-  /// Appends the faults of another list.
   void take(Faults&& other);
-  /// Returns all lines; "" without faults.
+  /// Returns all lines, or "".
   std::string text() const;
-  /// Throws one input error with all lines; returns if the list is empty.
+  /// Throws one input error with all lines, if any.
   void raise() const;
 
  private:
@@ -34,7 +33,7 @@ class Faults {
   std::size_t num_more_ = 0;
 };
 
-/// Returns an untrusted name for a message, quoted unless all of its characters are plain and visible.
+/// Quotes an untrusted name unless its characters are plain and visible.
 std::string shown_name(std::string_view name);
 
 }  // namespace qrl::config

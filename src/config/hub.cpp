@@ -40,7 +40,7 @@ fs::path repository(const HubName& hub) {
   return cache.empty() ? fs::path() : cache / ("models--" + hub.owner + "--" + hub.name);
 }
 
-/// Returns the commit that a revision names in the cache; "" if the cache has no snapshot of it.
+/// Returns a revision's cached commit, or "".
 std::string commit_of(const HubName& hub) {
   const fs::path folder = repository(hub);
   std::error_code error;

@@ -1,4 +1,4 @@
-// Owns the search among the declared keys and the list of keys that select a choice.
+// Owns the search among keys, and the keys that select a choice.
 #include <algorithm>
 
 #include "config/keys.h"

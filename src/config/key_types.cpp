@@ -18,7 +18,7 @@ std::string range_text(std::int64_t low, std::int64_t high) {
                              : "integer from " + std::to_string(low) + " to " + std::to_string(high);
 }
 
-/// Reads a range-checked integer. `word`, if set, is an additional accepted form that means `word_value`.
+/// Reads an integer in range, or `word`, if set, as `word_value`.
 Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::string& text, const std::string& word,
                               std::int64_t word_value) {
   return {
@@ -93,7 +93,7 @@ Type<std::string> word_or_path(const std::vector<std::string>& words) {
 
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
   if (path.empty()) return;
-  std::error_code unknown;  // fails if the working directory was deleted: the path then stays relative
+  std::error_code unknown;  // fails in a deleted working directory: the path stays relative
   const std::filesystem::path whole = directory / path;
   const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
   path = (unknown ? whole : absolute).lexically_normal().string();
@@ -201,7 +201,7 @@ MapNames score_names() { return {"score names", is_score_name, "names have 1 to 
 MapNames source_names() { return {"data sources", is_source_name, "names are texts without control characters"}; }
 
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
-  // Pairs two names of the same format; the key decides which of the two is a choice.
+  // Pairs names of one format; the key decides which is a choice.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
   std::string lower = word.substr(0, 100);

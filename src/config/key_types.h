@@ -1,4 +1,4 @@
-// Owns the vocabulary with which keys.cpp declares keys: value types with their ranges, and paths to members.
+// Owns keys.cpp's vocabulary: value types with ranges, and paths to members.
 #pragma once
 
 #include <algorithm>
@@ -22,25 +22,25 @@
 
 namespace qrl::config {
 
-/// Describes, reads and prints values of type T.
+/// Describes, reads and prints values.
 template <class T>
 struct Type {
   std::string text;
   std::function<Reading<T>(const YamlNode&)> read;
   std::function<std::string(const T&)> print;
-  bool is_input_path = false;           ///< names a file or folder to read; T is a string or a list of strings
-  std::vector<std::string> words = {};  ///< with is_input_path: values that are not paths
+  bool is_input_path = false;           ///< T is a string or list of strings that names files or folders to read
+  std::vector<std::string> words = {};  ///< with is_input_path: values that are no paths
   bool may_be_hub_name = false;         ///< with is_input_path
 };
 
-/// Describes what null means in a key that may be unset, as text and, if a recipe can hold it, as a value.
+/// Describes null's meaning as text and, if a recipe can hold it, as a value.
 template <class T>
 struct Unset {
   std::string text;
   std::function<std::optional<T>(const Recipe&)> value = {};
 };
 
-/// Is the largest integer of a key without a range of its own; products of two fit in 64 bits.
+/// Bounds integer keys without a range; products of two fit in 64 bits.
 inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
@@ -63,32 +63,29 @@ Type<AutoValue<T>> or_auto(Type<T> type, AutoValue<T> automatic) {
 Type<std::uint64_t> seed();
 Type<bool> boolean();
 Type<std::string> text();
-/// Accepts the name of an environment variable.
 Type<std::string> variable_name();
-/// Accepts a file or folder to read, relative to the recipe that names it. Stored as an absolute path.
+/// Accepts a file or folder to read, relative to its recipe; stored as an absolute path.
 Type<std::string> input_path();
-/// Accepts a folder like `input_path`, or a model's name in the Hub's cache, pinned to its commit (hub.h). The lookup
-/// of the folder decides between the two.
+/// Accepts a folder like `input_path`, else a model in the Hub's cache, pinned to its commit (hub.h).
 Type<std::string> model_path();
-/// Accepts a duration in days, hours, minutes and seconds ("3h50m"). Stored in seconds.
+/// Accepts days, hours, minutes and seconds ("3h50m"), stored in seconds.
 Type<double> duration();
-/// Accepts one of `words`, stored unchanged, or a path.
+/// Accepts one of `words` unchanged, or a path.
 Type<std::string> word_or_path(const std::vector<std::string>& words);
-/// Makes `path` absolute, relative to `directory` (empty: the working directory). An empty path stays empty.
+/// Makes `path`, unless empty, absolute, relative to `directory` (empty: the working directory).
 void anchor_path(std::string& path, const std::filesystem::path& directory);
-/// Pins `path` to a commit if it is a hub name in the cache and no folder has that path. Returns true for a path with a
-/// hub name's form and no such folder.
+/// Pins a cached hub name to a commit unless a folder has that path. Returns whether `path` has a hub name's form and
+/// no such folder.
 bool anchor_hub_name(std::string& path, const std::filesystem::path& directory);
-/// Accepts a text that contains `part` exactly once.
+/// Accepts a text with `part` exactly once.
 Type<std::string> text_with_one(const std::string& part);
-/// Makes the empty string mean null.
+/// Makes "" mean null.
 Type<std::string> unset_when_empty(Type<std::string> type);
 
-/// Accepts a number that lies in `range` both in fp64 and rounded to fp32, the type of the computation.
+/// Accepts a number in `range` in fp64 and rounded to fp32, the computing type.
 Type<double> real(const Range& range);
 
-/// Returns advice for a word that is not in `names`: the nearest name, or this program's name for it; "" if none is
-/// near.
+/// Returns the nearest of `names`, or ours for the word, as advice; "" if none is near.
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names);
 
 template <class Enum>
@@ -115,7 +112,7 @@ Type<Enum> choice(std::vector<std::pair<std::string, Enum>> values) {
           }};
 }
 
-/// Accepts a list of `item`s with `size` entries; 0: any number.
+/// Accepts a list of `size` entries; 0: any number.
 template <class T>
 Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
   const std::string text = "list of " + (size > 0 ? std::to_string(size) + " × " : "") + item.text;
@@ -141,12 +138,12 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           item.is_input_path, item.words};
 }
 
-/// Returns whether a score may have this name: 1 to 64 letters, digits and . _ - @ +.
+/// Returns whether a score's name is valid: 1 to 64 letters, digits and . _ - @ +.
 bool is_score_name(std::string_view name);
-/// Returns whether a row's data source may have this name: nonempty text without control characters ("openai/gsm8k").
+/// Returns whether a data source's name is valid: nonempty text without control characters ("openai/gsm8k").
 bool is_source_name(std::string_view name);
 
-/// Describes the names that a map's entries may have.
+/// Describes valid names of a map's entries.
 struct MapNames {
   std::string kind;  ///< "score names"
   bool (*allows)(std::string_view name) = nullptr;
@@ -155,7 +152,7 @@ struct MapNames {
 MapNames score_names();
 MapNames source_names();
 
-/// Accepts a map from names to `item`s. The map is one value: it is set and printed as a whole.
+/// Accepts a map from names to `item`s, set and printed as one value.
 template <class T>
 Type<std::map<std::string, T>> map_of(const MapNames& names, Type<T> item) {
   return {"map of " + names.kind + " to " + item.text,
@@ -180,13 +177,13 @@ Type<std::map<std::string, T>> map_of(const MapNames& names, Type<T> item) {
           }};
 }
 
-/// Leads to a member through a chain of members: at(&Recipe::optim, &OptimRecipe::lr).
+/// Leads to a member: at(&Recipe::optim, &OptimRecipe::lr).
 template <class... Members>
 auto at(Members... path) {
   return [path...](auto& recipe) -> auto& { return (recipe.*....*path); };
 }
 
-/// Declares a key whose member is a T, or an optional T that may be unset.
+/// Declares a key whose member is a T, or an optional T.
 template <class Path, class T>
 Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
   using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
@@ -200,7 +197,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
     return std::nullopt;
   };
   key.reset = [member](Recipe& recipe) {
-    const Recipe defaults;  // words of a catalog are not nullable
+    const Recipe defaults;  // a catalog's words are not nullable
     member(recipe) = member(defaults);
   };
   key.print = [member, type](const Recipe& recipe) -> std::string {
@@ -208,7 +205,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
     else return member(recipe) ? type.print(*member(recipe)) : "null";
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
-    key.fill = [member](Recipe& recipe) {  // a CPU's default depends on nothing: the recipe states it
+    key.fill = [member](Recipe& recipe) {  // the CPU's default is constant: the recipe states it
       if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
     };
   }
@@ -236,26 +233,25 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   return key;
 }
 
-/// Adds the keys of one section of a recipe to `list`; `path` leads to the section's struct.
+/// Adds a section's keys to `list`; `path` leads to its struct.
 template <class... Path>
 class Section {
  public:
   Section(std::vector<Key>& list, std::string name, Path... path)
       : list_(list), name_(std::move(name)), path_(path...) {}
 
-  /// Declares "section.name". The returned reference is valid until the next key is added.
+  /// Declares "section.name"; the reference is valid until the next key.
   template <class Member, class T>
   Key& add(const std::string& name, Member member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
     const auto whole = std::apply([member](auto... path) { return at(path..., member); }, path_);
     return list_.emplace_back(key(name_ + "." + name, whole, std::move(type), std::move(meaning), std::move(unset)));
   }
-  /// Returns the section "section.name"; its struct is `member` of this section's struct.
+  /// Returns the section "section.name" with struct `member`.
   template <class Member>
   Section<Path..., Member> inner(const std::string& name, Member member) const {
     return std::apply(
         [&](auto... path) { return Section<Path..., Member>(list_, name_ + "." + name, path..., member); }, path_);
   }
-  /// Returns this section's struct in a recipe.
   template <class AnyRecipe>
   auto& of(AnyRecipe& recipe) const {
     return std::apply(

@@ -17,8 +17,7 @@ namespace qrl::config {
 namespace {
 
 constexpr std::int64_t kMaxThreads = 1024;
-// Limits are far above any real run, and low enough that an extra digit gets a clear error instead of failing in the
-// allocator.
+// Limits are far above real runs, and give an extra digit a clear error instead of a failed allocation.
 constexpr std::int64_t kMaxSamples = 65'536;    // per prompt; also sequences decoded at once
 constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations per update
 constexpr std::int64_t kMaxTokens = 1'048'576;  // per text, decoder tick or micro-batch
@@ -29,7 +28,7 @@ constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, hel
 
 using List = std::vector<Key>;
 
-/// Makes null mean one fixed value, independent of the rest of the recipe.
+/// Makes null mean a fixed value.
 template <class T>
 Unset<T> always(std::string text, T value) {
   return {std::move(text), [value](const Recipe&) { return std::optional<T>(value); }};
@@ -39,7 +38,7 @@ Unset<std::uint64_t> root_seed() {
   return {"trainer.seed", [](const Recipe& recipe) { return std::optional(recipe.trainer.seed); }};
 }
 
-/// Declares trainer.resume_mode: auto | never | PATH, stored in two members.
+/// Declares trainer.resume_mode: auto | never | PATH, in two members.
 Key resume_mode_key() {
   Key key{"trainer.resume_mode",
           "auto | never | PATH",
@@ -80,7 +79,7 @@ Key resume_mode_key() {
   return key;
 }
 
-/// Adds the update's keys that optim and sft share; `section` leads to an OptimRecipe.
+/// Adds the keys that optim and sft share; `section` leads to an OptimRecipe.
 template <class AnySection>
 void add_update_rule(AnySection section) {
   using O = OptimRecipe;
@@ -329,7 +328,7 @@ void add_quant_calibration(List& list) {
             "update-aware quantization, there 1.5): the model stays, updates reach its quantized values sooner");
 }
 
-/// Adds the own keys of losses and corrections; each may have keys in the other's section.
+/// Adds own keys of losses and corrections, even in each other's section.
 void add_own_of_objective(List& list, const std::string& section, bool nested, const Catalog& catalog) {
   add_own(list, section, nested, catalog.losses, "algorithm.name");
   add_own(list, section, nested, catalog.corrections, "rollout_correction.method");

@@ -1,6 +1,5 @@
-// Owns the list of a recipe's keys, one declaration each. The reader, --help-all, the resolved recipe and the reference
-// page are generated from it. A catalog adds the words of losses, corrections and modes, and the keys that belong to
-// one of them.
+// Owns a recipe's keys, one declaration each, for reader, --help-all, resolved recipe and reference page. A catalog
+// adds words of losses, corrections and modes, and their own keys.
 #pragma once
 
 #include <filesystem>
@@ -17,9 +16,9 @@
 
 namespace qrl::config {
 
-/// Describes the value of another key that a key needs to have an effect.
+/// Describes another key's value that a key needs for its effect.
 struct Condition {
-  std::string key;     ///< the other key; "": the key always has an effect
+  std::string key;     ///< the other key; "": none needed
   std::string values;  ///< for people: "muon", "countdown or arithmetic", "above 0"
   std::function<bool(const Recipe&)> holds;
   std::string advice = "it has no effect: delete it";
@@ -29,30 +28,27 @@ struct Key {
   std::string name;     ///< dotted: "optim.lr"
   std::string type;     ///< type and range: "float > 0"
   std::string meaning;  ///< one line
-  std::string unset;    ///< the meaning of null; "": the key does not accept null
+  std::string unset;    ///< meaning of null; "": not accepted
   OnResume on_resume = OnResume::fixed;
 
-  /// Sets the member from a value that is not null. If the value is refused, returns the reason and leaves the member
-  /// unchanged.
+  /// Sets the member from a value that is not null, or returns why it is refused.
   std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read;
   /// Sets the member to its default.
   std::function<void(Recipe&)> reset;
-  /// Returns the member's canonical YAML, "null" if unset.
+  /// Returns canonical YAML, "null" if unset.
   std::function<std::string(const Recipe&)> print;
-  /// Replaces an unset member by the value that null means. Empty if a recipe cannot hold that value.
+  /// Replaces an unset member by null's value; empty if a recipe cannot hold it.
   std::function<void(Recipe&)> fill;
-  /// Makes the input paths in the member absolute, relative to `directory` (empty: the working directory). Empty if the
-  /// member holds no paths.
+  /// Makes input paths absolute, relative to `directory` (empty: the working directory); empty without paths.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
   Condition condition = {};
-  /// Holds the default of earlier versions as YAML. Their checkpoints print it, so it is no error where the key has no
-  /// effect. Empty: unchanged.
+  /// An earlier version's default as YAML, which its checkpoints print: no error without effect. Empty: unchanged.
   std::string former_default = {};
-  /// Holds as YAML the value for recipes that an earlier version without this key recorded. Empty: the default.
+  /// The value as YAML for records of versions without this key. Empty: the default.
   std::string absent_in_record = {};
 };
 
-/// Holds all keys of a recipe, including those that a catalog adds.
+/// Holds all keys of a recipe, with a catalog's.
 class Keys {
  public:
   explicit Keys(Catalog catalog);
@@ -60,15 +56,13 @@ class Keys {
   Keys& operator=(const Keys&) = delete;
 
   const Catalog& catalog() const { return catalog_; }
-  /// Returns all keys in print order; a section's keys are adjacent.
+  /// Returns all keys in print order, by section.
   const std::vector<Key>& all() const { return all_; }
-  /// Returns the names of all keys in the same order.
   const std::vector<std::string>& names() const { return names_; }
-  /// Returns the key called `name`, or nullptr.
+  /// Returns the key, or nullptr.
   const Key* find(std::string_view name) const;
-  /// Returns whether `name` is a section: some key is called "name.…".
+  /// Returns whether some key is called "name.…".
   bool is_section(std::string_view name) const;
-  /// Returns a recipe with every key at its default.
   const Recipe& defaults() const { return defaults_; }
 
  private:
@@ -78,7 +72,7 @@ class Keys {
   std::vector<std::string> names_;
 };
 
-/// Pairs a list of a catalog with the key that selects from it.
+/// Pairs a catalog's list with its selecting key.
 struct Selector {
   std::string_view key;
   const Choices* choices;

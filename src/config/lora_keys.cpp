@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kMaxRank = 1024;
 constexpr const char* kAll = "all-linear";
 
-/// Accepts all-linear, stored as an empty list, or a list of modules.
+/// Accepts all-linear, stored as an empty list, or modules.
 Type<std::vector<std::string>> modules() {
   Type<std::vector<std::string>> type = list_of(text());
   const auto read_list = type.read;

@@ -1,4 +1,4 @@
-// Owns the keys of low-rank adapters and their rules with other keys.
+// Owns the keys of low-rank adapters and their rules.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Owns the list of modes: each paper's system as defaults of keys (one file each in config/modes). The tables of
-// docs/algorithms.md give the sources; "ours" marks a value on which the paper is silent.
+// Owns the list of modes: each paper's system as defaults, one file each in config/modes. docs/algorithms.md gives
+// sources; "ours" marks values that the paper lacks.
 #pragma once
 
 #include "config/choice.h"

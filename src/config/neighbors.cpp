@@ -21,16 +21,14 @@ constexpr std::string_view kLogs =
     "true for TensorBoard; metrics.jsonl and the console are always there; wandb: python3 apps/python/qrl_log.py wandb "
     "RUN";
 
-// Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and keys of later designs of
-// this project.
+// Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and later designs of ours.
 constexpr Neighbor kNeighbors[] = {
 #include "config/neighbors.inc"
 };
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-/// Returns the name in lower case, without leading dashes, with '-' as '_': OpenRLHF's "--actor-learning-rate" becomes
-/// a key.
+/// Makes "--actor-learning-rate" a key: lower case, no leading dashes, '-' as '_'.
 std::string normalized(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::string out(name);
@@ -64,7 +62,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   const std::string last(last_part(plain));
   const std::vector<Neighbor> known_names = neighbors(keys.catalog());
 
-  // A match of the full name, or of a section without a counterpart, is more precise than a match of a part.
+  // A full name, or a section without a counterpart, is a more precise match than a part.
   const auto is_whole = [&](const Neighbor& neighbor) {
     const std::string_view called = neighbor.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
@@ -78,7 +76,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
     const std::string tail = plain.substr(dot + 1);
     if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;
   }
-  // A correct key name in a misspelled section takes precedence over other trainers' use of that name.
+  // A correct name in a misspelled section precedes other trainers' use of it.
   const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
   const auto known = std::find_if(known_names.begin(), known_names.end(), [&](const Neighbor& neighbor) {

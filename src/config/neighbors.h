@@ -1,5 +1,5 @@
-// Owns the advice about a key that does not exist: the nearest key, or the key for a name of veRL, TRL and OpenRLHF.
-// Advice only: no name is accepted in place of another.
+// Owns advice about unknown keys: the nearest key, or ours for a name of veRL, TRL or OpenRLHF, never accepted in its
+// place.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace qrl::config {
 
-/// Returns the rows in the order of the reference page: the table, then those of choices.
+/// Returns the rows in the reference page's order: the table, then choices'.
 std::vector<Neighbor> neighbors(const Catalog& catalog);
 
-/// Returns one sentence about an unknown dotted key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" if no
-/// key is near.
+/// Returns a sentence about an unknown key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" if none is
+/// near.
 std::string advice_for_unknown_key(const Keys& keys, std::string_view name);
 
 }  // namespace qrl::config

@@ -38,7 +38,7 @@ const char* mark_of(OnResume on_resume) {
   return on_resume == OnResume::free ? " †" : on_resume == OnResume::allow_change ? " ‡" : "";
 }
 
-/// Returns the text escaped for a table cell: a bar would end the cell, and angle brackets may be read as HTML.
+/// Escapes a table cell: a bar would end it, angle brackets may be HTML.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -56,7 +56,7 @@ std::string one_of(const std::vector<std::string_view>& values) {
   return text;
 }
 
-/// Returns a table of words: the meaning of each, the defaults it sets and the values it excludes.
+/// Returns a table of words: meaning, defaults and excluded values.
 std::string words_table(const Choices& choices) {
   std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
   for (const Choice* choice : choices.all) {
@@ -118,7 +118,7 @@ key is refused.
 
 constexpr std::size_t kCommentColumn = 56;
 
-/// Prints one line per key, with `remark` (may be empty) as a comment after the value.
+/// Prints a line per key, with `remark` as a comment, if any.
 std::string write_yaml(const Recipe& recipe, const std::function<std::string(const Key&)>& remark) {
   std::string yaml;
   std::vector<std::string_view> open;  // sections that contain the last line
@@ -163,7 +163,7 @@ std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& r
 
 namespace {
 
-/// Adds the key's change if its values differ and the key has an effect in at least one of the two recipes.
+/// Adds a changed key that has an effect in either recipe.
 void add_change(const Key& key, const Recipe& before, const Recipe& after, std::vector<KeyChange>& changes) {
   std::string was = key.print(before), is = key.print(after);
   const auto acts = [&](const Recipe& recipe) { return key.condition.key.empty() || key.condition.holds(recipe); };

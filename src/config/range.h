@@ -1,4 +1,4 @@
-// Owns the ranges that a number of a recipe may lie in.
+// Owns the ranges of numbers.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,6 @@
 
 namespace qrl::config {
 
-/// Describes a range of doubles, as text and as a check.
 struct Range {
   std::string text;
   std::function<bool(double)> holds;

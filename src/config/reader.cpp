@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxIncludes = 16;
 constexpr std::string_view kInclude = "include";
 
-/// Reads a regular file up to one byte above the limit, which parse_yaml then refuses. Returns false on a read error.
+/// Reads a regular file up to a byte above the limit, which parse_yaml refuses; returns false on a read error.
 bool read_bytes(const fs::path& file, std::string& bytes) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
@@ -35,14 +35,14 @@ bool read_bytes(const fs::path& file, std::string& bytes) {
   return !stream.bad() && (stream.eof() || bytes.size() > kMaxYamlBytes);
 }
 
-/// Reads one recipe from texts into values and collects faults.
+/// Reads a recipe and collects faults.
 class Loader {
  public:
   Loader(const Keys& keys, std::string whole) : keys_(keys), recipe_(keys.defaults()) {
     origins_.whole = std::move(whole);
   }
 
-  /// Applies a file: first its includes, then its own keys. `self` is its path, empty for a text without a file.
+  /// Applies a file's includes, then its own keys. `self`: its path, empty for a text.
   void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
     const YamlSource source{name, true, directory};
     if (base::is_lfs_pointer(yaml)) {
@@ -73,7 +73,7 @@ class Loader {
     }
   }
 
-  /// Applies an argument such as "optim.lr=2e-6".
+  /// Applies "optim.lr=2e-6".
   void add_override(const std::string& argument) {
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
@@ -101,13 +101,13 @@ class Loader {
     if (keys_.find(name) == nullptr && !keys_.is_section(name)) {
       refuse_unknown(*node, name, source);
     } else if (keys_.find(name) == nullptr && node->kind != YamlNode::Kind::map) {
-      refuse_section(*node, name, source);  // refused even if empty: it would change nothing
+      refuse_section(*node, name, source);  // refused even if empty and without effect
     } else {
       set(*node, name, source);
     }
   }
 
-  /// Returns whether a value that is not valid YAML would be valid in quotes.
+  /// Returns whether quotes would make the value valid.
   bool quoting_helps(const std::string& name, const std::string& value) const {
     const Key* key = keys_.find(name);
     return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
@@ -123,7 +123,7 @@ class Loader {
       if (!key.fill) continue;
       const std::string said = key.print(recipe_);
       key.fill(recipe_);
-      if (key.print(recipe_) != said) said_by_.erase(key.name);  // the value is the default that null means
+      if (key.print(recipe_) != said) said_by_.erase(key.name);  // it is null's default
     }
     return recipe_;
   }
@@ -133,13 +133,12 @@ class Loader {
   const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
-  /// Ranks the source that set a key last: the number of nested includes, or kOverride.
+  /// Ranks a key's last source: its depth of includes, or kOverride.
   using Level = int;
   static constexpr Level kOverride = -1;
 
-  /// Drops keys of an included recipe that the including recipe, or --set, made useless with another choice. Example: a
-  /// verifier's command, after `verifier: math`. A key set at the same level as the excluding choice stays, and is a
-  /// fault.
+  /// Drops an included recipe's keys that the including one, or --set, made useless by another choice. Example: a
+  /// verifier's command, after `verifier: math`. A key set at the same level as that choice stays, as a fault.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
@@ -149,7 +148,7 @@ class Loader {
         if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
         if (origins_.refused.contains(key.name) || key.condition.holds(recipe_)) continue;
         key.reset(recipe_);
-        own->second = other->second;  // also drops keys that depend on this key
+        own->second = other->second;  // also drops its dependent keys
         origins_.places.erase(key.name);
         found = said_by_.erase(key.name) > 0 || found;
       }
@@ -159,13 +158,13 @@ class Loader {
         key.reset(recipe_);
   }
 
-  /// Resets dependent keys that no source has set.
+  /// Resets dependent keys without a source.
   void reset_followers(const Key& key) {
     for (const Key& one : keys_.all())
       if (one.condition.key == key.name && !said_by_.contains(one.name)) one.reset(recipe_);
   }
 
-  /// Applies the mode's defaults to keys that no source has set.
+  /// Applies the mode's defaults to keys without a source.
   void add_mode() {
     if (recipe_.mode.empty()) return;
     const YamlSource source{"mode " + recipe_.mode, false};
@@ -181,7 +180,7 @@ class Loader {
     }
   }
 
-  /// Sets keys that are missing in an earlier version's record to their value in that version.
+  /// Sets keys missing in an earlier version's record to their value then.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
@@ -192,8 +191,7 @@ class Loader {
 
   const std::vector<KeyDefault>& mode_defaults() const { return keys_.catalog().modes.find(recipe_.mode)->defaults; }
 
-  /// Returns whether the mode's key `name` has the mode's value. `name` may be empty (true); the mode lists it before
-  /// the keys that depend on it.
+  /// Returns whether key `name` has the mode's value; "" is true. A mode lists it before its dependent keys.
   bool has_modes_value(std::string_view name) const {
     if (name.empty()) return true;
     for (const KeyDefault& one : mode_defaults()) {
@@ -261,7 +259,7 @@ class Loader {
     }
   }
 
-  /// Sets an existing key, or all keys of an existing section.
+  /// Sets an existing key, or section.
   void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
     if (const Key* key = keys_.find(name)) {
       set_key(node, *key, source);
@@ -301,7 +299,7 @@ class Loader {
     levels_[key.name] = source.has_lines ? static_cast<Level>(chain_.size()) : kOverride;
   }
 
-  /// Refuses every key below an unknown one, so that each leaf of another trainer's section gets its own advice.
+  /// Refuses each leaf below an unknown key, with its own advice.
   void refuse_unknown(const YamlNode& node, const std::string& name, const YamlSource& source, int line = 1) {
     if (node.kind == YamlNode::Kind::map && !node.members.empty() && !faults_.full()) {
       for (const YamlMember& member : node.members) {
@@ -311,13 +309,13 @@ class Loader {
     }
     const std::string advice = faults_.full() ? "" : advice_for_unknown_key(keys_, name);
     faults_.add_unknown_key(place(source, line, name), advice);
-    // The intended keys are not missing, so rules about them would report false faults.
+    // The intended keys are not missing: skips rules about them.
     for (const std::string& key : keys_.names()) {
       if (advice.find(key) != std::string::npos) origins_.refused.insert(key);
     }
   }
 
-  /// Returns "file:line: key", or only "--set key" if the source already names the key.
+  /// Returns "file:line: key", or just "--set key".
   static std::string place(const YamlSource& source, int line, const std::string& key) {
     const std::string where = source.at(line);
     return !source.has_lines && source.name == "--set " + shown_name(key) ? where : where + ": " + shown_name(key);
@@ -331,10 +329,10 @@ class Loader {
   std::vector<ModeOverride> mode_overrides_;
   Faults faults_;
   std::vector<fs::path> chain_;  ///< files being read, outermost first
-  bool is_whole_ = true;         ///< false: a text is unreadable, so rules would report keys that it may set
+  bool is_whole_ = true;         ///< false: an unreadable text may set any key
 };
 
-/// Returns a recipe's default run folder, named after its file if that name is printable UTF-8.
+/// Returns a default run folder, named after the recipe's file if printable UTF-8.
 std::string run_folder(const std::string& name, std::uint64_t seed) {
   std::string stem = fs::path(name).stem().string();
   const bool printable =

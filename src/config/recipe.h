@@ -1,6 +1,5 @@
-// Owns a recipe's values as plain structs, from which every part of the program takes its settings. A member's
-// initializer is its key's default. keys.cpp declares names, ranges and meanings. A Catalog (config/choice.h) holds the
-// words of losses, corrections, modes, generators and verifiers.
+// Owns a recipe's values, from which the program takes its settings. A member's initializer is its key's default.
+// keys.cpp declares names, ranges and meanings. A Catalog (config/choice.h) holds the words of choices.
 #pragma once
 
 #include <array>
@@ -21,7 +20,7 @@ enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };        ///< automatic: as the weights
 enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: as the weights
 enum class GapAction : std::uint8_t { stop, warn };
-/// automatic: bf16, or fp32 for fp32 weights; int8 applies to the sampler only.
+/// automatic: bf16, or fp32 for fp32 weights; int8 is the sampler's alone.
 enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
 enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: where it helps and fits
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
@@ -54,19 +53,19 @@ enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };    ///< automatic: cpu
 enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: the learner's device
 
-/// Lists the words of data.chat_template: auto and plain, then the embedded files of data/templates.
+/// Lists data.chat_template's words: auto, plain, then the embedded files of data/templates.
 inline constexpr std::array<const char*, 7> kChatTemplateNames = {"auto",  "plain",  "chatml",  "qwen2.5",
                                                                   "qwen3", "llama3", "llama3.1"};
 
-/// Default seed of held-out generators. It is independent of trainer.seed, so that runs are comparable.
+/// Seeds held-out generators independently of trainer.seed, so that runs are comparable.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// Configures a task generator (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
   std::string task;                   ///< a word of Catalog::generators; empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
-  std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
-  OwnValues own;                      ///< keys that generators declare, by their names within the section
+  std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, fixed for held-out data
+  OwnValues own;                      ///< generators' keys, by name in the section
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
@@ -101,7 +100,7 @@ struct DataRecipe {
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 
-/// Limits how many tokens rollout.top_p and top_k leave to sample from. A learner knows them for each sampled token.
+/// Limits the tokens that rollout.top_p and top_k leave, which a learner knows for each sampled token.
 inline constexpr std::int64_t kMaxKeptTokens = 256;
 
 struct RolloutRecipe {
@@ -112,7 +111,7 @@ struct RolloutRecipe {
   AutoValue<std::int64_t> max_num_seqs = AutoValue<std::int64_t>::automatic(256);
   std::int64_t max_num_batched_tokens = 2048;
   std::int64_t page_size = 16;                   ///< tokens
-  std::optional<std::int64_t> kv_pages;          ///< default: max_num_seqs longest sequences; on a GPU: what fits
+  std::optional<std::int64_t> kv_pages;          ///< default: max_num_seqs longest sequences; on a GPU what fits
   std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU, 0.5 if it is shared with the learner
   bool prefix_sharing = true;
   bool bitwise = false;                ///< the learner's log-probs equal the sampler's bit for bit
@@ -175,7 +174,7 @@ struct TeacherRecipe {
   friend bool operator==(const TeacherRecipe&, const TeacherRecipe&) = default;
 };
 
-/// With null, the loss sets the default of an optional member (Choice::defaults).
+/// The loss sets an optional member's default for null (Choice::defaults).
 struct AlgorithmRecipe {
   std::string name;  ///< a word of Catalog::losses
   std::optional<double> clip_ratio_low, clip_ratio_high;
@@ -184,7 +183,7 @@ struct AlgorithmRecipe {
   std::string adv_estimator;  ///< a word of Catalog::estimators
   std::optional<bool> norm_adv_by_std;
   bool positive_only = false;  ///< negative advantages are set to 0
-  double reward_coef = 1;      ///< weight of the reward's advantage, with a teacher
+  double reward_coef = 1;      ///< of the reward's advantage, with a teacher
   TeacherRecipe teacher;
   std::optional<double> off_policy_mask_threshold;
   double top_entropy_quantile = 1;  ///< share of tokens that enter the loss; 1: all
@@ -227,7 +226,7 @@ struct OptimRecipe {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
-  std::optional<double> lr_warmup_ratio = {};  ///< share of the run's updates, instead of lr_warmup_steps; not for sft
+  std::optional<double> lr_warmup_ratio = {};  ///< of the run's updates, instead of lr_warmup_steps; not for sft
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
   MuonRecipe muon;
@@ -238,7 +237,7 @@ struct SftRecipe {
   std::string from;               ///< finished cold start of another run; empty: this run makes its own
   std::int64_t steps = 0;         ///< optimizer updates; 0: no cold start
   std::int64_t batch_size = 256;  ///< demonstrations per update
-  std::int64_t save_freq = 200;   ///< updates between checkpoints; the finished cold start is always saved
+  std::int64_t save_freq = 200;   ///< updates between checkpoints; the last is always saved
   OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: separate keys
   GeneratorRecipe demonstrations;
   std::vector<std::string> train_files = {}, val_files = {};  ///< conversations, instead of demonstrations
@@ -282,14 +281,14 @@ struct RewardRecipe {
   std::string folder;                     ///< its working directory; absolute once a command was read
   std::vector<std::string> env;           ///< environment variables passed on, besides those that programs need
   std::string after;                      ///< a word of Catalog::verifiers; empty: none
-  std::int64_t workers = 0;               ///< processes per rank; 0: auto (half its threads, 1 at least)
+  std::int64_t workers = 0;               ///< processes per rank; 0: auto (half its threads, at least 1)
   double timeout_s = 10;                  ///< per row, from its arrival at the worker
   double start_timeout_s = 60;            ///< per worker, until `ready`
   std::optional<std::int64_t> memory_mb;  ///< address space per worker
   std::int64_t in_flight = 1;             ///< rows that a worker holds at once
   std::optional<RewardRows> rows;         ///< null: as the command requests
   std::map<std::string, double> weights;  ///< for the command's scores, instead of its own defaults
-  double correct_at = 1;                  ///< right: first score of at least this, if an answer has no outcome
+  double correct_at = 1;                  ///< a first score from here on is right, if an answer has no outcome
   OnVerifierError on_error = OnVerifierError::drop;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
@@ -317,7 +316,7 @@ struct EvalRecipe {
 struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;  ///< 0: auto (processors / ranks on this machine)
-  /// 1: shards masters and moments over the ranks, bit-identical to 0. Not the default: every rank then writes into the
+  /// 1: shards masters and moments over the ranks, bit-identical to 0, our default. With 1 every rank writes into the
   /// run folder, so all hosts must share it.
   std::int64_t zero_stage = 0;
   std::int64_t total_training_steps = 100;
@@ -325,16 +324,16 @@ struct TrainerRecipe {
   std::int64_t save_freq = 20;    ///< steps; 0: only at the end
   std::int64_t max_ckpt_to_keep = 3;
   std::string keep_best = {};           ///< held-out score whose best checkpoint is kept; empty: none
-  std::optional<double> max_time = {};  ///< seconds after which a run stops as it does on a signal
+  std::optional<double> max_time = {};  ///< seconds until a run stops as on a signal
   ResumeMode resume_mode = ResumeMode::automatic;
   std::string resume_path;        ///< with ResumeMode::path (trainer.resume_mode: PATH)
   std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
   bool rollout_dump = true;
   bool tensorboard = true;
   std::uint64_t seed = 0;
-  /// Seconds that a rank waits for the others before it ends the job; must exceed the lag of a step's slowest rank.
+  /// Seconds that a rank waits for others before it ends the job; must exceed the lag of a step's slowest rank.
   std::int64_t collective_timeout_s = 1800;
-  std::int64_t max_non_finite_steps = 3;  ///< skipped updates in a row before the run stops (exit 3)
+  std::int64_t max_non_finite_steps = 3;  ///< consecutive skipped updates before the run stops (exit 3)
   friend bool operator==(const TrainerRecipe&, const TrainerRecipe&) = default;
 };
 
@@ -360,10 +359,10 @@ struct Recipe {
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 
-/// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
+/// Returns whether a run begins with a cold start; with sft.epochs its updates depend on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
-/// Returns whether the cold start also trains the adapters. If false, it trains all weights before adapters exist.
+/// Returns whether the cold start trains adapters; if not, it trains all weights before adapters exist.
 inline bool cold_start_trains_adapters(const Recipe& recipe) {
   const bool automatic = recipe.lora.sft == LoraSft::automatic && !recipe.model.path.empty();
   return trains_adapters(recipe) && (automatic || recipe.lora.sft == LoraSft::adapters);

@@ -31,7 +31,7 @@ constexpr auto kFree = std::to_array<std::string_view>({
     "data.val_filter",
     "data.val_generator.",
     "sft.val_files",
-    // Division of the work: the bits do not depend on it.
+    // Division of the work, without effect on bits.
     "trainer.threads",
     "trainer.zero_stage",
     "rollout.max_num_seqs",
@@ -48,7 +48,7 @@ constexpr auto kFree = std::to_array<std::string_view>({
     "reward.env",
 });
 
-/// The checkpoint's weights, moments and data cursor stay valid when these keys change.
+/// The checkpoint's weights, moments and data cursor stay valid.
 constexpr std::array<std::string_view, 33> kAllowChange = {
     "optim.lr",
     "optim.betas",

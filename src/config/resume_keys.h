@@ -1,4 +1,4 @@
-// Owns which keys may change when a run is resumed.
+// Owns which keys may change on resume.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,14 @@
 
 namespace qrl::config {
 
-/// Says whether a resumed run may change a key.
 enum class OnResume : std::uint8_t {
   fixed,         ///< must not change
-  allow_change,  ///< may change with --allow-change: the run continues with other results
+  allow_change,  ///< may change with --allow-change, with other results
   free,          ///< may change: no weight depends on it
 };
 OnResume on_resume(std::string_view key);
 
-/// Returns the names in the tables: full keys, and sections that end with a point.
+/// Returns the tables' names: full keys, and sections that end with a point.
 std::vector<std::string_view> resume_key_names();
 
 }  // namespace qrl::config

@@ -17,7 +17,7 @@ constexpr const char* kSelector = "reward.verifier";
 using W = RewardRecipe;
 using List = std::vector<Key>;
 
-/// Makes the key effective for verifiers that reward.by_source selects, in addition to reward.verifier.
+/// Makes the key effective for reward.by_source's verifiers as well.
 void count_by_source(Key& key) {
   key.condition.holds = [alone = key.condition.holds](const Recipe& recipe) {
     Recipe other = recipe;
@@ -29,7 +29,7 @@ void count_by_source(Key& key) {
   };
 }
 
-/// Returns the words of the built-in verifiers.
+/// Returns the built-in verifiers' words.
 std::vector<std::string> rules(const Choices& verifiers) {
   std::vector<std::string> words;
   for (const Choice* one : verifiers.all) {
@@ -38,7 +38,6 @@ std::vector<std::string> rules(const Choices& verifiers) {
   return words;
 }
 
-/// Adds the scores of a rule's outcomes.
 void add_rule_scores(Section<RewardRecipe Recipe::*>& reward, const Choices& verifiers) {
   const auto of_rules = [&](Key& key) {
     only_with(key, kSelector, rules(verifiers));
@@ -52,7 +51,6 @@ void add_rule_scores(Section<RewardRecipe Recipe::*>& reward, const Choices& ver
   only_where_used(partial, kSelector, verifiers);
 }
 
-/// Adds the keys of a user's program.
 void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices& verifiers) {
   const auto of_command = [&](Key& key) -> Key& {
     only_with(key, kSelector, {std::string(kCommandVerifier)});

@@ -1,4 +1,4 @@
-// Owns the keys of the verifier that judges responses and of the weights of its scores.
+// Owns the keys of the judging verifier and its scores' weights.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace qrl::config {
 
-/// The word of reward.verifier that selects a user's program as judge.
+/// Selects a user's program in reward.verifier.
 inline constexpr std::string_view kCommandVerifier = "command";
 
-/// Returns whether reward.verifier or reward.by_source selects the verifier of that word.
+/// Returns whether reward.verifier or reward.by_source selects this verifier.
 bool judges(const Recipe& recipe, std::string_view word);
 
 void add_reward(std::vector<Key>& list, const Choices& verifiers);

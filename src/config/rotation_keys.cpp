@@ -12,12 +12,12 @@ namespace {
 constexpr const char* kRotation = "quant.rollout.rotation";
 constexpr const char* kBlock = "quant.rollout.rotation_block";
 
-/// Returns whether a part of the run reads the sampler's matrices on a GPU, where rotated matrices are not supported.
+/// Returns whether a GPU reads the sampler's matrices, where rotation is unsupported.
 bool reads_matrices_on_gpu(const Recipe& recipe) {
   return samples_on_gpu(recipe) || (learns_on_gpu(recipe) && recipe.quant.learner_forward != LearnerForward::bf16);
 }
 
-/// Returns whether auto selects hadamard where the block fits. Only in int8 does it reduce the gap of real models
+/// Returns whether auto selects hadamard if the block fits: only int8 reduces real models' gap
 /// (docs/science/real-weights.md).
 bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 

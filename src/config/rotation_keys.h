@@ -1,5 +1,5 @@
-// Owns the keys of the rotation of quantized matrices' inputs (quant/rotation.h): the meaning of auto, and the rules
-// with other keys. model/snapshot knows which widths a block fits.
+// Owns the keys of quantized matrices' input rotation (quant/rotation.h) and their rules. model/snapshot knows which
+// widths fit.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,7 @@
 
 namespace qrl::config {
 
-/// Adds quant.rollout.rotation and quant.rollout.rotation_block. Reading the recipe replaces auto by none if no model
-/// can have a rotation.
+/// Adds quant.rollout.rotation and rotation_block; reading replaces auto by none if no model can have a rotation.
 void add_rotation(std::vector<Key>& list);
 
 void check_rotation(const Recipe& recipe, RuleBook& rules);

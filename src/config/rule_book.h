@@ -1,4 +1,4 @@
-// Owns how a rule between keys is checked and where its fault is reported.
+// Owns checking rules between keys and placing their faults.
 #pragma once
 
 #include <string>
@@ -12,23 +12,23 @@
 
 namespace qrl::config {
 
-inline constexpr std::string_view kModePlace = "mode ";  // starts the place of a key that the mode set
+inline constexpr std::string_view kModePlace = "mode ";  // starts the place of a mode's key
 
-/// Placeholder for `got`: prints the values of the rule's keys.
+/// As `got`, prints the values of the rule's keys.
 inline const std::string kTheirValues = "the values of the rule's keys";
 
-/// Checks rules and reports each fault at the first of its keys that the recipe sets.
+/// Reports each fault at the first of the rule's keys that the recipe sets.
 class RuleBook {
  public:
   RuleBook(const Recipe& recipe, const Origins& origins, Faults& faults)
       : recipe_(recipe), origins_(origins), faults_(faults) {}
 
-  /// Adds a fault unless `holds`, or one of `keys` was already refused.
+  /// Adds a fault unless `holds`, or one of `keys` was refused.
   void require(const std::vector<std::string>& keys, bool holds, const std::string& expected, const std::string& got,
                const std::string& advice) {
     if (holds) return;
     std::string where = origins_.whole + ": " + keys.front();
-    std::string of_mode;  // keys that the mode set, which the user does not find in the recipe's files
+    std::string of_mode;  // keys of the mode, not in the recipe's files
     bool placed = false;
     for (const std::string& key : keys) {
       if (origins_.refused.count(key) > 0) return;

@@ -17,7 +17,7 @@ namespace {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-/// Checks pairs of own keys whose first must not exceed the second; `prefix` precedes their names in messages.
+/// Checks pairs of own keys, the first at most the second; `prefix` precedes their names.
 void check_ascending(const Recipe& recipe, const Choice& choice, const OwnValues& values, const std::string& prefix,
                      RuleBook& rules) {
   const auto value_of = [&](std::string_view name) {
@@ -37,7 +37,7 @@ void check_generator(const Recipe& recipe, const GeneratorRecipe& generator, con
                      RuleBook& rules) {
   const std::string task = name + ".task", size = name + ".size";
   if (generator.task.empty()) {
-    // task: null switches a generator off, whatever an included recipe sets in its section.
+    // task: null switches a generator off, despite an included recipe's section.
     std::vector<std::string> others;
     std::copy_if(recipe.keys->names().begin(), recipe.keys->names().end(), std::back_inserter(others),
                  [&](const std::string& key) { return key.starts_with(name + ".") && key != task; });
@@ -95,7 +95,7 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
                 "write one for each, or delete it");
 }
 
-/// Returns whether a run chooses its micro-batch size: large enough for the longest sequence and row.
+/// Returns whether a run chooses its micro-batch size, which then fits the longest sequence and row.
 bool is_chosen_on_gpu(const Recipe& recipe) {
   return learns_on_gpu(recipe) && recipe.actor.max_tokens_per_micro_batch.is_auto;
 }
@@ -189,8 +189,8 @@ void check_backward(const Recipe& recipe, RuleBook& rules) {
                 !(int8_backward || fp8_backward) || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit" + backward, kTheirValues,
                 "its operands are the quantized values of that forward pass");
-  // int32 sums over a micro-batch's tokens are exact up to 132,103 terms (kMaxInt8Width in ops/packed_linear.cpp). The
-  // terms are products of two quantized values, or of 128 and one value.
+  // int32 sums over a micro-batch's tokens are exact up to 132,103 terms (kMaxInt8Width in ops/packed_linear.cpp).
+  // Terms are products of two quantized values, or of 128 and one value.
   constexpr std::int64_t kMostTokens = 131072;
   rules.require({"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
                 !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,
@@ -240,7 +240,7 @@ void check_devices(const Recipe& recipe, RuleBook& rules) {
                 "use bf16, int8 or fp8_e4m3");
 }
 
-/// Checks the formats that allow an int8 lm_head, which the learner does not support.
+/// Checks the formats of an int8 lm_head, which the learner lacks.
 void check_head(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   if (quant.lm_head != HeadFormat::int8) return;
@@ -280,7 +280,7 @@ void check_profile(const Recipe& recipe, RuleBook& rules) {
                 "update-aware quantization needs scales that follow the weights");
 }
 
-/// Checks for settings without effect. Every printed recipe contains the defaults, so only other values are refused.
+/// Checks for settings without effect, other than defaults, which every printed recipe has.
 void check_conditions(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
   for (const Key& key : recipe.keys->all()) {
     if (use == RecipeUse::record && !rules.is_override(key.name)) continue;
@@ -294,7 +294,7 @@ void check_conditions(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
   }
 }
 
-/// Checks the values that the selected choices exclude.
+/// Checks values that the choices exclude.
 void check_choices(const Recipe& recipe, RuleBook& rules) {
   for (const Selector& selector : selectors_of(recipe)) {
     const std::string key_of_word(selector.key);
@@ -326,7 +326,7 @@ void check_choices(const Recipe& recipe, RuleBook& rules) {
                 "every weight would be 0");
 }
 
-/// Checks the selection of samples and tokens for the loss, and rejection.
+/// Checks samples, tokens and rejection of the loss.
 void check_selection(const Recipe& recipe, RuleBook& rules) {
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   const ClipCovRecipe &cov = algorithm.clip_cov, no_cov;

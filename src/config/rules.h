@@ -1,4 +1,4 @@
-// Owns the rules between keys: checks a recipe and names where each key was set.
+// Owns the rules between keys, with places of faults.
 #pragma once
 
 #include <map>
@@ -10,21 +10,20 @@
 
 namespace qrl::config {
 
-/// Tells a rule where to report its fault.
 struct Origins {
-  std::string whole;                          ///< the recipe's name, for keys that no source set
+  std::string whole;                          ///< the recipe's name, for keys without a source
   std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
-  std::set<std::string> refused;              ///< keys with refused values; rules about them are skipped
+  std::set<std::string> refused;              ///< keys with refused values, whose rules are skipped
 };
 
-/// Names the use of a recipe. Each use checks fewer rules than the one before.
+/// Names a recipe's use; each checks fewer rules than the one before.
 enum class RecipeUse {
   training,  ///< every rule
-  sampling,  ///< for a command without a loss: rules about the loss are skipped
-  record,    ///< of a checkpoint, perhaps by an older program: also allows keys without effect, except from --set
+  sampling,  ///< a command without a loss, whose rules are skipped
+  record,    ///< a checkpoint's, perhaps older: also allows keys without effect, except by --set
 };
 
-/// Adds every broken rule. `complete`: a run's recipe, which needs a model and training data.
+/// Adds every broken rule; `complete`: also requires a model and training data.
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, RecipeUse use, Faults& faults);
 
 }  // namespace qrl::config

@@ -13,7 +13,7 @@ namespace qrl::config {
 
 namespace {
 
-/// Longest text that can be a number; limits the work of the patterns below, which recurse over their input.
+/// Longest number; limits the recursion of the patterns below.
 constexpr std::size_t kLongestNumber = 400;
 
 bool matches(std::string_view text, const std::regex& pattern) {
@@ -37,7 +37,7 @@ bool is_one_of(std::string_view text, std::string_view words_with_spaces) {
 
 bool is_boolean_word(std::string_view text) { return is_one_of(text, " true false yes no on off y n "); }
 
-/// Returns why a bare word that looks like a number is not read as a number; "" if it does not look like one.
+/// Returns why a bare word like a number is not read as one, or "".
 std::string number_trap(std::string_view text) {
   if (matches(text, kLeadingZero)) return "a leading zero means octal in YAML 1.1 and nothing in 1.2: write it without";
   if (matches(text, kSexagesimal)) return "colons mean base 60 in YAML 1.1: write one decimal number";
@@ -47,7 +47,7 @@ std::string number_trap(std::string_view text) {
   return {};
 }
 
-/// Returns the digits of a scalar that matches `form`, or why it is not such a number.
+/// Returns a scalar's digits in `form`, or why it has none.
 Reading<std::string_view> number_text(const YamlNode& node, const std::regex& form, const std::string& otherwise) {
   if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
   const std::string_view text = node.text;
@@ -69,7 +69,7 @@ Reading<T> read_whole(const YamlNode& node, const char* too_far) {
   return value;
 }
 
-/// Returns the code point at `pos` of valid UTF-8, and its length in bytes.
+/// Returns the code point at `pos` of valid UTF-8, and its bytes.
 std::pair<std::uint32_t, std::size_t> code_point(std::string_view text, std::size_t pos) {
   const auto lead = static_cast<unsigned char>(text[pos]);
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
@@ -153,7 +153,7 @@ std::string write_real(double value) {
   if (error != std::errc()) return "0.0";
   std::string text(buffer.data(), end);
   const std::size_t exponent = std::min(text.find('e'), text.size());
-  // "1e-06" → "1.0e-6": YAML 1.1 requires the point; the exponent's leading zero is redundant.
+  // "1e-06" → "1.0e-6": YAML 1.1 requires the point, not the zero.
   if (exponent + 2 < text.size() && text[exponent + 2] == '0') text.erase(exponent + 2, 1);
   if (text.find('.') == std::string::npos) text.insert(exponent, ".0");
   return text;
@@ -164,7 +164,7 @@ std::string write_text(std::string_view text) {
   std::string out = "\"";
   for (std::size_t pos = 0; pos < text.size();) {
     const auto [code, length] = code_point(text, pos);
-    // Line breaks, controls and byte-order marks of YAML would not survive unescaped.
+    // YAML's line breaks, controls and byte-order marks need escapes.
     const bool escape = code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
                         code == 0xfeff || code == 0xfffe || code == 0xffff;
     if (code == '"' || code == '\\') {

@@ -1,6 +1,5 @@
-// Owns how one YAML value becomes a number, a flag or a text, and how it is written back.
-// YAML 1.1 and 1.2 read some words differently (010, 1_000, 12:30:45, yes, no): such words are refused, never guessed.
-// 1e-6, which YAML 1.1 reads as a text because it has no point, is a number here.
+// Owns reading and writing a YAML value as number, flag or text. Words that YAML 1.1 and 1.2 read differently (010,
+// 1_000, 12:30:45, yes, no) are refused. 1e-6 is a number here, although YAML 1.1 reads a text without a point.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace qrl::config {
 
-/// Says why a value was refused: the finding and the advice.
+/// Says why a value was refused: finding and advice.
 struct Refusal {
   std::string got;
   std::string advice;
@@ -21,20 +20,20 @@ struct Refusal {
 template <class T>
 using Reading = std::variant<T, Refusal>;
 
-/// Returns a value as a message names it: quoted("fast"), "null", "a list", "a section".
+/// Returns a value for messages: quoted("fast"), "null", "a list", "a section".
 std::string shown_value(const YamlNode& node);
 
 /// Reads a decimal 64-bit integer; the caller checks the range.
 Reading<std::int64_t> read_integer(const YamlNode& node);
 Reading<std::uint64_t> read_unsigned(const YamlNode& node);
-/// Reads a finite decimal number that fp64 holds without overflow or underflow to zero; −0 becomes 0.
+/// Reads a finite decimal that fp64 holds without overflow or underflow to zero; −0 becomes 0.
 Reading<double> read_real(const YamlNode& node);
-/// Reads true or false; no other word.
+/// Reads true or false alone.
 Reading<bool> read_boolean(const YamlNode& node);
-/// Reads a text of at least one byte without NUL. Refuses a bare word that some YAML version reads as something else.
+/// Reads a nonempty text without NUL. Refuses a bare word that some YAML version reads otherwise.
 Reading<std::string> read_text(const YamlNode& node);
 
-/// Return canonical forms, which every YAML version reads alike: reals have a point, texts are in double quotes.
+/// Return canonical forms, the same in every YAML version: reals have a point, texts double quotes.
 std::string write_real(double value);
 std::string write_text(std::string_view text);
 

@@ -1,4 +1,4 @@
-// Owns the keys that select what enters the loss: advantages, teacher, masks of samples and tokens, rejection.
+// Owns the keys that select the loss's inputs: advantages, teacher, masks of samples and tokens, rejection.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace qrl::config {
 
-/// Adds the keys that turn rewards into advantages.
+/// Adds keys that turn rewards into advantages.
 void add_estimator(std::vector<Key>& list, const Catalog& catalog);
-/// Adds the keys that select samples and tokens for the loss.
+/// Adds keys that select samples and tokens.
 void add_selection(std::vector<Key>& list);
-/// Adds the keys of rejection, which complements a correction's weights.
+/// Adds keys of rejection, beside a correction's weights.
 void add_rejection(std::vector<Key>& list);
 
 }  // namespace qrl::config

@@ -7,7 +7,7 @@
 
 namespace qrl::config {
 
-/// Adds sft.train_files and the keys that have an effect only with it.
+/// Adds sft.train_files and its dependent keys.
 void add_sft_files(std::vector<Key>& list);
 
 }  // namespace qrl::config

@@ -22,16 +22,16 @@ constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxAliasNodes = 10'000;
 constexpr std::size_t kLongestShownName = 60;
 
-/// Stops the parse after a fault from which it cannot recover.
+/// Stops the parse after a fatal fault.
 struct Stop {};
 
-/// Streams a text read-only; the text must outlive the buffer.
+/// Streams a text, which must outlive it, read-only.
 class TextBuffer : public std::streambuf {
  public:
   explicit TextBuffer(std::string& text) { setg(text.data(), text.data(), text.data() + text.size()); }
 };
 
-/// Builds the tree from the parser's events; the parser's own node type hides tags of nulls and repeated keys.
+/// Builds the tree from events; the parser's own nodes hide tags of nulls and repeated keys.
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view text, const YamlSource& source, Faults& faults)
@@ -91,8 +91,8 @@ class TreeBuilder : public YAML::EventHandler {
   struct Frame {
     std::shared_ptr<YamlNode> node;
     YAML::anchor_t anchor = YAML::NullAnchor;
-    std::map<std::string, int> lines;  ///< names already read in a map, with their lines
-    std::optional<YamlMember> member;  ///< name that awaits its value; line 0: the value is dropped
+    std::map<std::string, int> lines;  ///< names read in a map, with lines
+    std::optional<YamlMember> member;  ///< awaits its value; line 0: dropped
   };
 
   std::shared_ptr<YamlNode> make(YamlNode::Kind kind, const YAML::Mark& mark) const {
@@ -110,8 +110,8 @@ class TreeBuilder : public YAML::EventHandler {
     stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
   }
 
-  /// Refuses a tag. The parser reports no tag for a null or for a bare "!", so this reads the source at the node's
-  /// mark, which points to its first property.
+  /// Refuses a tag. Reads the source at the node's mark, its first property, since the parser hides tags of nulls and a
+  /// bare "!".
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     auto pos = static_cast<std::size_t>(std::max(mark.pos, 0));
     constexpr std::string_view kBlank = " \t\r\n";
@@ -160,13 +160,13 @@ class TreeBuilder : public YAML::EventHandler {
     }
     YamlMember member = *std::exchange(frame.member, std::nullopt);
     if (member.line == 0) return;
-    // The parser marks a missing value at the next token, but the user looks for it next to its name.
+    // The parser marks a missing value at the next token, not beside its name.
     if (node->kind == YamlNode::Kind::null) node->line = member.line;
     member.value = std::move(node);
     parent.members.push_back(std::move(member));
   }
 
-  /// Reads a map's next name. Line 0 means that it was refused and its value is dropped.
+  /// Reads a map's next name; line 0: refused, its value is dropped.
   YamlMember read_name(Frame& frame, const YamlNode& node) {
     const std::string where = source_.at(node.line);
     if (node.kind != YamlNode::Kind::scalar) {
@@ -187,7 +187,7 @@ class TreeBuilder : public YAML::EventHandler {
     return {node.text, node.line, nullptr};
   }
 
-  /// Returns the names that lead to the map being read, each with its dot.
+  /// Returns the names that lead to this map, each with its dot.
   std::string path() const {
     std::string dotted;
     for (const Frame& frame : stack_) {
@@ -210,8 +210,7 @@ int line_of(std::string_view text, std::size_t pos) {
   return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(pos), '\n'));
 }
 
-/// Returns whether the bytes are valid text for a recipe. Adds a fault for bytes that the parser would misread or
-/// silently drop.
+/// Returns whether the bytes are valid for a recipe; adds faults for bytes that the parser would misread or drop.
 bool check_bytes(std::string_view text, const YamlSource& source, Faults& faults) {
   const auto refuse = [&](std::size_t pos, const std::string& expected, const std::string& got,
                           const std::string& advice) {

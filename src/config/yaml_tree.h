@@ -1,6 +1,6 @@
-// Owns the strict parse of YAML text into a tree of values with line numbers.
-// Strict: valid UTF-8 without control characters, at most 1 MB, 64 levels, one document, no tags, no merge keys, no
-// repeated keys, spaces for indentation. Anchors and aliases are allowed while their expansion is small.
+// Owns the strict parse of YAML into a tree with line numbers. Strict: UTF-8 without control characters, at most 1 MB,
+// 64 levels, one document, no tags, merge keys or repeated keys, spaces for indentation. Anchors and aliases are
+// allowed while their expansion is small.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace qrl::config {
 
 struct YamlNode;
-/// Shared because an alias refers to the same node from another place.
+/// Shared: an alias refers to the same node.
 using YamlPtr = std::shared_ptr<const YamlNode>;
 
 struct YamlMember {
@@ -32,11 +32,11 @@ struct YamlNode {
   int line = 1;                     ///< from 1
   std::vector<YamlPtr> items;       ///< of a sequence
   std::vector<YamlMember> members;  ///< of a map, in file order, names unique
-  std::size_t num_nodes = 1;        ///< nodes in this subtree with this node, aliases expanded
+  std::size_t num_nodes = 1;        ///< nodes of this subtree, aliases expanded
   std::size_t height = 1;           ///< levels, aliases expanded
 };
 
-/// Says where a text came from, as messages name it.
+/// Names a text's source for messages.
 struct YamlSource {
   std::string name;                      ///< a file, or "--set optim.lr"
   bool has_lines = true;                 ///< false: a message needs no line
@@ -46,8 +46,8 @@ struct YamlSource {
 
 inline constexpr std::size_t kMaxYamlBytes = 1'000'000;
 
-/// Returns the tree of `text`; an empty text is null. Adds faults to `faults`; returns nullptr if no tree could be
-/// built. Throws nothing itself.
+/// Returns the tree of `text`, null for "". Adds faults to `faults` without throwing; returns nullptr if no tree could
+/// be built.
 YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Faults& faults);
 
 }  // namespace qrl::config

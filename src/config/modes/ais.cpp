@@ -18,7 +18,7 @@ const Choice ais_mode{
             {"algorithm.clip_ratio_low", "0.2", "algorithm.name"},
             {"algorithm.clip_ratio_high", "0.2", "algorithm.name"},
             {"algorithm.loss_agg_mode", "seq-mean-token-mean", "algorithm.name"},
-            {"algorithm.kl_loss_coef", "0"},  // ours: the paper gives no value for its beta
+            {"algorithm.kl_loss_coef", "0"},  // ours: the paper gives no beta
             {"rollout_correction.method", "ais"},
             {"data.train_batch_size", "16"},  // ours: the effective batch of 96 to 128 counts samples, as in TRL
             {"actor.mini_batch_size", "16", "data.train_batch_size"},
