@@ -1,21 +1,19 @@
-// Computes attention over paged keys and values. A block takes one tile of the plan (attention_plan.h) and one kv head
-// at a time.
+// Computes attention over paged keys and values. A block takes one tile of the plan and one kv head at a time.
 //
-// The design follows from this estimate for 64 rows at 2,048 positions, with 8 kv heads of 128 in e4m3:
+// The design follows from an estimate for 64 rows at 2,048 positions, with 8 kv heads of 128 in e4m3:
 // - A layer has 268 MB of keys and values, 80 µs at an H100's 3.35 TB/s.
-// - fp32 fma would need 2.1 G multiply-adds for 32 query heads: 64 µs on all fp32 lanes, without dequantization.
-// - The tensor cores execute 13 G operations, unused rows of a tile included: 20 µs at a third of their rate.
+// - fp32 fma would take 64 µs on all lanes for 32 query heads (2.1 G multiply-adds), without dequantization.
+// - The tensor cores take 20 µs at a third of their rate: 13 G operations, unused rows of tiles included.
 //
-// Keys and values go from device memory to registers, never through shared memory. Each lane's 16-byte loads are laid
-// out so that its dequantized values form an mma fragment. This layout fixes the order of the sums, and the order of
-// the output's elements. On Hopper one instruction converts two e4m3 values to fp16. Loads, mma and softmax of a chunk
-// take a warp some 1,300 instructions, for 512 values a lane. The total is 21 M instructions, 23 µs on all schedulers.
-// bf16 operands would double it, at 3.3 instructions a value. Shared memory holds the queries as fragments: 8 KB for
-// each 64 KB of keys and values that a block reads.
+// Keys and values go from device memory to registers, not through shared memory. Each lane's 16-byte loads are laid out
+// so that its dequantized values form an mma fragment, which fixes the order of sums and of the output's elements. On
+// Hopper one instruction converts two e4m3 values to fp16. Loads, mma and softmax of a chunk take a warp some 1,300
+// instructions for 512 values a lane: 21 M in total, 23 µs on all schedulers. bf16 operands (3.3 instructions a value)
+// would double it. Shared memory holds only the queries: 8 KB for each 64 KB of keys and values that a block reads.
 //
-// bf16 pages have twice the bytes and need no dequantization. int8 values are multiplied without conversion, by queries
-// and weights of two terms each. That takes as many mma instructions as bf16, each of twice the depth. It also takes
-// half a permutation per value, and a multiply-add to join the terms.
+// bf16 pages have twice the bytes and need no dequantization. int8 values are multiplied unconverted, by queries and
+// weights of two terms each: as many mma instructions as bf16, each of twice the depth. Each value also takes half a
+// permutation, and a multiply-add to join the terms.
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
 #include "cuda/runtime/kernels.h"
@@ -25,8 +23,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// A block's work, the same for all threads. Indices have 32 bits where that suffices: 64 bits take twice the
-/// instructions and registers.
+/// A block's work. Indices have 32 bits where that suffices: 64 bits take twice the instructions and registers.
 struct Block {
   AttentionTile tile;
   int kv_head, num_queries;
@@ -35,7 +32,6 @@ struct Block {
     kv_head = static_cast<int>(static_cast<unsigned>(block_y()) % num_kv_heads);
     num_queries = tile.num_rows * heads(task).count;
   }
-  /// The query heads of this kv head that the block takes.
   struct Heads {
     int first, count;
   };
@@ -48,8 +44,7 @@ struct Block {
   }
 };
 
-/// Writes the row, the head and the last position of each query to shared memory. Threads may read them after the next
-/// barrier.
+/// Writes the row, the head and the last position of each query to shared memory. Readable after the next barrier.
 template <class Memory>
 QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memory& shared) {
   const typename Block::Heads heads = block.heads(task);
@@ -63,7 +58,7 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
 }
 
 /// Writes the queries to shared memory as mma fragments, with the scales of their scores. Each warp converts every
-/// kWarps-th query. Fragments of absent queries stay uninitialized, because no code reads their results.
+/// kWarps-th query; fragments of absent queries stay uninitialized and unread.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
@@ -101,7 +96,6 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
-/// Computes one tile.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
@@ -183,7 +177,6 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   }
 }
 
-/// Runs a block's tiles.
 template <KvFormat format, int kDim, int kTiles>
 QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8))
 void attention_kernel(AttentionTask task) {

@@ -1,6 +1,5 @@
-// Owns how values of each KV format are multiplied with queries and softmax weights on the tensor cores. This covers
-// the elements of a lane's loads, their dequantization, and the operand form of queries and weights. Knows neither
-// pages nor chunks.
+// Owns how values of each KV format are multiplied with queries and softmax weights on the tensor cores: a lane's
+// elements, dequantization, operand forms.
 #pragma once
 
 #include "cuda/gemm/widen.cuh"
@@ -16,8 +15,8 @@ struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Formats whose queries and weights are 16-bit floats of one term. Products are exact; sums are fp32, in the tensor
-/// core's order and rounding.
+/// Formats with 16-bit float queries and weights of one term. Products are exact; sums are fp32, in the tensor core's
+/// order and rounding.
 struct FloatElements {
   using Sum = float;
   static constexpr bool kScaled = false;  // true: each slot has a scale
@@ -38,7 +37,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   QRL_DEVICE static void quantize_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
     terms[0] = bf16x2_of(values[0], values[1]);
   }
-  /// Rounds two weights to bf16 and packs them as an operand word. Replaces both by the rounded values.
+  /// Rounds two weights to bf16 in place, and packs them as an operand word.
   QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
     const std::uint32_t pair = bf16x2_of(first, second);
     first = float_of(pair << 16);
@@ -71,15 +70,16 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   }
 };
 
-/// Converts elements to fp16, which is exact; Hopper converts two per instruction. Queries and weights are fp16, with
-/// 11 bits instead of bf16's 8. A query is first scaled by a power of two, so that its largest number lies in [2^14,
-/// 2^15). Numbers that fp16 then rounds to fewer than 11 bits are below 2^-28 of the largest.
+/// Converts elements to fp16, exactly; Hopper converts two per instruction. Queries and weights are fp16, with 3 bits
+/// more than bf16. A query is first scaled by a power of two, so that its largest number lies in [2^14, 2^15). Numbers
+/// that fp16 then rounds to fewer than 11 bits are below 2^-28 of the largest.
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns the query's scale. It is 0 if the largest is a NaN or an infinity: that number becomes NaN, all others 0.
+  /// Returns the query's scale. Returns 0 if the largest is a NaN or an infinity: that number becomes NaN, all others
+  /// 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
@@ -132,8 +132,8 @@ struct KvElements<quant::KvFormat::int8> {
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// Returns the factor that quantizes numbers up to `largest` to integers up to `limit`. Returns 0 if `largest` is
-  /// tiny, an infinity or a NaN, so that all numbers become 0.
+  /// Returns the factor that quantizes numbers up to `largest` to integers up to `limit`; 0, so that all numbers become
+  /// 0, if `largest` is tiny, an infinity or a NaN.
   QRL_DEVICE static float inverse(float limit, float largest) {
     return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
   }
@@ -164,7 +164,6 @@ struct KvElements<quant::KvFormat::int8> {
 
   QRL_DEVICE static float weight_inverse(float largest) { return inverse(65535.0F, largest); }
   QRL_DEVICE static float weight_unit(float largest) { return largest / 65535.0F; }
-  /// Quantizes the weights of a step's four positions to their high and low terms.
   QRL_DEVICE static void quantize_weights(const float (&values)[2][2], float inverse, std::uint32_t (&terms)[2]) {
     std::uint32_t pairs[2];
 #pragma unroll

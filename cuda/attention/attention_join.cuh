@@ -1,6 +1,5 @@
 // Owns how attention's chunks become a row's context: the chunks of a segment in order, then the segments in order, in
-// fp32. The operations are the same whether one block computes a whole row or a second kernel joins several blocks'
-// chunks. Knows nothing of how a chunk's context is computed.
+// fp32. The operations are the same whether one block or a second kernel joins a row's chunks.
 #pragma once
 
 #include "cuda/attention/attention_tile.cuh"
@@ -9,14 +8,12 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Stores one element of a head's finished context, as fp32 or bf16.
 QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::int64_t head, int e, float value) {
   const std::int64_t at = head * task.pages.head_dim + e;
   if (task.context_bf16 == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
   else task.context_bf16[row * task.bf16_stride + at] = bf16_of(value);
 }
-/// Stores zeros beyond the last head, up to the stride of the bf16 rows. `count` threads share the work; this is number
-/// `thread`.
+/// Stores zeros beyond the last head, up to the stride of bf16 rows, as thread `thread` of `count`.
 QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
   if (task.context_bf16 == nullptr || head != task.num_heads - 1) return;
   const std::int64_t width = task.num_heads * task.pages.head_dim;
@@ -24,7 +21,7 @@ QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_
     task.context_bf16[row * task.bf16_stride + e] = 0;
 }
 
-/// Names a chunk's result for one query, whose row a single block computes.
+/// A chunk's result for one query whose row a single block computes.
 struct ChunkOf {
   int query;
   std::int64_t row, head;
@@ -32,8 +29,8 @@ struct ChunkOf {
   bool sees, is_last;  // sees: the query attends to part of it; is_last: the row has no further chunk
 };
 
-/// Joins a chunk with the query's previous chunks of the segment. If the chunk ends the segment, joins the segment with
-/// the previous ones, whose sum waits in the row's context memory. A warp calls it; each lane has its own elements.
+/// Joins a chunk with the query's previous chunks of the segment. At the segment's end, joins it with the previous
+/// segments, whose sum waits in the row's context memory. A warp calls it, each lane with its own elements.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {
@@ -80,8 +77,8 @@ QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
 }
 
-/// Joins chunks [begin, begin + count) of a segment in order, with one warp. Loads all of them before it joins the
-/// first. A lane has elements lane, lane + 32, ….
+/// Joins chunks [begin, begin + count) of a segment in order with one warp, after loading them all. A lane has elements
+/// lane, lane + 32, ….
 template <int kEach>
 QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
   const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
@@ -109,8 +106,7 @@ QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, i
   return stats;
 }
 
-/// Joins the segments of a split row and query head in order, with one warp. kEach: elements per lane, with 32 · kEach
-/// at least head_dim.
+/// Joins the segments of a split row and query head in order, with one warp. Needs 32 · kEach ≥ head_dim.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
 void join_heads_kernel(AttentionTask task) {
@@ -147,8 +143,7 @@ struct Segments {
   Stats stats[kJoinWarps];
 };
 
-/// Joins split rows, with one block per row and query head: each warp joins a segment's chunks, then segments are
-/// joined in order.
+/// Joins split rows, one block per row and query head: each warp joins a segment's chunks.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, 2)
 void join_segments_kernel(AttentionTask task) {

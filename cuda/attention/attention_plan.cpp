@@ -7,18 +7,18 @@ namespace qrl::cuda {
 
 namespace {
 
-// Numbers of blocks that keep an H100 busy: 132 multiprocessors with room for some four blocks each, so a wave is 528.
+// Blocks that keep an H100 busy: a wave is 132 multiprocessors with some four blocks each, 528.
 //
-// Rows of decoding sequences are split into chunks up to nearly four waves, so that the last wave is a small part. For
-// example, 64 rows with 8 kv heads at 2,048 positions give 4,096 blocks instead of 512. The price is writing and
-// reading each chunk's result: 2 KB for 4 query heads of 128, against 64 KB of e4m3 keys and values.
+// Rows of decoding sequences are split into up to nearly four waves, so that the last wave is a small part. For
+// example, 64 rows with 8 kv heads at 2,048 positions give 4,096 blocks, not 512. The price is a chunk's result: 2 KB
+// for 4 query heads of 128, against 64 KB of e4m3 keys and values.
 //
-// 256 rows with 8 kv heads are not split. Two chunks each would take 121 us and need a join; one block per row takes
-// 114 us, by the measurement of 512 rows. A prompt's tile writes several times as much, so one wave suffices there.
+// 256 rows with 8 kv heads are not split. In two chunks each they would take 121 us and a join, in one block 114 us
+// (measured with 512 rows). A prompt's tile writes several times more, so one wave suffices.
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
 static_assert(kEnoughForRows > 3 * kWave);
-// Warps that keep an H100 busy when each joins one head: sixteen per multiprocessor.
+// Warps that keep an H100 busy when each joins one head: 16 per multiprocessor.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
@@ -42,8 +42,8 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // A row that is not split is in one tile. Each tile of a split row has its own partial. A split row is listed twice:
-  // for the chunks that it shares, and for the others.
+  // An unsplit row is in one tile. Each tile of a split row has its own partial. It is listed twice: for the chunks
+  // that it shares, and for the others.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
@@ -67,7 +67,6 @@ void AttentionPlanner::find_ranges(const AttentionRows& rows) {
   }
 }
 
-/// Returns the number of leading whole chunks whose pages both rows share.
 std::int64_t AttentionPlanner::shared_chunks(const AttentionRows& rows, std::int32_t a, std::int32_t b) const {
   const std::int64_t num_positions =
       1 + std::min(rows.positions_N[static_cast<std::size_t>(a)], rows.positions_N[static_cast<std::size_t>(b)]);
@@ -95,7 +94,7 @@ void AttentionPlanner::find_groups(const AttentionRows& rows) {
   }
 }
 
-/// Reserves partials for every chunk of all these rows. Returns false, and reserves none, if they do not fit.
+/// Reserves partials for every chunk of these rows. Returns false, and reserves none, if they do not fit.
 bool AttentionPlanner::reserve_partials(const AttentionRows& rows, std::span<const std::int32_t> of) {
   std::int64_t wanted = 0;
   for (const std::int32_t row : of) wanted += num_chunks(rows, row);

@@ -1,5 +1,4 @@
-// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Plain structs
-// and host arithmetic. Knows nothing of kernels or device memory.
+// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Host arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +9,23 @@
 
 namespace qrl::cuda {
 
-/// Positions per chunk, counted from position 0. Scores of a chunk share one maximum. Chunks of a segment are joined in
-/// order, then segments in order, so several warps can join a long row with the same bits as one.
+/// Positions per chunk, counted from position 0. Scores of a chunk share one maximum; chunks of a segment are joined in
+/// order, then segments in order, so that one warp or several give the same bits.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
-/// Query vectors (rows × query heads of a kv head) in a small tile, and at most in any tile.
+/// Query vectors (rows × query heads of a kv head): of a small tile, and the most of any tile.
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
 
-/// Positions that a block's warps process per round. A chunk takes rounds over its keys, then the same number over its
-/// values.
+/// Positions that a block's warps process per round: rounds over a chunk's keys, then over its values.
 inline constexpr int kRoundPositions = 64;
-/// Returns how many blocks of a kernel share a multiprocessor. With more, registers would spill.
+/// Returns the blocks of a kernel that share a multiprocessor. With more, registers would spill.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// Returns how many rounds ahead a block prefetches keys or values to L2. All blocks together must stay well below the
-/// size of L2: lines beyond it are evicted before use and read twice.
+/// Returns the rounds by which a block prefetches keys or values to L2. All blocks' prefetches must stay well below
+/// L2's size, or lines are evicted before use and read twice.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
 constexpr std::int64_t prefetched_bytes(quant::KvFormat format, std::int64_t head_dim, bool is_small,
                                         std::int64_t num_multiprocessors) {
@@ -39,7 +37,7 @@ constexpr std::int64_t prefetched_bytes(quant::KvFormat format, std::int64_t hea
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   QRL_HD std::int64_t heads_of_kv() const { return num_heads / num_kv_heads; }
-  /// Returns the query heads of a kv head that one block takes. heads_tiles is the number of such blocks per kv head.
+  /// Return the query heads of a kv head that one block takes, and the blocks per kv head.
   std::int64_t tile_heads() const {
     return heads_of_kv() < max_tile_queries(head_dim) ? heads_of_kv() : max_tile_queries(head_dim);
   }
@@ -47,8 +45,8 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns the number of chunk results to allocate memory for: those of all num_rows rows, up to 64 MiB. Rows beyond
-/// that are not split.
+/// Returns the chunk results to allocate memory for: those of num_rows rows, up to 64 MiB. Rows beyond that are not
+/// split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
@@ -59,21 +57,19 @@ struct AttentionTile {
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// A row that is not split is in one tile, which joins all its chunks; its partials_N is −1. The chunk results of a
-/// split row go to partials partials_N[row] + chunk, and a second kernel joins them. Neither this choice nor a tile's
-/// other rows change a bit: the arithmetic of a chunk and the order of chunks and segments stay the same.
+/// An unsplit row is in one tile, which joins its chunks; its partials_N is −1. A split row's chunk results go to
+/// partials partials_N[row] + chunk, which a second kernel joins. Neither this choice nor a tile's other rows change a
+/// bit.
 struct AttentionPlan {
   std::vector<AttentionTile> tiles;  ///< tiles of at most kSmallQueries first; within each kind, the longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// True if the split rows are few and long: each warp then joins one segment of a row's head. Otherwise it joins all
-  /// of them.
+  /// True if split rows are few and long: each warp then joins one segment of a row's head, otherwise all of them.
   bool joins_segments = false;
 };
 
-/// The numbers of a plan that kernels read besides its lists.
 struct AttentionCounts {
   std::int32_t num_small = 0, num_large = 0;  ///< small tiles, and the others
   std::int32_t num_split = 0;
@@ -85,30 +81,30 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
 }
 
 /// The most that a plan of num_rows rows needs, each row of another sequence. tile_blocks: blocks that keep the device
-/// busy and loop over tiles, or one per tile when there are too many rows to split.
+/// busy and loop over tiles, or one per tile if rows are too many to split.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials);
 
-/// The part of a tick (decode_engine.h) that determines the plan.
+/// The part of a tick (decode_engine.h) that determines its attention plan.
 struct AttentionRows {
   std::span<const std::int32_t> positions_N, first_page_N, page_ids;
   std::int64_t page_size = 0;
 };
 
-/// Plans the attention of a decoder's ticks. Keep the planner from tick to tick, so that it reuses its memory.
+/// Plans the attention of ticks. Keep it from tick to tick, to reuse its memory.
 ///
 /// Consecutive rows of one sequence (a prompt's chunk) form tiles of tile_rows() rows. Single rows of sequences whose
-/// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles, and the rest alone. A
-/// chunk is shared only if all of its pages are.
+/// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles. All pages of a shared
+/// chunk must be the same.
 class AttentionPlanner {
  public:
-  /// max_partials: chunk results that memory exists for. Rows beyond that are neither split nor shared.
+  /// max_partials: chunk results with memory. Rows beyond it are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
-  /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.
+  /// Plans a tick. The result is valid until the next call; the caller checks that all positions have pages.
   const AttentionPlan& plan(const AttentionRows& rows);
 
  private:

@@ -1,5 +1,5 @@
 // Owns a block's arithmetic of attention: scores, weights and contexts of a tile of query vectors over a chunk of
-// positions. Reads pages and leaves contexts in shared memory. Knows neither the plan nor how chunks are joined.
+// positions. Leaves contexts in shared memory.
 #pragma once
 
 #include "cuda/attention/attention_formats.cuh"
@@ -12,13 +12,13 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions per step of a warp. Warps alternate by steps, so that a short chunk is spread over them.
+/// Positions per step of a warp; warps alternate by steps, to share a short chunk.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// How lanes share a slot's values, for a head padded to kDim. g = lane / 4, t = lane % 4.
+/// How lanes share a slot's values, for a head padded to kDim: g = lane / 4, t = lane % 4.
 /// - Keys: the lanes of one g read one position, 16-byte vectors t, 4 + t, …. A vector gives some mma steps, each of
 ///   two words per lane.
 /// - Values: the lanes of one t read four positions, vectors g, 8 + g, …. Pairs of a vector's elements are rows g and g
@@ -51,7 +51,7 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
   return by;
 }
 
-/// A block's shared memory. kTiles: tiles of eight query vectors. Scores are computed for sixteen at a time.
+/// A block's shared memory. kTiles: tiles of eight query vectors; scores are computed for sixteen at a time.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
@@ -88,7 +88,7 @@ struct TileOfQueries {
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Prefetches to L2 the lines that the warp reads in a round of the chunk: keys first, then values.
+  /// Prefetches to L2 the lines that the warp reads in a round of the chunk, keys before values.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -179,7 +179,7 @@ struct TileOfQueries {
     }
   }
 
-  /// Computes the largest score of queries 8n + g within the warp.
+  /// Computes the largest score of queries 8n + g in the warp.
   QRL_DEVICE void largest_of(const float (&score)[kSteps][kTiles][2][2], float (&largest)[kTiles]) const {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -194,7 +194,6 @@ struct TileOfQueries {
     }
   }
 
-  /// Writes a member of the warp's stats for queries 8n + g to shared memory.
   QRL_DEVICE void put(const float (&values)[kTiles], float Stats::*which) const {
     if (t != 0) return;
 #pragma unroll
@@ -233,8 +232,7 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Turns scores into weights times the values' scales. Writes the unit of each of the warp's queries to shared
-  /// memory.
+  /// Turns scores into weights times the values' scales. Writes the unit of each query to shared memory.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
     std::uint32_t most[kTiles];  // bits, which order a NaN above all numbers
@@ -292,8 +290,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Adds weights · values to context[p][j][n], in the order of mma's accumulators: elements 2j and 2j + 1 of vector p,
-  /// queries 8n + 2t and 8n + 2t + 1.
+  /// Adds weights · values to context[p][j][n], in mma's order: elements 2j and 2j + 1 of vector p, queries 8n + 2t and
+  /// 8n + 2t + 1.
   QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
                              Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) {
     constexpr int kUnits = kSteps / Elements::kSteps * S::kValueVectors;
@@ -330,8 +328,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Calls body(place, value) for each of the warp's elements in one half of a vector. `place` is the element in the
-  /// array of the warp's pair, `value` the fp32 context.
+  /// Calls body(place, value) for the warp's elements in one half of a vector, with the place in the array of the
+  /// warp's pair and the fp32 context.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
@@ -354,8 +352,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Sums the warps' contexts of a chunk into shared memory, in fp32: context[0] has warps 0 and 1, context[1] has 2
-  /// and 3. Readers add the two. Each warp of a pair writes one half and adds the other, so that both work.
+  /// Sums the warps' contexts of a chunk into shared memory in fp32: context[0] has warps 0 and 1, context[1] has 2 and
+  /// 3, and readers add the two. Each warp of a pair writes one half and adds the other.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

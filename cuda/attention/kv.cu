@@ -15,7 +15,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Stores a head's values in the pages' format with one warp. Each lane has pairs (i, i + half).
+/// Stores a head's values in the pages' format with one warp, whose lanes have pairs (i, i + half).
 template <KvFormat kFormat, int kPairs>
 struct HeadStore {
   const KvPages& pages;
@@ -63,11 +63,11 @@ struct HeadStore {
   }
 };
 
-/// Heads that a warp of rope_kernel takes. Their loads overlap, which those of two waves of blocks would not.
+/// Heads per warp of rope_kernel. Their loads overlap; those of two waves of blocks would not.
 constexpr int kWarpHeads = 2;
 
-/// Processes one row and kWarpHeads heads per warp of a block. kPairs: pairs per lane and head. Independent loads are
-/// all issued first.
+/// Processes one row and kWarpHeads heads per warp. kPairs: pairs per lane and head; all independent loads are issued
+/// first.
 template <KvFormat kFormat, int kPairs>
 QRL_KERNEL_OF(kThreads, kPairs <= 2 ? 10 : 8)
 void rope_kernel(RopeTask task) {
@@ -160,7 +160,6 @@ void rope_and_store_as(const RopeTask& task, std::int64_t num_rows, const Stream
          {num_rows, ceil_div(num_heads, kWarps * kWarpHeads)}, kThreads, 0, stream, task);
 }
 
-/// Copies the slots of one copy and one kv head per block.
 QRL_KERNEL void copy_kernel(CopyTask task) {
   wait_for_kernel_before();
   const std::int32_t* copy = task.copies + 3 * block_x();

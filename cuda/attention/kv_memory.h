@@ -1,5 +1,4 @@
-// Owns the memory of keys and values: every layer's pages, and pages that all layers share. Knows nothing of what they
-// hold.
+// Owns the memory of keys and values: every layer's pages, and pages that all layers share.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +11,14 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Keys and values of some layers, initialized to zero. Attention may weigh slots beyond a sequence's end by 0, which a
-/// NaN would survive, and percentiles need empty slots to be smallest. All layers share one allocation per array,
-/// because the device rounds up each allocation.
+/// Keys and values of some layers, initialized to zero: attention may weigh slots beyond a sequence's end by 0, which a
+/// NaN would survive, and percentiles need empty slots smallest. One allocation per array for all layers, because the
+/// device rounds up each allocation.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
-  /// Returns the bytes of a page in one layer.
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// Returns the most by which the device may round up all arrays together.
+  /// Returns the most by which the device may round up all arrays.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;
@@ -31,19 +29,18 @@ class KvMemory {
  public:
   KvMemory(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Same as DecodeEngine::set_kv_scales. allocate is allocate_kv.
+  /// Implement DecodeEngine::set_kv_scales and allocate_kv.
   void set_scales(std::span<const float> keys_LK, std::span<const float> values_LK, const Stream& stream);
   std::int64_t allocate();
   void release() { layers_ = PageMemory(); }
 
-  /// Returns whether pages are allocated. has_scales: whether the format's scales are set, if it has any.
+  /// has_scales: the format's scales are set, or it has none.
   bool has_pages() const { return !layers_.empty(); }
   bool has_scales() const { return options_.kv_format != quant::KvFormat::fp8_e4m3 || !head_scales_.empty(); }
   std::int64_t num_pages() const { return num_pages_; }
 
   KvPages pages(std::size_t layer_idx) const { return view(layers_, layer_idx, layer_idx); }
-  /// Returns a layer's view of separate pages [0, num_pages), whose memory all layers share. The memory stays until a
-  /// call needs more.
+  /// Returns a layer's view of separate pages [0, num_pages), in memory that all layers share until a call needs more.
   KvPages shared_pages(std::int64_t num_pages, std::size_t layer_idx);
 
   KvLayout layout(quant::KvFormat format) const {

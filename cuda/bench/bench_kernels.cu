@@ -1,4 +1,3 @@
-// Defines the kernel that only benchmarks launch.
 #include "cuda/bench/timing.h"
 #include "cuda/runtime/layout.h"
 #include "cuda/runtime/target.h"
@@ -12,8 +11,8 @@ constexpr int kThreads = 256;
 struct alignas(16) Words {
   std::uint32_t word[4];
 };
-/// kLoads: loads of a thread that are in flight together; kTurns: how often it issues them. A block has 32 KiB in
-/// flight and reads 128 KiB in all.
+/// kLoads: a thread's loads in flight; kTurns: times that it issues them. A block has 32 KiB in flight, and reads 128
+/// KiB.
 constexpr int kLoads = 8, kTurns = 4;
 constexpr std::int64_t kWordsOfBlock = std::int64_t{kLoads} * kTurns * kThreads;
 

@@ -1,6 +1,5 @@
-// Owns the operands that benchmarks give to kernels: quantized normal random values. Uniform random bits would include
-// infinities and NaN in bf16, which take less power than numbers, so the device would look faster than it is. Knows
-// nothing of what is timed.
+// Owns the operands of benchmarks: quantized normal random values. Uniform random bits include infinities and NaN in
+// bf16, which take less power, so that the device would look faster.
 #pragma once
 
 #include <vector>
@@ -9,18 +8,18 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Distinct values before they repeat. A prime, so that a matrix's rows begin at different values.
+/// Distinct values before they repeat, a prime: a matrix's rows begin at different values.
 inline constexpr std::int64_t kNormalPeriod = 100'003;
 
-/// Returns the scale under which quantized values have deviation 1. The largest value that is not clamped is then 2.7,
-/// or 5 for e4m3. Returns 1 for elements without a scale.
+/// Returns the scale under which quantized values have deviation 1; values above 2.7 (e4m3: 5) are then clamped. 1 for
+/// elements without a scale.
 float unit_scale(quant::Element element);
 
-/// Fills memory with normal random values of mean 0 and deviation `sigma` under unit_scale(element). They are rounded
-/// to nearest even and clamped; int4 has two per byte. The host generates them; the same seed gives the same values.
+/// Fills memory with normal random values of mean 0 and deviation `sigma` under unit_scale(element), generated on the
+/// host from `seed`. They are rounded to nearest even and clamped; int4 has two per byte.
 void fill_normal(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, void* to,
                  const Stream& stream);
-/// Allocates memory and fills it in the same way.
+/// Allocates memory and fills it likewise.
 Memory normal_memory(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes,
                      const Stream& stream);
 

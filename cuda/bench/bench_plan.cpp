@@ -6,7 +6,7 @@ namespace qrl::cuda {
 
 namespace {
 
-/// Hopper's largest shared memory per block, and multiprocessors.
+/// Hopper's shared memory per block, and multiprocessors.
 constexpr DeviceLimits kHopper{232'448, 132};
 /// In GemmKernel's order.
 constexpr const char* kKernelTexts[] = {"cuBLASLt",

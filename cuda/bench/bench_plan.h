@@ -1,5 +1,4 @@
-// Owns the GEMM shapes, plans and bytes of a layer, as benchmarks give them to a GPU. Computes on the host and also
-// builds without CUDA. Knows nothing of time.
+// Owns the GEMM shapes, plans and bytes of a layer in benchmarks. Also builds without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +10,11 @@
 
 namespace qrl::cuda {
 
-/// Returns the matrices of one layer, in the order of the forward pass.
+/// Returns one layer's matrices, in the order of the forward pass.
 std::vector<model::BlockMatrix> layer_matrices(const model::ModelConfig& config);
 
-/// A matmul as the engine runs it on a Hopper GPU with 132 multiprocessors (H100 or H200). This is the rule's choice;
-/// timing may replace it with another kernel that gives the same bits.
+/// A matmul as the rule plans it for a Hopper GPU with 132 multiprocessors (H100, H200); timing may pick another kernel
+/// with the same bits.
 struct MatmulPlan {
   GemmKernel kernel = GemmKernel::cublaslt;
   std::int64_t tile_rows = 0, tile_outputs = 0, num_blocks = 0;  ///< for `streamed` only
@@ -24,7 +23,6 @@ struct MatmulPlan {
 };
 MatmulPlan plan_matmul(quant::Format format, std::int64_t out, std::int64_t in, std::int64_t num_rows);
 
-/// Returns the bytes of a matrix and its scales on the device.
 std::int64_t matrix_bytes(quant::Format format, std::int64_t out, std::int64_t in);
 
 }  // namespace qrl::cuda

@@ -26,7 +26,6 @@ Memory equal_floats(float value, std::int64_t count, const Stream& stream) {
   return memory;
 }
 
-/// Measures the bytes per second at which a kernel reads that much memory once.
 double read_speed(std::int64_t pool_bytes, const Stream& stream) {
   const std::int64_t num_bytes = pool_bytes / 16 * 16;
   const Memory pool = normal_memory(quant::Element::bf16, 1, kWeightSeed, num_bytes, stream),
@@ -41,7 +40,7 @@ std::int64_t num_pages(const AttentionSpeedTask& task) {
   return shared + task.num_sequences * (ceil_div(task.num_positions, task.page_size) - shared);
 }
 
-/// Sends a tick with one row per sequence, whose shuffled pages begin at page `first_page`.
+/// Sends a tick of one row per sequence, with shuffled pages from `first_page` on.
 TickArrays send_tick(const AttentionSpeedTask& task, std::int64_t first_page, TickMemory& memory,
                      const Stream& stream) {
   const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),

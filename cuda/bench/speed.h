@@ -1,5 +1,5 @@
-// Owns the entry to GPU benchmarks of GEMMs, attention and whole ticks, next to the limits of memory and tensor cores.
-// Knows nothing of how they are computed. bench/no_cuda.cpp implements it without CUDA.
+// Owns the entry to GPU benchmarks of GEMMs, attention and whole ticks, beside the limits of memory and tensor cores.
+// bench/no_cuda.cpp implements it without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace qrl::cuda {
 
-/// Device memory that operands are read from in sequence, so that no cache holds them.
+/// Device memory that operands are read from in sequence, uncached.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
-/// A matrix [out, in] of a decoder's layer, and the batch sizes to multiply it with.
+/// A matrix [out, in] of a decoder's layer, and the batch sizes that multiply it.
 struct GemmSpeedTask {
   quant::Format format = quant::Format::bf16;  ///< all but f32
   std::int64_t out = 0, in = 0;
@@ -23,16 +23,16 @@ struct GemmSpeedTask {
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< holds copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< of a kernel that reads memory once: the limit that results are compared with
+  double read_bytes_per_s = 0;  ///< of a kernel that reads memory once: the limit
   std::vector<double> gemm_s;   ///< one per entry of num_rows
 };
 
-/// Attention of a tick in one layer: one row per sequence, each over num_positions, in shuffled pages.
+/// Attention of a tick in one layer: one row per sequence over num_positions, in shuffled pages.
 struct AttentionSpeedTask {
   quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;          ///< leading positions, in whole pages that all sequences share
+  std::int64_t shared_positions = 0;          ///< leading positions in shared whole pages
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
 };
 struct AttentionSpeed {
@@ -40,18 +40,18 @@ struct AttentionSpeed {
   double attention_s = 0;
 };
 
-/// Decode ticks of a whole model, whose random weights are generated on the device.
+/// Decode ticks of a model with random weights.
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
   quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;  ///< of the layers, and of lm_head
   std::vector<std::int64_t> batches, contexts;
-  std::int64_t matmul_size = 8192;            ///< of the square bf16 GEMM that measures the tensor cores
+  std::int64_t matmul_size = 8192;            ///< of the square bf16 GEMM that times the tensor cores
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< same as in GemmSpeedTask
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
   double tick_s = 0;  ///< 0: their pages do not fit in memory
-  double host_s = 0;  ///< the part of tick_s in which the host does not wait for the device
+  double host_s = 0;  ///< the part of tick_s not spent waiting for the device
 };
 struct TickSpeeds {
   double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
@@ -62,18 +62,16 @@ struct TickSpeeds {
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the GEMMs that the engine would launch, with bf16 results, on quantized normal random values. They run in
-/// sequence as a CUDA graph; the result is the best of five rounds by the host's clock. Throws the errors of
-/// make_engine.
+/// Times the engine's GEMMs with bf16 results, on quantized normal random values, as a CUDA graph: the best of five
+/// rounds by the host's clock. Throws the errors of make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
-/// Times attention like measure_gemms, on quantized normal random values, with the engine's plan. Throws the errors of
-/// make_engine and allocate_kv.
+/// Times attention likewise, with the engine's plan. Throws the errors of make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Sampled tokens
-/// are copied to the host. The result is the best of three rounds. Keys and values are copies of one sequence's. Throws
-/// the errors of make_engine and allocate_kv.
+/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages, whose keys and
+/// values are copies of one sequence's. Sampled tokens are copied to the host; the result is the best of three rounds.
+/// Throws the errors of make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kTickRounds = 3, kTicksPerRound = 6;
 constexpr std::uint64_t kMasterSeed = 1;
-constexpr float kMasterSigma = 0.02F;  // a usual deviation of initial weights
+constexpr float kMasterSigma = 0.02F;  // usual for initial weights
 
-/// Gives the engine random weights, then rewrites all of them twice. Returns the seconds of the second rewrite.
+/// Writes random weights twice, and returns the seconds of the second rewrite.
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const model::ModelConfig& config = task.options.model;
   const std::vector<float> ones(static_cast<std::size_t>(std::max(config.hidden_size, config.head_dim)), 1.0F);
@@ -45,7 +45,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   engine.weights().upload(weights);
 
   const Stream stream;
-  // With gains of 1, this deviation keeps logits within a few units.
+  // With gains of 1, logits stay within a few units.
   const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
                                       largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
@@ -72,7 +72,7 @@ class Sequences {
 
   std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
 
-  /// Computes the first sequence's keys and values, and copies them for the others.
+  /// Computes the first sequence's keys and values, and copies them to the others.
   void fill(DecodeEngine& engine, std::int64_t count) const {
     base::RandomStream random(1, base::RandomPurpose::generator, 0);
     for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
@@ -98,7 +98,6 @@ class Sequences {
     if (!copies.empty()) copy();
   }
 
-  /// Times ticks of speed.batch sequences.
   void decode(DecodeEngine& engine, TickSpeed& speed) const {
     const auto rows = static_cast<std::size_t>(speed.batch);
     std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
@@ -115,7 +114,7 @@ class Sequences {
       for (double& uniform : uniforms) uniform = random.uniform();
       engine.start({tokens, positions, first_pages, pages_of(speed.batch), {}}, {sample_rows, uniforms, temperatures});
     };
-    // Starts each tick while the previous one is running, like the decoder.
+    // Starts each tick while the previous one runs, like the decoder.
     const auto tick = [&] {
       start();
       engine.finish(sampled);

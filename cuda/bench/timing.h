@@ -1,5 +1,4 @@
-// Owns how benchmarks time kernels: many calls in one CUDA graph, the best of some rounds by the host's clock. Also
-// owns the reference kernel, which reads memory once.
+// Owns how benchmarks time kernels, and the reference kernel, which reads memory once.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr std::int64_t kFewestCalls = 20;
 
 /// Returns the seconds per call of call(0 … count − 1), in the best of five rounds. A round is a CUDA graph, like a
-/// tick, since the host needs as long to launch a small kernel as the kernel runs.
+/// tick: to launch a small kernel takes the host as long as the kernel runs.
 template <class Call>
 double best_s(std::int64_t count, const Stream& stream, Call call) {
   constexpr int kRounds = 5;
@@ -33,8 +32,8 @@ double best_s(std::int64_t count, const Stream& stream, Call call) {
   return best;
 }
 
-/// Reads every word of `from` once, with 16-byte loads. Writes num_read_sums(num_bytes) partial sums (mod 2³²), which
-/// add up to the sum of all words. num_bytes is a multiple of 16. Pointers are device memory.
+/// Reads every word of `from`, device memory, once with 16-byte loads. Writes num_read_sums(num_bytes) partial sums
+/// (mod 2³²) of the words. num_bytes is a multiple of 16.
 struct ReadTask {
   const void* from;
   std::int64_t num_bytes;

@@ -1,5 +1,4 @@
-// Owns a tick's rows on their way through the model's blocks: the memory between kernels, and the kernels' order. Does
-// not know whose pages receive the keys and values, or what happens to the last block's rows.
+// Owns a tick's rows on their way through the blocks: the memory between kernels, and the kernels' order.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Describes rows of this width in the form that a matrix of this format multiplies.
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
-/// Memory for rows of one width and their scales, in any format of activations.
+/// Memory for rows of one width and their scales, in any format.
 struct QuantizedMemory {
   QuantizedMemory(std::int64_t rows, std::int64_t width_)
       : width(width_),
@@ -32,38 +31,36 @@ struct QuantizedMemory {
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
-/// Rows of the residual stream, fp32 [*, width], and the branch that is still to be added to them.
+/// Rows of the residual stream, fp32 [*, width], and the branch still to be added.
 struct ResidualRows {
   float* x = nullptr;
   GemmRows branch{};
 };
 
-/// Runs a model's blocks. All work is in the order of the given stream.
+/// Runs a model's blocks, in the order of the given stream.
 class Blocks {
  public:
-  /// Allocates memory for the largest tick of `ticks`. `weights` and `gemms` must outlive the object.
+  /// Allocates memory for the largest tick of `ticks`; `weights` and `gemms` must outlive the object.
   Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms);
 
-  // Begin a tick with embed or resume. Then call store and attend for each block in order.
+  // Begin a tick with embed or resume, then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
              const Stream& stream);  ///< sampled: tokens of the previous tick
-  /// Begins with the residual stream after the previous block, fp32 [rows, width].
+  /// Begins with the residual stream after a block, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
-  /// Allocates the memory between the two products of adapters of this rank, unless it exists. Must be called before a
-  /// tick.
+  /// Allocates the memory between the products of adapters of this rank, unless it exists. Call it before a tick.
   void reserve_adapters(std::int64_t rank);
 
-  /// Returns the output of the last block.
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
 
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Returns the memory where a kernel that quantizes rows for this matrix also leaves them in bf16, for its adapter.
-  /// Returns null if the matrix has no adapter, or the quantized rows are bf16.
+  /// Returns where a kernel that quantizes rows for this matrix also leaves them in bf16, for its adapter; null if it
+  /// has none, or the rows are bf16 already.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
   /// Computes y = x · Wᵀ. An adapter adds B · (A · x), with A · x rounded to bf16 in `products`.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,

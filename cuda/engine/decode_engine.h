@@ -1,5 +1,5 @@
-// Owns the entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. Knows nothing of sequences,
-// snapshots or recipes. runtime/no_cuda.cpp implements it without CUDA, so that callers need no #ifdef.
+// Owns the entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. runtime/no_cuda.cpp implements it
+// without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -20,24 +20,24 @@ namespace qrl::cuda {
 class WeightStore;
 class SequenceScorer;
 
-/// Returns the targets of this program's kernels, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
+/// Returns the kernels' targets, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
 inline std::int64_t padded(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// Returns the number of rows from which GEMMs of a format dequantize their operands to bf16; 0: never.
+/// Returns the rows from which GEMMs of a format dequantize their operands to bf16; 0: never.
 ///
-/// Measured on an H100 for a layer of 8B. int4's streamed kernel takes 326 us at 128 rows; dequantization takes 140 and
-/// the bf16 GEMM 165. block128's streamed kernel takes 257 us at 128 rows and 565 at 256; dequantization takes 190.
+/// Measured on an H100 for a layer of 8B at 128 rows: int4's streamed kernel takes 326 us, dequantization 140 and the
+/// bf16 GEMM 165. block128's streamed kernel takes 257 us there and 565 at 256 rows; dequantization takes 190.
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
-/// The most rows of quantized activations that are dequantized at once; bounds their memory.
+/// The most rows of quantized activations to dequantize at once, which bounds their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
-/// Returns the bytes of device memory that GEMMs of up to num_rows rows keep for dequantized operands. These are the
-/// largest matrix and, for fp8_block128, rows of the widest.
+/// Returns the bytes that GEMMs of up to num_rows rows keep for dequantized operands: the largest matrix and, for
+/// fp8_block128, rows of the widest.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
                                       bool row_only_sums) {
   const std::int64_t least = dequantized_rows(format);
@@ -51,12 +51,12 @@ inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelCo
   return 2 * (largest + (quantizes_rows ? kDequantizedRowsAtOnce * widest : 0));
 }
 
-/// Returns the bytes of device memory for a matrix's adapters: A and B of all its modules, in bf16.
+/// Returns the bytes of a matrix's adapters: A and B of all its modules, in bf16.
 inline std::int64_t adapter_bytes(const model::BlockMatrix& matrix, std::int64_t rank) {
   const std::int64_t all = static_cast<std::int64_t>(matrix.modules.size()) * rank;
   return 2 * (padded(all, 64) * padded(matrix.in, 128) + padded(matrix.out(), 64) * padded(all, 128));
 }
-/// Returns the bytes that ticks of num_rows rows keep for the inputs of adapters, and for the products between A and B.
+/// Returns the bytes that ticks of num_rows rows keep for adapters' inputs, and for the products between A and B.
 inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::int64_t rank, std::int64_t num_rows) {
   std::int64_t widest = 0, between = 0;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
@@ -68,43 +68,43 @@ inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::in
 
 struct EngineOptions {
   model::ModelConfig model;
-  /// Index among the devices that CUDA_VISIBLE_DEVICES leaves, modulo their count, so that N processes share M devices.
+  /// Index among the devices that CUDA_VISIBLE_DEVICES leaves, modulo their count.
   int device_number = 0;
   std::int64_t max_rows = 0;       ///< per tick
   std::int64_t max_sequences = 0;  ///< per tick
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
-  /// 0: allocate num_pages or fail. Otherwise, allocate at most num_pages, so that the device's memory in use by all
-  /// processes stays within this share.
+  /// 0: allocate num_pages or fail. Otherwise, at most num_pages, so that all processes use at most this share of the
+  /// device's memory.
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// True: GEMM results stay fp32, as on the CPU; slower, for comparisons with it. False: they are rounded to bf16.
+  /// True: GEMM results stay fp32, as on the CPU (slower). False: bf16.
   bool f32_gemms = false;
-  /// True: a row's bits depend on neither the tick's other rows nor their number, so no library computes fp32 sums
-  /// (gemm_plan.h's choose_gemm). Slower where a library would run those GEMMs for many rows.
+  /// True: a row's bits depend on no other row of the tick, so no library computes fp32 sums (gemm_plan.h,
+  /// choose_gemm). Slower for many rows.
   bool row_only_sums = false;
-  /// Launches ticks that sample for every row as CUDA graphs, from the second of their shape. Changes no bit.
+  /// Launches ticks that sample for every row as CUDA graphs, from the second of their shape, with the same bits.
   bool graphs = true;
 };
 
-/// Copies the first num_slots slots of page `from` to page `to`, in every layer.
+/// Copies the first num_slots slots of page `from` to page `to` in every layer.
 struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
-/// Returns a token value that refers to the output_idx-th sample of the previously started tick, which may be running.
+/// Returns a token value that refers to the output_idx-th sample of the previous tick, which may be running.
 constexpr std::int32_t sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// One tick's rows, concatenated. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
-/// is an id or sampled_before.
+/// is an id or sampled_before().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
   std::span<const SlotCopy> copies;  ///< made before any row's forward pass; distinct targets
 };
 
-/// The samples of one tick, by the rule of ops/sample.h without top-k and top-p: inverse CDF.
+/// The samples of a tick, by ops/sample.h's inverse CDF without top-k and top-p.
 struct SampleRows {
   std::span<const std::int32_t> rows;   ///< rows of the tick, ascending
   std::span<const double> uniforms;     ///< one per row, in [0, 1)
@@ -115,13 +115,12 @@ struct SampledToken {
   float logprob = 0;
 };
 
-/// Counts of an engine since its construction.
 struct EngineStats {
   std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded, and launched
   double waited_s = 0;                           ///< time that the caller waited for the device
 };
 
-/// Runs a decoder's ticks. Only one thread may call it. Inputs are checked before any launch. A failed CUDA call is an
+/// Runs a decoder's ticks. Only one thread may call it; inputs are checked before any launch. A failed CUDA call is an
 /// internal error that names the call.
 class DecodeEngine {
  public:
@@ -132,36 +131,36 @@ class DecodeEngine {
 
   /// Names the device and the chosen GEMMs, for the log.
   virtual std::string describe() const = 0;
-  /// Return the weights, and the passes over whole sequences. Both live as long as the engine.
+  /// Return parts that live as long as the engine.
   virtual WeightStore& weights() = 0;
   virtual SequenceScorer& sequences() = 0;
 
-  /// Sets the scales of fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
+  /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
   /// Allocates the pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input error
-  /// if the device lacks memory for num_pages, or for one sequence of max_positions where fewer may do.
+  /// if memory lacks for num_pages, or, where fewer may do, for one sequence of max_positions.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Starts a tick: runs its rows through all layers, stores keys and values, and samples. All arguments have been read
-  /// when it returns. Two ticks may be unfinished; the device begins the second without the host.
+  /// Starts a tick: runs all layers, stores keys and values, and samples. All arguments are read when it returns. Two
+  /// ticks may be unfinished.
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
-  /// Blocks until the oldest unfinished tick has sampled. `sampled` has one element per sample of that tick. Returns at
-  /// once if it has none.
+  /// Blocks until the oldest unfinished tick has sampled. `sampled` has one element per sample; returns at once if
+  /// there is none.
   virtual void finish(std::span<SampledToken> sampled) = 0;
-  /// Starts and finishes a tick while no other is running. `logits` can read its hidden states afterwards.
+  /// Starts and finishes a tick while no other runs; `logits` can then read its hidden states.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
     start(tick, samples);
     finish(sampled);
   }
-  /// Computes logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V]. Blocks until done.
+  /// Computes logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V], and blocks until done.
   virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;
   virtual std::int64_t max_logit_rows() const = 0;
   virtual const EngineStats& stats() const = 0;
 };
 
-/// Makes an engine. Throws an input error for: a program without CUDA, no driver, no GPU of a supported compute
-/// capability, no cuBLASLt, or sizes or formats that the kernels lack.
+/// Throws an input error without CUDA, driver, supported GPU or cuBLASLt, and for sizes or formats that the kernels
+/// lack.
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda

@@ -1,4 +1,4 @@
-// Owns how a DecodeEngine is made in each of the two programs (runtime.h). Knows nothing of its internals.
+// Owns how a DecodeEngine is made in each of the two programs (runtime.h).
 #pragma once
 
 #include <memory>
@@ -8,7 +8,6 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Implements make_engine of decode_engine.h for this target.
 std::unique_ptr<DecodeEngine> make_device_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -46,8 +46,8 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Runs a learner's pass over whole sequences. It runs layer by layer, so that keys and values of only one layer exist.
-/// Within a layer it runs tick by tick, so that only one tick's rows lie between the kernels.
+/// Runs layer by layer, so that only one layer's keys and values exist, and tick by tick within it, so that only one
+/// tick's rows lie between kernels.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(
@@ -69,7 +69,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (std::size_t t = 0; t < ticks.size(); ++t) arrays.push_back(forward_ticks_[t].send(ticks[t], {}, engine_.stream));
   for (std::size_t i = 0; i < after_layer.size(); ++i) {
     const KvPages pages = engine_.kv.shared_pages(num_pages, i);
-    std::int64_t first = 0;  // index of the tick's first number in after_layer
+    std::int64_t first = 0;  // index of the tick's first number
     for (std::size_t t = 0; t < ticks.size(); ++t) {
       const std::int64_t num_rows = arrays[t].shape.rows;
       if (i == 0) engine_.blocks.embed(arrays[t], engine_.head.sampled_tokens(), engine_.stream);

@@ -10,7 +10,7 @@ namespace {
 
 using quant::Element;
 
-/// Returns the bytes of quantized rows in a caller's memory, without the scales that follow them.
+/// Returns the bytes of quantized rows, without the scales that follow them.
 std::int64_t quantized_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
   return num_rows * round_up(w.at.in, kInputChunk) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
 }
@@ -26,7 +26,7 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
   with_memory({"rollout.device: cuda", "the weights",
                "choose quant.rollout.weights of fewer bits, or end what else uses the device"},
               [&] { engine_.weights.upload(weights, engine_.stream); });
-  // Reserves before the KV pages take the remaining memory, and before any graph is recorded.
+  // Reserves before KV pages take the remaining memory and any graph is recorded.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
     model::visit_matrices(engine_.options.model, [&](const model::BlockMatrix&, const auto& of) {

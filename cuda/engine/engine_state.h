@@ -1,5 +1,4 @@
-// Owns what the parts of one engine share: device memory, the stream, and which work is in flight. The parts implement
-// ticks (device_engine.cpp), weights and sequences.
+// Owns what an engine's parts (ticks, weights, sequences) share: device memory, the stream, and work in flight.
 #pragma once
 
 #include <deque>
@@ -24,13 +23,12 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Checks that a tick's rows, positions, pages, copies and tokens are within this engine's limits.
-  /// num_sampled_before: the samples of the previous tick that tokens may refer to.
+  /// Checks a tick's rows, positions, pages, copies and tokens against this engine's limits. num_sampled_before:
+  /// samples of the previous tick that tokens may refer to.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
-  /// Blocks until the engine's stream is done.
   void wait();
-  /// Calls work(stream) with the caller's stream, after the engine's own work is done. Waits for another caller's
-  /// stream first, since only one stream at a time may use the GEMMs' workspaces.
+  /// Calls work(stream) with the caller's stream, after the engine's own work. Waits for another caller's stream first:
+  /// only one at a time may use the GEMMs' workspaces.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -39,11 +37,10 @@ struct EngineState {
     callers_stream = callers;
     work(Stream(callers.handle));
   }
-  /// Blocks until the work on a caller's stream is done.
   void synchronize_callers_stream();
-  /// Drops recorded ticks, which contain addresses and kernels of the time of their capture.
+  /// Drops recorded ticks, which contain addresses and kernels of their capture.
   void forget_graphs();
-  /// Prepares for work outside of ticks: waits for all work in flight and discards the last tick's rows for `logits`.
+  /// Waits for all work in flight, and discards the last tick's rows for `logits`.
   void drain();
 
   EngineOptions options;
@@ -62,11 +59,11 @@ struct EngineState {
   EngineStats stats;
 };
 
-/// The recipe key that leaves memory for work outside of ticks, and the advice when that is too little.
+/// The recipe key of the memory outside of ticks, and the advice when it is too little.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 
-/// Format a range as "[0, count)", and rows as "3, 5, 4" (the first of many), for errors.
+/// Format "[0, count)", and rows as "3, 5, 4" (the first of many), for errors.
 std::string range_text(std::int64_t count);
 std::string rows_text(std::span<const std::int32_t> rows);
 

@@ -19,9 +19,9 @@ struct TokenScore {
   float logprob = 0, entropy = 0;
 };
 
-/// Runs passes with the kernels of a tick; with row_only_sums, their bits are those of the ticks that sampled. Weights
-/// must be uploaded first. Each call blocks until done. Calls with a caller's stream begin after that stream's work,
-/// and may come from any thread, one at a time.
+/// Runs passes with the kernels of a tick; with row_only_sums, their bits are those of sampling ticks. Weights must be
+/// uploaded first; each call blocks until done. Calls with a caller's stream begin after its work, and may come from
+/// any thread, one at a time.
 class SequenceScorer {
  public:
   SequenceScorer() = default;
@@ -29,24 +29,22 @@ class SequenceScorer {
   SequenceScorer& operator=(const SequenceScorer&) = delete;
   virtual ~SequenceScorer() = default;
 
-  /// Runs all positions of some sequences through all layers. One layer's keys and values are stored, in pages [0,
-  /// num_pages) of separate memory, which stays for the next call.
+  /// Runs all positions of some sequences through all layers, with one layer's keys and values at a time in separate
+  /// pages [0, num_pages), kept for the next call.
   ///
-  /// `ticks` are the sequences' rows in order, each within a tick's limits. A tick's copies follow the storing of its
-  /// own keys and values. after_layer[i] receives the residual stream after layer i, fp32 [rows of all ticks, width] on
-  /// the engine's device. All may be the same memory, which then holds the last layer's.
+  /// `ticks`: the sequences' rows in order, each within a tick's limits; a tick's copies follow the storing of its keys
+  /// and values. after_layer[i] receives the residual stream after layer i, fp32 [rows of all ticks, width] on the
+  /// engine's device. All may be the same memory.
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
-  /// Computes log-probs and entropies of tokens at x, fp32 [*, width], the residual stream after the last layer.
-  /// Applies final norm and lm_head. Log-probs have the bits that sampling gives. Entropies are summed over blocks in
-  /// fp64.
+  /// Computes log-probs and entropies of tokens at x, fp32 [*, width], the residual stream after the last layer, by
+  /// final norm and lm_head. Log-probs have the bits of sampling; entropies are summed over blocks in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
-  /// Runs a tick with all positions of its sequences and no copies, and measures its keys and values for fp8 scales.
-  /// Uses bf16 pages besides those of allocate_kv, which it frees afterwards. Blocks until done. Weights must be
-  /// uploaded first.
+  /// Runs a tick of all positions of its sequences without copies, and measures keys and values for fp8 scales. Uses
+  /// separate bf16 pages, which it frees.
   ///
-  /// For each layer and kv head, fp32 [layers, kv heads] each: the least number that at most num_above of |keys| or
+  /// For each layer and kv head, fp32 [layers, kv heads]: the least number that at most num_above of |keys| or
   /// |values|, rounded to bf16, exceed; NaN if one is not finite.
   virtual void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                               std::span<float> values_LK) = 0;

@@ -1,5 +1,4 @@
-// Owns a tick's arrays on the device and their upload: everything that a tick's launches read and that varies from tick
-// to tick. Knows nothing of layers.
+// Owns a tick's arrays on the device and their upload: all that launches read and that varies from tick to tick.
 #pragma once
 
 #include <compare>
@@ -12,8 +11,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Everything besides addresses that a tick's launches take from the host; it also determines the addresses. Ticks of
-/// the same shape differ only in the contents of memory.
+/// All that a tick's launches take from the host, addresses included. Ticks of the same shape differ only in the
+/// contents of memory.
 struct TickShape {
   std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
@@ -36,15 +35,14 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Return the most rows of a tick, padding included, and the most attention partials of its plan.
+  /// Return the most rows of a tick, padding included, and attention partials of its plan.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in the stream's order. The stream must have finished reading the tick before
-  /// the previous one.
+  /// Copies a checked tick to the device, in the stream's order. It must have finished reading the tick before the
+  /// previous one.
   ///
-  /// A tick that samples for every row is padded to padded_rows with rows without a sequence. Its addresses then depend
-  /// only on that number, so that few shapes occur.
+  /// A tick that samples for every row is padded to padded_rows, so that few shapes and addresses occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);
 
  private:

@@ -1,5 +1,5 @@
-// Owns the entry to a decoder's weights on the GPU: uploaded from the CPU or rewritten from a learner's masters, and
-// read by a learner on the same device. Knows nothing of ticks.
+// Owns the entry to a decoder's weights on the GPU: uploaded from the CPU, rewritten from a learner's masters, or read
+// by a learner on the device.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace qrl::cuda {
 
-/// A linear layer in CPU memory, packed by ops/linear.h: panels of 64 columns, and scales of `scale_stride` columns.
+/// A linear layer in CPU memory, packed by ops/linear.h: panels of 64 columns.
 struct HostMatrix {
   quant::Format format = quant::Format::bf16;
   std::int64_t out = 0, in = 0;
@@ -25,7 +25,7 @@ struct HostMatrix {
 
 /// A block's weights in CPU memory: matrices, and fp32 gains, null for those that the model lacks.
 using HostLayer = model::Block<const float*, HostMatrix>;
-/// A model's weights in CPU memory. Only WeightStore::upload reads them.
+/// A model's weights in CPU memory, read only by WeightStore::upload.
 struct HostWeights {
   const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: same as in HostMatrix::panels
   const float* final_norm_D = nullptr;          ///< fp32
@@ -37,25 +37,25 @@ struct HostWeights {
 /// Names of the weights outside the blocks.
 inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "norm", kLmHead = "lm_head";
 
-/// Names one of the engine's weights: a matrix, fused as in model::Block, its bias, or a norm's gain.
+/// Names a matrix, fused as in model::Block, its bias, or a norm's gain.
 struct WeightId {
-  std::string_view name;   ///< one of the three above, or of model/block.h: "qkv". Not copied: pass a literal.
+  std::string_view name;   ///< one of these three, or of model/block.h: "qkv". Not copied: pass a literal.
   std::int64_t layer = 0;  ///< for a block's weight
   bool is_bias = false;    ///< the bias of that matrix
 };
 
-/// A tensor of the model in training: fp32, row-major, on the engine's device. It maps to some rows of an engine's
-/// matrix, or to some elements of a vector.
+/// A tensor of the model in training: fp32, row-major, on the engine's device; some rows of an engine's matrix, or
+/// elements of a vector.
 struct Master {
   const float* values = nullptr;
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // In CPU memory, or null: a profile's figures that replace the weights' own (ops/linear.h, FixedScales).
+  // In CPU memory, or null: a profile's figures instead of the weights' own (ops/linear.h, FixedScales).
   const float* factors = nullptr;     ///< of a matrix: factors of its inputs; of a norm: divisors
   const float* row_scales = nullptr;  ///< [count], int8 matrices only
 };
 
-/// A or B of the adapter of one module of a block's matrix (model/adapter.h). fp32, row-major, [rank, in] or [module's
+/// A or B of a module's adapter in a block's matrix (model/adapter.h): fp32, row-major, [rank, in] or [module's
 /// outputs, rank]. The engine keeps it in bf16.
 struct AdapterMaster {
   const float* values = nullptr;  ///< on the engine's device, or on the host
@@ -74,28 +74,26 @@ struct DequantizedMatrix {
   bool to_f32 = false;  ///< false: rounded to bf16
 };
 
-/// The bf16 embedding or lm_head, [V, D], in the engine's device memory. Rows are `stride` numbers apart. The address
-/// stays valid.
+/// The bf16 embedding or lm_head [V, D] in device memory, rows `stride` numbers apart, at a lasting address.
 struct Table {
   const std::uint16_t* values = nullptr;
   std::int64_t stride = 0;
 };
 
-/// The device memory that a matmul's caller must provide.
 struct MatmulRoom {
   std::int64_t quantized_bytes = 0;  ///< for quantized x and its scales, 256-byte aligned
   std::int64_t y_columns = 0;        ///< columns of y in memory: outputs, padded
   bool y_is_f32 = false;             ///< false: bf16
 };
 
-/// Rows of x as the input of a block's matrix (not lm_head or the embedding).
+/// Rows of x for a block's matrix (not lm_head or the embedding).
 struct MatmulInput {
   WeightId matrix;
   std::int64_t num_rows = 0;
   void* quantized = nullptr;  ///< memory of matmul_room's size
 };
 
-/// Reads and writes the weights of one engine. Only the engine's thread may call it, unless documented otherwise.
+/// Reads and writes an engine's weights. Only the engine's thread may call it, unless documented.
 class WeightStore {
  public:
   WeightStore() = default;
@@ -103,29 +101,26 @@ class WeightStore {
   WeightStore& operator=(const WeightStore&) = delete;
   virtual ~WeightStore() = default;
 
-  /// Replaces all weights, in place after the first time. Blocks until they are on the device. Formats must not change.
+  /// Replaces all weights, in place after the first time. Blocks until they are on the device; formats must not change.
   virtual void upload(const HostWeights& weights) = 0;
-  /// Rewrites some weights in place from masters whose values are all written. The bits are those of an upload of the
-  /// same values, quantized on the CPU. Blocks until done. Weights must be uploaded first. Returns the index of a
-  /// master with a NaN or an infinity, or −1.
+  /// Rewrites some weights in place from complete masters, with the bits of an upload quantized on the CPU. Blocks
+  /// until done; weights must be uploaded first. Returns the index of a master with a NaN or an infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
-  /// Rewrites adapters in the same way as weights. Matrices have them from then on; adapters that are not written are
-  /// zero. The first call for a matrix allocates memory and drops recorded ticks, so it must precede allocate_kv.
+  /// Rewrites adapters likewise. Matrices have them from then on; adapters that are not written are zero. The first
+  /// call for a matrix allocates memory and drops recorded ticks, so it must precede allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // For a learner on the same device, after an upload. Each call returns at once, with its work at the end of the
-  // caller's stream. The engine's earlier work is done before it, and the engine's later work waits for it. Any thread
-  // may call, one at a time.
+  // caller's stream, ordered with the engine's work. Any thread may call, one at a time.
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
   virtual Table table(std::string_view name) const = 0;  ///< kEmbedding, or a bf16 kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
-  /// Runs the GEMM of a tick of num_rows rows, with the same kernels. x is fp32 [num_rows, in], dense. Writes
-  /// input.quantized = quantize(x), and y = x̂ · Ŵᵀ without bias or adapter, in the precision of a tick. Null y: only
-  /// quantizes.
+  /// Runs the GEMM of a tick of num_rows rows on x, fp32 [num_rows, in] dense. Writes input.quantized = quantize(x),
+  /// and y = x̂ · Ŵᵀ without bias or adapter, in a tick's precision. Null y: only quantizes.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
-  /// Dequantizes those rows: value · scale in fp32, rounded to bf16 unless to_f32, dense [num_rows, in].
+  /// Dequantizes those rows: value · scale in fp32, bf16 unless to_f32, dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;
 };
 

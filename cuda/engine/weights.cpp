@@ -12,7 +12,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Copies num_bytes of the host to `memory`, if `from` is not null. Allocates the memory the first time.
+/// Copies num_bytes of the host to `memory`, allocated the first time, unless `from` is null.
 void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (memory.empty()) memory = Memory(num_bytes);
   QRL_INVARIANT(memory.num_bytes() == num_bytes, "upload", std::to_string(memory.num_bytes()) + " bytes as before",
@@ -45,7 +45,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
   if (matrix.quantized.empty()) {
-    // Padding is never written. It must be zero, since GEMMs read it.
+    // Padding is never written, and must be zero: GEMMs read it.
     Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
     matrix.quantized = std::move(quantized);  // both or none
@@ -140,8 +140,8 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   return found;
 }
 
-/// Copies the host's floats to `memory`, which all masters share. The stream's order prevents conflicts. Returns the
-/// device address, or null if `from` is null.
+/// Copies the host's floats to `memory`, which all masters share in the stream's order. Returns the device address, or
+/// null for null.
 const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);

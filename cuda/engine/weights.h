@@ -1,5 +1,4 @@
-// Owns a model's weights in device memory and their upload, from the host's panels or from fp32 masters on the device.
-// Knows nothing of what is computed with them.
+// Owns a model's weights in device memory and their upload, from panels or from fp32 masters.
 #pragma once
 
 #include <span>
@@ -21,14 +20,14 @@ struct AdapterMemory {
   bool empty() const { return a_values.empty(); }
 };
 
-/// A matrix's quantized values, scales, bias and adapters on the device. The bias is fp32, empty if there is none.
+/// A matrix's quantized values, scales, fp32 bias (empty: none) and adapters.
 struct MatrixMemory {
   Memory quantized, scales, bias;
   DeviceMatrix view;
   AdapterMemory adapter;
 };
 
-/// A block's weights on the device: matrices, and fp32 gains, empty for those that the model lacks.
+/// A block's matrices and fp32 gains, empty for those that the model lacks.
 using LayerMemory = model::Block<Memory, MatrixMemory>;
 
 class Weights {
@@ -38,18 +37,15 @@ class Weights {
   /// Checks shapes and formats, allocates the first time, and copies. Blocks until done.
   void upload(const HostWeights& host, const Stream& stream);
 
-  /// Implements WeightStore::rewrite.
+  /// Implement the functions of WeightStore, in the stream's order.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
-  /// Implements WeightStore::rewrite_adapters.
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
   std::int64_t adapter_rank() const { return adapter_rank_; }  ///< 0: no matrix has adapters
   std::int64_t num_adapted() const { return num_adapted_; }    ///< matrices with adapters
 
-  /// Implements WeightStore::dequantize, in the stream's order.
   void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
   const DeviceMatrix& matrix(const WeightId& id) const;
-  /// Implements WeightStore::table.
   Table table(std::string_view name) const;
 
   bool uploaded() const { return !layers_.empty(); }
@@ -67,8 +63,8 @@ class Weights {
   void require_layer(std::int64_t layer) const;
   const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: not a matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Clears `count` flags, one per master, which a kernel sets if a value is not finite. first_broken returns the index
-  /// of the first flag that is set, or −1.
+  /// Clears `count` flags, one per master, that a kernel sets at a value that is not finite; first_broken returns the
+  /// first flag set, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,

@@ -1,4 +1,3 @@
-// Arranges the scales of fp8_block128 in the order that cuBLASLt reads, one scale per thread.
 #include "cuda/gemm/block_scales.h"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"

@@ -1,5 +1,4 @@
-// Owns the scales of fp8_block128 GEMMs in cuBLASLt's order, and the numbers of rows that it accepts. Knows nothing of
-// the library.
+// Owns the scales of fp8_block128 GEMMs in cuBLASLt's order, and the rows that it accepts.
 #pragma once
 
 #include <functional>
@@ -28,7 +27,7 @@ struct ArrangeScalesTask {
 };
 void arrange_scales(const ArrangeScalesTask& task, const Stream& stream);
 
-/// Runs block-scaled GEMMs. Only one stream at a time may use the object.
+/// Runs block-scaled GEMMs, for one stream at a time.
 class BlockScaledGemms {
  public:
   using ByLibrary = std::function<void(const BlockScaledTask&)>;
@@ -36,14 +35,12 @@ class BlockScaledGemms {
 
   explicit BlockScaledGemms(std::int64_t rows_at_once = 4096) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory that a tick's GEMMs with such a matrix need, unless it exists.
+  /// Allocates the memory of a tick's GEMMs with such a matrix, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Forbids reserved memory to move, since recorded ticks contain its address; false allows it again. Memory without a
-  /// reservation, used only by a learner's GEMMs, may always move.
+  /// Forbids reserved memory to move (growing_memory.h), or allows it again.
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
-  /// Computes the task's GEMM. Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last
-  /// num_rows % 4.
+  /// Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last num_rows % 4.
   void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
 
  private:

@@ -31,7 +31,6 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // the size that
   DO(cublasLtMatmulAlgoGetHeuristic)       \
   DO(cublasLtMatmul)
 
-/// The library's functions under their own names.
 struct Library {
   void* handle = nullptr;
   std::string version, path;
@@ -54,7 +53,7 @@ Library load() {
   return library;
 }
 
-/// Returns the library, which stays open until the process ends: opening takes longer than the life of many an engine.
+/// Returns the library, open until the process ends: opening it is slow.
 const Library& the_library() {
   static const Library library = load();
   return library;
@@ -71,7 +70,6 @@ struct CublasLt::State {
     QRL_INVARIANT(status == CUBLAS_STATUS_SUCCESS, what, "success", library.cublasLtGetStatusString(status));
   }
 
-  /// Everything that depends on the shape alone.
   struct Plan {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
@@ -80,7 +78,6 @@ struct CublasLt::State {
   };
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
   std::map<Shape, Plan> plans, block_scaled_plans, row_scaled_plans;
-  /// The layout and the addresses of the scales of W and x.
   struct Scales {
     cublasLtMatmulMatrixScale_t w_mode, x_mode;
     const float *w, *x;
@@ -115,8 +112,8 @@ struct CublasLt::State {
   }
 };
 
-/// Describes the matrices to the library, whose own are column-major, so it computes yᵀ [out, rows] = W · xᵀ. W is
-/// transposed, because it is stored [out, in] by rows.
+/// Describes the matrices to the library, whose own are column-major: yᵀ [out, rows] = W · xᵀ. W is transposed, because
+/// it is stored by rows.
 void CublasLt::State::describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const {
   const MatrixLayout& at = task.w.at;
   const auto u64 = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -142,7 +139,7 @@ const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
   return plan;
 }
 
-/// Returns the plan of a shape with this task's scales. The library may refuse it: see `refusal`.
+/// Returns the plan of a shape with this task's scales, which the library may refuse (`refusal`).
 const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kind, const GemmTask& task,
                                                    const Scales& scales) {
   const auto [found, is_new] = of_kind.try_emplace(shape_of(task));
@@ -168,7 +165,7 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  // Adds partial sums of a split K in fp32. Without the mask, a bf16 result may be a sum of bf16 parts.
+  // Sums of a split K are added in fp32. Without the mask, a bf16 result may be a sum of bf16 parts.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),

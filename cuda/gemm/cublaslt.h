@@ -1,5 +1,4 @@
-// Owns cuBLASLt: loads it at run time, so that the program also runs without it, and keeps a plan per shape. Knows no
-// formats besides bf16 and those of e4m3.
+// Owns cuBLASLt: loads it at run time, and keeps a plan per shape. Knows only bf16 and the formats of e4m3.
 #pragma once
 
 #include <memory>
@@ -11,29 +10,26 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Runs GEMMs of cuBLASLt. Sums of bf16 are fp32, in an order that the library chooses for the shape. A row's bits may
-/// therefore depend on the number of rows.
+/// Runs GEMMs of cuBLASLt. Sums of bf16 are fp32, in the library's order for the shape, so a row's bits may depend on
+/// the number of rows.
 class CublasLt {
  public:
-  /// Loads the library from the places of cublaslt_places (libraries.h). Throws an input error if it is not found or
-  /// does not start.
+  /// Loads the library from cublaslt_places (libraries.h), or throws an input error.
   CublasLt();
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// Computes a bf16 GEMM with the algorithm that the library proposes for the shape.
+  /// Computes a bf16 GEMM.
   void multiply(const GemmTask& task, const Stream& stream);
-  /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 inputs, with some 13 fractional bits.
-  /// These sums are added in fp32.
+  /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 inputs with some 13 fractional bits;
+  /// these sums are added in fp32.
   void multiply(const BlockScaledTask& task, const Stream& stream);
-  /// Returns why the library refuses such a GEMM on this device; empty: it accepts it.
+  /// Returns why the library refuses such a GEMM here; empty: accepts it.
   std::string refusal_of(const BlockScaledTask& task);
-  /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. task.x.scales has one scale per row,
-  /// task.w.scales one per output. The tensor core's sums, as above, are added in fp32 at intervals that the library
-  /// chooses.
+  /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Scales: one per row of x, one per output of W.
+  /// The tensor core's sums, as above, are added in fp32 at the library's intervals.
   void multiply_row_scaled(const GemmTask& task, const Stream& stream);
-  /// Returns why the library refuses such a GEMM; empty: it accepts it.
   std::string row_scaled_refusal(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"
 

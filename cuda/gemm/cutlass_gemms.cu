@@ -1,5 +1,5 @@
-// Implements CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel
-// scale) in bf16 or fp32. One source for both, because a compiler reads CUTLASS's headers for 26 s.
+// CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel scale) in bf16
+// or fp32. One source for both: the compiler reads CUTLASS's headers for 26 s.
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -58,7 +58,7 @@ struct CutlassGemm {
     arguments.mainloop.dA = {task.x.stride, cute::Int<1>{}, 0};
     arguments.mainloop.ptr_B = reinterpret_cast<const Element*>(task.w.quantized);
     arguments.mainloop.dB = {at.width, cute::Int<1>{}, 0};
-    // Arguments of the epilogue tree: the operands' in order, then the operation's.
+    // Arguments of the epilogue tree: the operands', then the operation's.
     arguments.epilogue.thread = {{}, {{task.x.scales}, {task.w.scales}, {}}, {}};
     arguments.epilogue.ptr_C = nullptr;
     arguments.epilogue.dC = {task.y_stride, cute::Int<1>{}, 0};
@@ -73,14 +73,14 @@ struct CutlassGemm {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
-    // Same overlap as in `launch`: the kernel begins early, and its producer warp waits for the previous kernel before
-    // its first load. All other reads and writes follow that warp's loads.
+    // The kernel begins early, as in `launch`, and its producer warp waits for the previous kernel before its first
+    // load. All else follows that warp's loads.
     check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };
 
-/// Runs one of two tiles (cutlass_tile_rows): 64 rows, each by one warp group, or 128, by two cooperating warp groups.
-/// The blocks of a cluster share a tile of outputs, whose weights are multicast to all of them.
+/// Runs a tile of cutlass_tile_rows: 64 rows, each by one warp group, or 128, by two cooperating warp groups. A
+/// cluster's blocks share a tile of outputs, whose weights are multicast to them.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;
@@ -94,7 +94,7 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// Runs the GEMM with a bf16 result. Pairs of blocks load their common weights once if there are several tiles of rows.
+/// Runs the GEMM with a bf16 result; pairs of blocks load their common weights once if there are several tiles of rows.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);

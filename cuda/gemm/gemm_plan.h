@@ -1,5 +1,4 @@
-// Owns which kernels may compute a GEMM, and how streamed_gemm tiles it. Host arithmetic. Knows nothing of how the
-// GEMMs are computed, or of the time that they take.
+// Owns which kernels may compute a GEMM, and how streamed_gemm tiles it, in host arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -13,26 +12,24 @@
 
 namespace qrl::cuda {
 
-/// Returns the number of splits over the inputs, each of which has its own sums. It depends on the matrix alone, since
-/// a row's bits depend on it. It aims at two blocks for each of an H100's 132 multiprocessors, with 64 outputs per
-/// block. A split has at least four chunks.
+/// Returns the splits over the inputs, each with its own sums. They depend on the matrix alone, since a row's bits
+/// depend on them. The aim is two blocks of 64 outputs for each of an H100's 132 multiprocessors, with at least four
+/// chunks per split.
 inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestChunks = 4;
 inline std::int64_t num_splits(const MatrixLayout& at) {
   const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
-/// A block of streamed_gemm: its rows, outputs and stages of loads. Tiles of many rows have more outputs, because each
-/// tile of outputs reads all of x.
+/// A block of streamed_gemm. Tiles of many rows have more outputs, because each tile of outputs reads all of x.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
-/// Returns a tile's stages of loads. 16-bit weights need only two for the same bytes in flight; more would not fit.
+/// Returns a tile's stages of loads; for the same bytes in flight 16-bit weights need only two.
 constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
 
-/// Bytes of a block's shared memory.
 struct StreamBytes {
   int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< per stage: two chunks of 128 inputs
   int sums = 0;                                  ///< per tile
@@ -40,8 +37,7 @@ struct StreamBytes {
   constexpr int w_scales_at() const { return w + x; }
   constexpr int x_scales_at() const { return w + x + w_scales; }
   constexpr int stage() const { return w + x + w_scales + x_scales; }
-  /// Returns the total. `sums` are exchanged in the stages' memory, and kept beyond it when a block sums all splits. 16
-  /// bytes are flags.
+  /// `sums` are exchanged in the stages' memory, and kept beyond it when a block sums all splits; 16 bytes are flags.
   constexpr int all(int num_stages, bool keeps_sums) const {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
@@ -62,14 +58,14 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
                       what.activation_scale_inputs == kInputChunk);
 }
 
-/// How streamed_gemm tiles a GEMM. No choice changes a bit of the result.
+/// How streamed_gemm tiles a GEMM, with the same bits in every way.
 struct StreamPlan {
   StreamTile tile{};
   bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: each block sums all
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Bytes of memory for the sums of separate splits, and the number of counters for their tiles.
+/// Bytes for the sums of separate splits, and counters for their tiles.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kStreamCounters = 4096;
 
@@ -84,17 +80,15 @@ inline bool has_room(const StreamTile& tile, quant::Format format, const DeviceL
 inline std::int64_t num_tiles(const StreamTile& tile, const MatrixLayout& at, std::int64_t num_rows) {
   return ceil_div(at.rows, tile.outputs) * ceil_div(num_rows, tile.rows);
 }
-/// Returns whether there are splits, and memory for their sums.
 inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixLayout& at, std::int64_t num_rows) {
   const std::int64_t tiles = num_tiles(tile, at, num_rows);
   return num_splits(at) > 1 && tiles <= kStreamCounters &&
          num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
 }
 
-/// Plans a streamed GEMM. Takes the smallest tile that holds all rows, or the largest that fits the device's shared
-/// memory. Splits are apart while there are fewer tiles than multiprocessors. With several tiles of rows the limit is
-/// half of the multiprocessors. Measured on an H100: 128 such tiles of `o` took 96 us apart, while 192 tiles of `qkv`
-/// with as many inputs took 63 us whole.
+/// Plans a streamed GEMM. Takes the smallest tile for all rows, or the largest that fits shared memory. Splits are
+/// apart while there are fewer tiles than multiprocessors, or than half with several tiles of rows. Measured on an
+/// H100: 128 such tiles of `o` took 96 us apart, 192 tiles of `qkv` with the same inputs 63 us whole.
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -107,24 +101,22 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// The kernels of a GEMM. choose_gemm applies these rules:
+/// A GEMM's kernels. choose_gemm's rules:
 ///
-/// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and per token run on CUTLASS, fp8 with a bf16
-/// result only. This needs more than 16 rows; with fewer, most of its tiles would be empty. Everything else is
-/// streamed. The two kernels' e4m3 sums differ in the last bits. A row of e4m3 therefore has other bits in a batch of
-/// more than kStreamedFp8Rows rows than in a smaller one.
+/// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and token run on CUTLASS for more than 16 rows
+/// (fewer leave its tiles mostly empty), fp8 with a bf16 result only. Everything else is streamed. The two kernels'
+/// e4m3 sums differ in the last bits, so a row has other bits in a batch of more than kStreamedFp8Rows rows.
 ///
-/// With row_only_sums a row's bits must not depend on other rows, which no library guarantees for fp32 sums. CUTLASS
-/// then runs only int8. Its int32 sums are exact, and both kernels convert a sum in the same way. They round the sum
-/// and the product of the two scales to fp32 once each, and multiply them in fp32 without fusing. A bf16 result is
-/// rounded to nearest.
+/// With row_only_sums a row's bits must not depend on other rows, which no library guarantees for fp32 sums, so CUTLASS
+/// runs only int8. Its int32 sums are exact, and both kernels convert a sum alike. The sum and the product of the two
+/// scales are rounded to fp32 once each, and multiplied in fp32 without fusing.
 ///
-/// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 and run on cuBLASLt from
-/// dequantized_rows(format) rows on. The streamed kernel would dequantize the matrix once for every 64 rows.
+/// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 for cuBLASLt from dequantized_rows(format)
+/// rows on; the streamed kernel dequantizes once per 64 rows.
 ///
-/// With block_scales cuBLASLt multiplies fp8_block128 directly (block_scales.h), for more than kStreamedFp8Rows rows
-/// and a bf16 result. Its scales per row and output multiply the other formats of e4m3 for more than kCutlassFp8Rows
-/// rows, CUTLASS up to there. On an H100 ticks of 8B took 4 % less time with them at 256 rows, and 8 % less at 512.
+/// With block_scales cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result;
+/// its scales per row and output multiply the other e4m3 formats for more than kCutlassFp8Rows rows. On an H100 ticks
+/// of 8B took 4 % less time at 256 rows, 8 % at 512.
 enum class GemmKernel : std::uint8_t {
   cublaslt,
   block_scaled,
@@ -151,15 +143,13 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Returns the rows of CUTLASS's tile, which has 128 outputs. It is 64, the fewest for wgmma, while tiles of 128 would
-/// leave multiprocessors idle. A fixed rule rather than a choice by time, because fp32 sums of the two tiles may
-/// differ.
+/// Returns the rows of CUTLASS's tile of 128 outputs: 64, the fewest for wgmma, while tiles of 128 would leave
+/// multiprocessors idle. Not chosen by time, because fp32 sums of the two may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
 }
 
-/// Properties of the device and its libraries that the choice depends on.
 struct GemmRules {
   bool is_hopper = false, row_only_sums = false;
   bool block_scales = false;  ///< cuBLASLt multiplies e4m3 with scales of 128 inputs
@@ -171,12 +161,11 @@ struct GemmChoice {
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// With more rows than this, GEMMs take so long that the rule is good enough.
+/// With more rows, GEMMs take so long that the rule suffices.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// Returns the ways to compute a GEMM, all with the same bits, for a choice by time. The rule's way (choose_gemm,
-/// plan_stream) comes first. If there is a choice, every tile that is at least half full follows, with splits apart or
-/// not, and CUTLASS for int8.
+/// Returns the ways to compute a GEMM, all with the same bits: the rule's (choose_gemm, plan_stream) first. If there is
+/// a choice, every tile at least half full follows, with splits apart or not, and CUTLASS for int8.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);

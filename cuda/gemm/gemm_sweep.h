@@ -1,4 +1,4 @@
-// Owns the choice among the ways to compute a GEMM: the fastest measured one. Knows nothing of kernels.
+// Owns the choice of the fastest measured way to compute a GEMM.
 #pragma once
 
 #include <functional>
@@ -10,21 +10,19 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Measures the seconds that work of `launch` takes on the device, with cold caches. May call `launch` any number of
-/// times.
+/// Measures the device's seconds for the work of `launch`, called any number of times, with cold caches.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
 /// Picks a GEMM's fastest way, once per format, matrix shape and padded number of rows. The first such GEMM is itself
-/// timed and may run several times. No result depends on the pick, because all choices of gemm_plan.h give the same
-/// bits. A GEMM that adds to y runs once and is always streamed, because a library rounds the product to bf16 before it
-/// adds.
+/// timed, and runs several times. All ways give the same bits (gemm_plan.h). A GEMM that adds to y runs once and is
+/// streamed: a library rounds the product to bf16 before it adds.
 class GemmSweep {
  public:
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the way to compute this GEMM. Calls make(choice) to time it, in the stream's order, if there is more than
-  /// one choice and none was picked yet. This must not happen during a graph capture (runtime.h).
+  /// Returns the way to compute this GEMM. Calls make(choice) to time it, in the stream's order, if none of several
+  /// choices was picked yet; not allowed during a graph capture.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

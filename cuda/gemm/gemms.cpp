@@ -22,8 +22,8 @@ int attribute(cudaDeviceAttr which, const DeviceFacts& device) {
   return value;
 }
 
-/// Measures the best of a few launches between two events. Each follows a write of twice the L2's size, so that weights
-/// come from device memory, as in a tick.
+/// Measures the best of a few launches between two events, each after a write of twice the L2, so that weights come
+/// from device memory.
 class ColdTimer {
  public:
   explicit ColdTimer(std::size_t l2_bytes) : swept_(2 * l2_bytes) {
@@ -148,7 +148,7 @@ class LibraryGemms final : public Gemms {
     log_refusal(refusal, task.num_rows, task.w.at, "row scales", "multiplied by CUTLASS");
     cutlass_fp8(task, place_, stream);
   }
-  /// Logs a refusal once per process, since it is the same for all layers.
+  /// Logs a refusal once per process.
   void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at,
                    const char* what = "block scales", const char* instead = "streamed or dequantized") {
     if (std::exchange(has_logged_refusal_, true)) return;
@@ -156,7 +156,6 @@ class LibraryGemms final : public Gemms {
                    std::to_string(num_rows) + " rows of [" + std::to_string(at.rows) + ", " + std::to_string(at.width) +
                    "]: such layers are " + instead);
   }
-  /// Returns whether the library accepts an ordinary GEMM with block scales.
   bool may_take_block_scales() {
     constexpr std::int64_t kRows = 64, kWidth = 4096;
     const MatrixLayout at = matrix_layout(quant::Format::fp8_block128, kWidth, kWidth);

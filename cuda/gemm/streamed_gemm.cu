@@ -1,25 +1,23 @@
-// The GEMM for a decoder's few rows, limited by reading the weights. cp.async loads run ahead of the multiplications,
-// weights are dequantized in registers, and every warp has its own share of outputs and inputs.
+// The GEMM for a decoder's few rows, limited by reading the weights. cp.async loads run ahead, weights are dequantized
+// in registers, and every warp has its own outputs and inputs.
 //
-// Estimated for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us). At 3.35 TB/s, 132 multiprocessors and 1.7
-// GHz, a multiprocessor receives 15 bytes of weights per cycle.
-// - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB per multiprocessor. Here it is 48 KiB, three stages of 8 KiB in
-//   each of two blocks (up to 16 rows), or 32 KiB, two of 16 KiB in one block.
+// Estimates for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz) and a layer of 4096 x 14336 in int4 (29 MB, 9 us): a
+// multiprocessor receives 15 bytes of weights per cycle.
+// - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB per multiprocessor. Here 48 KiB, three stages of 8 KiB in each
+//   of two blocks (up to 16 rows), or 32 KiB, two of 16 KiB.
 // - Instruction budget: 128 lanes issue per cycle, so at most 8.6 instructions per byte of int4, 4.3 per weight.
-// - Instructions used up to 8 rows: a step of 64 weights takes a lane some 250, 3.9 per weight. Dequantization takes
-//   1.5 (shift, mask and one fma per pair), multiplying and x's loads 0.4. Loads ahead, scales and addresses take the
-//   rest.
-// - At 64 rows one warp has 32 outputs, so it reuses dequantized weights and loaded x more often.
-// - An int-to-float conversion per weight would need 30 per cycle of a unit that computes 16 to 64.
-// - e4m3 has a budget of 8.6 instructions per weight. Dequantization of weights and x takes 0.5 (3.5 before Hopper).
-// - The GEMMs are 107 and 214 TFLOP/s at 1 and 16 rows, far from the limit. At 64 rows they would be 857, more than
-//   mma.sync's 600. The tensor cores are thus the limit from some 45 rows on.
-// - Each tile of outputs reads x from L2. At 16 rows that is as many bytes as the weights; at 64 rows and 128 outputs,
-//   twice as many. Full memory speed would then need 10 TB/s of L2's 5.5, so a tile has at most 64 rows.
+// - Up to 8 rows a step of 64 weights takes a lane some 250 instructions, 3.9 per weight. Dequantization takes 1.5
+//   (shift, mask and one fma per pair), multiplying and x's loads 0.4, loads ahead, scales and addresses the rest.
+// - At 64 rows one warp has 32 outputs, to reuse dequantized weights and x.
+// - An int-to-float conversion per weight would need 30 per cycle, of 16 to 64.
+// - e4m3 has 8.6 instructions per weight; dequantization of weights and x takes 0.5 (3.5 before Hopper).
+// - The GEMMs are 107 and 214 TFLOP/s at 1 and 16 rows, but 857 at 64, above mma.sync's 600: the tensor cores are the
+//   limit from some 45 rows on.
+// - Each tile of outputs reads x from L2. At 16 rows these bytes equal the weights'; at 64 rows and 128 outputs they
+//   are twice as many. Full memory speed would need 10 TB/s of L2's 5.5, so a tile has at most 64 rows.
 //
-// The inputs of a chunk of 128 may be multiplied in any order that x and W share. So a lane takes those inputs that its
-// 16-byte loads of the weights contain. This needs no shuffle and no transposition, and no thread reads another's
-// loads.
+// The inputs of a chunk of 128 may be multiplied in any order that x and W share, so a lane takes those of its 16-byte
+// loads of the weights. This needs no shuffle or transposition, and no thread reads another's loads.
 #include <string>
 #include <type_traits>
 
@@ -62,33 +60,29 @@ struct Operands {
   static constexpr bool chunk_scaled = chunk_scaled_;
   /// For block128, x also has one scale per chunk.
   static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
-  /// An output has one scale for all its inputs.
   static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
-  /// Operands are converted to fp16, the fastest for e4m3 and for int4 with e4m3 activations; otherwise x stays
-  /// unchanged.
+  /// Operands are converted to fp16 for e4m3 and for int4 with e4m3 activations; otherwise x stays unchanged.
   static constexpr bool to_f16 = x_element == Element::fp8_e4m3;
-  /// The type of an instruction's sums, and of the sums over chunks.
   using Sum = std::conditional_t<x_element == Element::int8, std::int32_t, float>;
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // of a chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// Vectors of a row's chunk per lane: every fourth. x's vectors have the same inputs as W's.
+  /// Vectors of a row's chunk per lane, every fourth; x's vectors have the same inputs as W's.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   /// Operand words per vector of x, two per instruction.
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
-  /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output. Larger parts would
-  /// spill.
+  /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output; larger ones would spill.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
-/// Returns whether the GEMM adds to y. Only bf16 weights may, so that other kernels stay unchanged.
+/// Returns whether the GEMM adds to y, which only bf16 weights may.
 template <class C>
 QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
 }
 
-// Returns where lane t of four reads a row's vector of x in iteration `turn`. The four vectors that neighboring lanes
-// read together are adjacent, and those of two rows lie in different banks.
+// Returns where lane t of four reads a row's vector of x in iteration `turn`: the four vectors read together are
+// adjacent, those of two rows in different banks.
 template <class C>
 QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
@@ -106,7 +100,7 @@ QRL_DEVICE void dequantize_x(const Words& vector, std::uint32_t (&to)[C::kWords]
   }
 }
 
-/// Loads a lane's words of one output for part `part`. The lane's vectors are 32 vectors apart.
+/// Loads a lane's words of one output for a part, 32 vectors apart.
 template <class C>
 QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t (&to)[C::kPartWords]) {
   if constexpr (C::kPartWords == 2) {
@@ -124,8 +118,7 @@ QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t 
   }
 }
 
-/// Dequantizes one output's weights that are multiplied with vector `t` of x in the part. int4 for int8 gives 16 times
-/// the weights.
+/// Dequantizes one output's weights for vector `t` of x in the part; int4 for int8 gives 16 times the weights.
 template <class C>
 QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
   if constexpr (C::w_element == Element::int8 || C::w_element == Element::bf16) {
@@ -191,7 +184,7 @@ struct Streamed {
     }
   };
 
-  /// A thread's place: its tile of the GEMM, and its warp's outputs and half of each step.
+  /// A thread's tile of the GEMM, and its warp's outputs and half of each step.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
@@ -209,18 +202,16 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
-  /// Returns the lane's output for row q of instruction m's tile, or row q + 8 if `upper`. A lane's outputs are
-  /// neighbors.
+  /// Returns the lane's output (they are neighbors) for row q of instruction m's tile, or row q + 8 if `upper`.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset in a stage of the lane's vector j of an output. Only this lane writes and reads it.
+  /// Returns the byte offset in a stage of vector j of an output, which only this lane writes and reads.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Starts loading the weights of chunks `chunk` and `chunk` + 1, up to `end`. load_rows does the same for x.
-  /// Computations that do not change between steps come first: with few rows, addresses are a third of all
-  /// instructions.
+  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, up to `end`. Constant computations
+  /// come first: with few rows, addresses are a third of all instructions.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -249,7 +240,7 @@ struct Streamed {
   }
   QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                    std::int64_t end) {
-    // The threads load as many rows at once as they have vectors for, first those of one half, then of the other.
+    // The threads load several rows at once, those of one half first.
     constexpr unsigned kRowVectors = 4 * C::kXVectors, kAtOnce = kThreads / kRowVectors, kBoth = 2 * kRows;
     const auto thread = static_cast<unsigned>(thread_idx());
     const unsigned p = thread % kRowVectors, first = thread / kRowVectors;
@@ -277,7 +268,6 @@ struct Streamed {
     }
   }
 
-  /// Adds the warp's outputs · its chunk of x, for the whole stage, to `sums`.
   QRL_DEVICE static void multiply(const unsigned char* stage, const Place& at, Lane<Sum>& sums) {
     const unsigned char* x_chunk = stage + kBytes.x_at() + at.half * (kBytes.x / 2);
 #pragma unroll 1
@@ -317,7 +307,6 @@ struct Streamed {
     }
   }
 
-  /// Adds the chunk's scaled sums to `totals`.
   QRL_DEVICE static void scale(const unsigned char* stage, const Place& at, const Lane<Sum>& sums,
                                Lane<float>& totals) {
     const auto* w_scales = reinterpret_cast<const float*>(stage + kBytes.w_scales_at()) + at.half * kOutputs +
@@ -342,7 +331,7 @@ struct Streamed {
     }
   }
 
-  /// Sets `totals` to the sums of the warp's own chunks of [begin, end).
+  /// Sets `totals` to the sums of the warp's chunks of [begin, end).
   QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
@@ -395,8 +384,8 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Adds a tile's splits through device memory, in order. Returns true in the block that arrives last, whose totals
-  /// are then the sum.
+  /// Adds a tile's splits through device memory, in order; returns true in the last block, whose totals are then the
+  /// sum.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
     constexpr std::int64_t kWords = kTotals * (kThreads / 2);
@@ -433,7 +422,6 @@ struct Streamed {
     else return static_cast<Total>(word);
   }
 
-  /// Applies the scales and stores the lane's outputs of its rows.
   QRL_DEVICE static void store(const GemmTask& task, const Place& at, const Lane<Total>& totals) {
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {

@@ -1,5 +1,4 @@
-// Dequantizes matrices and rows to bf16, eight numbers per thread at a time. Limited by memory: an int4 matrix reads
-// half a byte per number and writes two.
+// Limited by memory: an int4 matrix reads half a byte per number and writes two.
 #include "base/error.h"
 #include "cuda/gemm/widen.cuh"
 #include "cuda/quantize/dequantize.h"
@@ -16,7 +15,7 @@ constexpr int kGroup = 8;   ///< numbers per 16-byte store
 constexpr int kAtOnce = 4;  ///< groups that a thread loads before it uses the first
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
-/// Contiguous rows with one scale per chunk of 128 numbers.
+/// Contiguous rows with one scale per 128 numbers.
 struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
@@ -25,7 +24,7 @@ struct DequantizeTask {
   std::uint16_t* to;
 };
 
-/// A group's quantized values: one word of int4, or two of e4m3.
+/// A group's values: one word of int4, or two of e4m3.
 template <Element element>
 struct alignas(element == Element::int4 ? 4 : 8) Group {
   std::uint32_t word[element == Element::int4 ? 1 : 2];
@@ -34,7 +33,6 @@ struct alignas(16) Wide {
   std::uint32_t pair[kGroup / 2];
 };
 
-/// Converts a group's values to fp32, in order.
 template <Element element>
 QRL_DEVICE void floats_of(const Group<element>& group, float (&to)[kGroup]) {
   if constexpr (element == Element::int4) {
@@ -60,7 +58,7 @@ template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
-  // 32 bits, because 64 take several times as long to divide.
+  // 32 bits: 64 take several times longer to divide.
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());

@@ -1,5 +1,5 @@
-// Contracts of the kernels that write quantized operands as bf16, for GEMMs of many rows. A bf16 GEMM is then faster
-// than one that dequantizes inside. Each number is value · scale in fp32, rounded to nearest even.
+// Contracts of the kernels that write quantized operands as bf16 for GEMMs of many rows: value · scale in fp32, rounded
+// to nearest even.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Dequantizes a whole matrix of `int4` or `fp8_block128` to bf16 [w.at.rows, w.at.width], with zeros beyond its
 /// inputs.
 void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& stream);
-/// Dequantizes rows of e4m3 with one scale per 128 inputs to bf16 [num_rows, x.stride], with zeros beyond the width.
+/// Dequantizes e4m3 rows with one scale per 128 inputs to bf16 [num_rows, x.stride], with zeros beyond the width.
 void dequantize_rows(const QuantizedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,6 +1,5 @@
-// Converts between fp32 weights on the device and the decoder's quantized values. A block quantizes a row. If rows
-// share a scale, a first pass finds the largest magnitude. All kernels are limited by memory; the second read of the
-// weights comes mostly from L2.
+// A block quantizes a row, after a first pass for the largest magnitude if rows share a scale. Limited by memory; the
+// second read of the weights comes mostly from L2.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -12,7 +11,7 @@ namespace {
 using quant::Element;
 using quant::ScaleScope;
 
-/// Outputs, and inputs, under one scale of block128.
+/// Outputs and inputs under one scale of block128.
 constexpr std::int64_t kBlockSide = 128;
 
 QRL_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
@@ -22,14 +21,12 @@ QRL_DEVICE float weight_at(const QuantizeWeightsTask& task, std::int64_t row, st
   return task.input_factors != nullptr ? value * task.input_factors[i] : value;
 }
 
-/// Computes quant/format.h's scale_of.
 QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
   const float amax = float_of(magnitude);
   if (element == Element::fp8_e4m3) return amax / 448.0F;
   return element == Element::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
 }
 
-/// Returns the bits of a quantized weight, in the low bits.
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
   // 0 under a scale that is not finite: such weights are rejected.
@@ -40,7 +37,7 @@ QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scal
   return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
 }
 
-/// Writes words [begin, end) of a row with `count` threads, of which this is number `idx`.
+/// Writes words [begin, end) of a row as thread `idx` of `count`.
 QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
                             float scale, int idx, int count) {
   const int num_inputs = static_cast<int>(task.at.word_inputs), bits = 32 / num_inputs;
@@ -57,7 +54,7 @@ QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, s
   }
 }
 
-/// Returns the largest |weight| among this thread's share of a row's inputs [begin, end).
+/// Returns the largest |weight| of this thread's inputs in [begin, end).
 QRL_DEVICE std::uint32_t share_of_largest(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin,
                                           std::int64_t end, int idx, int count) {
   std::uint32_t largest = 0;
@@ -73,7 +70,7 @@ QRL_DEVICE void note(std::uint32_t magnitude, std::uint32_t* not_finite) {
 QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
 constexpr std::size_t kExchangeBytes = kWarps * sizeof(float);
 
-/// Writes magnitudes[row], each row's largest.
+/// Writes each row's largest to magnitudes[row].
 QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -82,7 +79,7 @@ QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   if (thread_idx() == 0) task.magnitudes[row] = largest;
 }
 
-/// Writes magnitudes[num_rows], the largest of all rows.
+/// Writes the largest of all rows to magnitudes[num_rows].
 QRL_KERNEL void tensor_magnitude_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   std::uint32_t mine = 0;
@@ -156,7 +153,6 @@ QRL_KERNEL void store_vector_kernel(StoreTask task) {
   }
 }
 
-/// Rounds and places one row per block.
 QRL_KERNEL void place_rows_kernel(PlaceTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -178,7 +174,7 @@ QRL_DEVICE float number_of(Element element, std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
-/// Dequantizes one word per thread, so that neighboring threads also write neighboring inputs.
+/// Dequantizes one word per thread: neighboring threads write neighboring inputs.
 QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;

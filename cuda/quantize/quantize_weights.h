@@ -1,5 +1,5 @@
-// Contracts of the kernels between fp32 weights on the device and the decoder's quantized values, for publishing and
-// for the learner's backward pass. As in kernels.h, every pointer is device memory and nothing is owned.
+// Contracts of the kernels between fp32 weights on the device and quantized values, for publishing and the learner's
+// backward pass. Pointers are device memory, nothing is owned.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Quantizes rows of W, fp32 [num_rows, at.in], into rows first_row … of a device matrix, with their scales. Rounds one
-/// tensor as quant/format.h does. The bits are those of ops/linear.h's pack_rows. The matrix's padding beyond at.in and
-/// at.num_words is not written.
+/// Quantizes rows of W, fp32 [num_rows, at.in], into rows first_row … of a device matrix, with scales and the bits of
+/// ops/linear.h's pack_rows. Padding beyond at.in and at.num_words is not written.
 struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
@@ -25,12 +24,12 @@ struct QuantizeWeightsTask {
   std::uint8_t* quantized;
   float* scales;              ///< [num_scales, at.rows]; null: none
   std::uint32_t* magnitudes;  ///< scratch: num_magnitudes() of them
-  std::uint32_t* not_finite;  ///< set to 1 if a weight is not finite; its quantized value is then undefined
+  std::uint32_t* not_finite;  ///< set to 1 if a weight is not finite, whose quantized value is then undefined
 };
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
 void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);
 
-/// Stores `count` values: round_table to bf16 (nearest even), store_vector as fp32, divided by their divisors if given.
+/// Store `count` values: round_table as bf16 (nearest even), store_vector as fp32, divided by divisors if given.
 struct StoreTask {
   const float* values;
   std::int64_t count;
@@ -53,8 +52,8 @@ struct PlaceTask {
 };
 void place_rows(const PlaceTask& task, const Stream& stream);
 
-/// Dequantizes a matrix: value · scale in fp32 (ops/linear.h's unpack_rows), rounded to bf16 unless to_f32. The result
-/// is dense [w.at.out, w.at.in].
+/// Dequantizes a matrix: value · scale in fp32 (ops/linear.h's unpack_rows), rounded to bf16 unless to_f32. Dense
+/// [w.at.out, w.at.in].
 struct DequantizeWeightsTask {
   DeviceMatrix w;
   quant::Element element;
@@ -65,8 +64,7 @@ struct DequantizeWeightsTask {
 };
 void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream);
 
-/// Dequantizes rows: value · scale in fp32 (ops/linear.h's dequantize_row), rounded to bf16 unless to_f32. The result
-/// is dense [*, x.width].
+/// The same for rows (ops/linear.h's dequantize_row), dense [*, x.width].
 struct DequantizeRowsTask {
   QuantizedRows x;
   void* to;

@@ -1,4 +1,4 @@
-// Owns how the threads of a block compute a row's sum or largest value together. Included by kernel sources only.
+// Owns a row's sum or largest value over a block's threads.
 #pragma once
 
 #include "cuda/runtime/layout.h"
@@ -10,7 +10,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr int kThreads = kRowThreads;
 inline constexpr int kWarps = kThreads / 32;
 
-/// Returns the sum of what a block's warps wrote, in every thread. All warps must have written.
+/// Returns the sum of what all warps have written, in every thread.
 template <int kBlockWarps>
 QRL_DEVICE float sum_of_warps(const float* exchange) {
   float total = 0;
@@ -23,9 +23,8 @@ QRL_DEVICE float sum_of_warps(const float* exchange) {
   return total;
 }
 
-/// Returns the sum, or the largest, over a block of kBlockWarps warps, in every thread. `exchange` holds kBlockWarps
-/// elements. Sums are fp32. Within a warp they are a butterfly; across 32 warps another butterfly, across fewer in
-/// order.
+/// Returns the sum, or the largest, over kBlockWarps warps in every thread, by `exchange` [kBlockWarps]. Sums are fp32:
+/// a butterfly in a warp; then another across 32 warps, or fewer in order.
 template <int kBlockWarps = kWarps>
 QRL_DEVICE float block_sum(float value, float* exchange) {
   value = warp_sum(value);
@@ -33,8 +32,8 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// Returns the sum over kCount blocks of kBlockWarps warps, computed by one such block; values[i] belong to block i.
-/// The bits are those of a single block with all of their threads.
+/// Returns the sum over kCount blocks of kBlockWarps warps, of which values[i] belong to block i, with the bits of one
+/// block of all their threads.
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

@@ -1,4 +1,4 @@
-// Owns how a thread reads and writes four neighbors of a row at once (a quad). Included by kernel sources only.
+// Owns a thread's reads and writes of four neighbors of a row (a quad).
 #pragma once
 
 #include "cuda/runtime/kernels.h"
@@ -25,14 +25,14 @@ inline bool are_whole(const GemmRows& rows) {
   return !rows.is_f32 && are_whole(static_cast<const std::uint16_t*>(rows.values), rows.stride);
 }
 
-/// A quad as it lies in memory: fp32, or bf16 in the first two words. Separate from its conversion, so that several
-/// loads are in flight before the first is used.
+/// A quad as it lies in memory: fp32, or bf16 in the first two words. Converted separately, so that several loads are
+/// in flight.
 struct alignas(16) Raw {
   std::uint32_t word[4];
 };
 
-/// Loads numbers first … first + 3 of a row of `width`, with 0 beyond it; fp32, or bf16. kWhole requires are_whole of
-/// the row, and a width of whole quads. Otherwise aligned quads take one access, others four.
+/// Loads numbers first … first + 3 of a row of `width`, with 0 beyond it; fp32 or bf16. kWhole requires are_whole rows
+/// and a width of whole quads; otherwise unaligned quads take four accesses.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
   if constexpr (kWhole) {
@@ -100,19 +100,18 @@ QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   }
 }
 
-/// A thread's quads of a row, in a block of kBlockThreads: kCount at once, kStride numbers apart.
+/// A thread's quads of a row in a block of kBlockThreads: kCount at once, kStride apart.
 template <int kBlockThreads, int kCount_>
 struct Own {
   static constexpr int kCount = kCount_;
   static constexpr int kStride = 4 * kBlockThreads, kStep = kCount * kStride;
   QRL_DEVICE static int begin() { return 4 * thread_idx(); }
-  /// Sets to[i] = load(number) for all of them before the first is used.
+  /// Sets all to[i] = load(number) before the first is used.
   template <class Load>
   QRL_DEVICE static void load(int begin, Raw (&to)[kCount], Load load) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = load(begin + i * kStride);
   }
-  /// Calls body(i, number) for those before `end`.
   template <class Body>
   QRL_DEVICE static void each(int begin, int end, Body body) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // Kernels over rows, one or several blocks each: embedding, norm, activation, quantization, and repacking of the host's
-// panels. Few rows are limited by latency, many by instructions. Therefore a thread issues all its loads first, indices
-// within a row have 32 bits, and several rows share a multiprocessor.
+// panels. Few rows are limited by latency, many by instructions: a thread issues all loads first, indices in a row have
+// 32 bits, and several rows share a multiprocessor.
 #include <type_traits>
 
 #include "cuda/quantize/row_block.cuh"
@@ -12,8 +12,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// How a kernel rounds rows, known at compile time: the element, and one scale per row or per 128 numbers. These
-/// require rows in whole quads (row_quads.cuh); `any` reads the format at run time and takes every row.
+/// How a kernel rounds rows: the element, and one scale per row or per 128 numbers, for rows in whole quads
+/// (row_quads.cuh); `any` reads the format at run time and takes every row.
 enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
@@ -32,13 +32,12 @@ QRL_DEVICE quant::Element element_of(const QuantizedRows& out) {
                                        : quant::Element::fp8_e4m3;
 }
 
-/// Returns the scale of values whose largest magnitude has these bits. Returns NaN if that is not finite, to expose it.
+/// Returns the scale of values with this largest magnitude, NaN if it is not finite.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
-/// Quantizes a value under an unusual scale (Divisor). A scale of zero gives zeros. A NaN gives NaN in e4m3, and zeros
-/// in int8.
+/// Quantizes a value under an unusual scale (Divisor): zero gives zeros; NaN gives NaN in e4m3, zeros in int8.
 QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, float scale) {
   if (element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
@@ -56,14 +55,14 @@ QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& valu
 #pragma unroll
   for (int e = 0; e < 4; ++e) quotients[e] = scale.quotient(values.at[e]);
   if (element == quant::Element::fp8_e4m3) return fp8x4_of(quotients);
-  // Adding 1.5 · 2^23 rounds to the nearest integer, ties to even, in the last bits. No value exceeds ±127.
+  // Adding 1.5 · 2^23 rounds to nearest even in the last bits; no value exceeds ±127.
   std::uint32_t integers[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) integers[e] = bits_of(quotients[e] + 0x1.8p23F);
   return pick_bytes(pick_bytes(integers[0], integers[1], 0x0040), pick_bytes(integers[2], integers[3], 0x0040), 0x5410);
 }
 
-/// Rounds four values to bf16 and stores them. Values beyond the first `count` become zero.
+/// Stores four values as bf16, zero beyond the first `count`.
 QRL_DEVICE void store_bf16(std::uint16_t* to, int count, const Quad& values) {
   quads::TwoWords words{{bf16x2_of(values.at[0], values.at[1]), bf16x2_of(values.at[2], values.at[3])}};
   if (count < 4) {
@@ -84,7 +83,7 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// The elements of a row that one block processes. It is the whole row, or chunks of 128 if no scale spans more.
+/// A block's elements of a row: all, or chunks of 128 if no scale spans more.
 struct Segment {
   int begin, end;  ///< multiples of 128, including the zeros up to the row's stride
 };
@@ -108,8 +107,8 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
   return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
-/// Quantizes a segment of a row with one block. Each thread handles its own quads; a warp's quads cover a chunk of 128.
-/// With one scale per row, quads wait in value_memory, where each thread reads only its own.
+/// Quantizes a segment of a row with one block, whose threads have their own quads and whose warps cover chunks of 128.
+/// With one scale per row, each thread's quads wait in value_memory.
 template <int kBlockThreads, Rounding kRounding>
 class RowQuantizer {
  public:
@@ -122,7 +121,7 @@ class RowQuantizer {
         segment_(segment),
         width_(static_cast<int>(out.width)) {}
 
-  /// Takes numbers first … first + 3, which are zero beyond the width.
+  /// Takes numbers first … first + 3, zero beyond the width.
   QRL_DEVICE void take(int first, const Quad& quad) {
     const quant::Element element = element_of<kRounding>(out_);
     if (wide_ != nullptr) store_bf16(wide_ + first, width_ - first, quad);
@@ -170,7 +169,6 @@ class RowQuantizer {
   std::uint32_t largest_ = 0;
 };
 
-/// Embeds one segment of a row per block.
 template <bool kWhole>
 QRL_KERNEL void embed_kernel(EmbedTask task) {
   wait_for_kernel_before();
@@ -184,7 +182,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Norms a row. Squares are summed in the order of kSumThreads threads; each thread here acts as several.
+/// Norms a row, with squares summed in the order of kSumThreads threads; each thread acts as several.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
@@ -223,7 +221,7 @@ void norm_quantize_kernel(NormTask task) {
   }
   const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  // One block writes all of a row's scales and quantized values, since it has the whole row for the norm.
+  // One block writes all of a row, since it has the whole row for the norm.
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];
@@ -239,7 +237,6 @@ void norm_quantize_kernel(NormTask task) {
   to.finish();
 }
 
-/// Adds one segment of a row per block.
 template <bool kWhole>
 QRL_KERNEL void add_kernel(AddTask task) {
   wait_for_kernel_before();
@@ -254,7 +251,7 @@ QRL_KERNEL void add_kernel(AddTask task) {
   quads::store<kWhole>(task.sums + row * task.width, first, width, sums);
 }
 
-/// Quantizes a row, or a segment of one. A thread loads kOwn quads at once.
+/// Quantizes a row or a segment, kOwn quads per thread at once.
 template <int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kOwn == 1 ? 8 : 4)
 void quantize_kernel(QuantizeTask task) {
@@ -274,7 +271,7 @@ void quantize_kernel(QuantizeTask task) {
   to.finish();
 }
 
-/// Computes and quantizes SwiGLU in the same way. Wide rows have 512 threads, so that two rows share a multiprocessor.
+/// Computes and quantizes SwiGLU likewise. Wide rows have 512 threads: two rows share a multiprocessor.
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {
@@ -301,7 +298,7 @@ void swiglu_quantize_kernel(SwigluTask task) {
   to.finish();
 }
 
-/// Repacks one row of words per block. Padding is zero already.
+/// Repacks one row of words per block; padding is zero already.
 QRL_KERNEL void repack_kernel(RepackTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -311,7 +308,6 @@ QRL_KERNEL void repack_kernel(RepackTask task) {
   }
 }
 
-/// Returns the rounding for rows in whole quads, or `any`.
 Rounding rounding_of(const QuantizedRows& out, const std::uint16_t* wide, bool is_whole) {
   if (!is_whole || out.width % 4 != 0 || (wide != nullptr && !quads::are_whole(wide, out.stride))) return Rounding::any;
   switch (out.element) {
@@ -324,7 +320,6 @@ Rounding rounding_of(const QuantizedRows& out, const std::uint16_t* wide, bool i
   }
 }
 
-/// Calls body(t), where t::value is the rounding.
 template <class Body>
 void by_rounding(Rounding rounding, Body body) {
   switch (rounding) {
@@ -340,11 +335,9 @@ void by_rounding(Rounding rounding, Body body) {
       return body(std::integral_constant<Rounding, Rounding::fp8_chunks>());
   }
 }
-/// Returns whether a kernel of this rounding may take a whole row.
 constexpr bool takes_rows(Rounding rounding) {
   return rounding == Rounding::any || rounding == Rounding::int8 || rounding == Rounding::fp8;
 }
-/// Returns the numbers that wait in a block's shared memory.
 std::int64_t num_waiting(const QuantizedRows& out) { return has_row_scale(out) ? out.stride : 0; }
 
 }  // namespace

@@ -1,9 +1,8 @@
-// Owns the name of a stream that belongs to a caller. Knows nothing of the work on it.
 #pragma once
 
 namespace qrl::cuda {
 
-/// A caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default. Must outlive the engine.
+/// A caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default, which must outlive the engine.
 struct CallersStream {
   void* handle = nullptr;
 };

@@ -1,5 +1,5 @@
-// Contracts of the kernels that engine/ calls in sequence. Arguments are plain structs. Every pointer is device memory;
-// nothing is owned. Unless documented otherwise, sums are fp32 in a fixed order that depends on the row alone.
+// Contracts of the kernels that engine/ calls. Pointers are device memory, nothing is owned. Unless documented, sums
+// are fp32 in a fixed order that depends on the row alone.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Rows of activations as a GEMM's input: quantized values [rows, stride], zero beyond the width, and scales [rows,
-/// num_scales]. They are rounded by quant/format.h.
+/// Activations as a GEMM's input: values [rows, stride], zero beyond the width, and scales [rows, num_scales], rounded
+/// by quant/format.h.
 struct QuantizedRows {
   quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
@@ -37,8 +37,8 @@ struct GemmRows {
   }
 };
 
-/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i refers to sampled[i]. A negative sampled token,
-/// from a row that could not be sampled, counts as token 0.
+/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i refers to sampled[i]. A negative sampled token
+/// (none could be sampled) counts as token 0.
 struct EmbedTask {
   const std::uint16_t* table_VD;
   const std::int32_t* tokens;
@@ -48,9 +48,8 @@ struct EmbedTask {
 };
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes x[row] += added[row] + added_bias if there is something to add, then out = quantize(x · gain /
-/// sqrt(mean(x²) + eps)). With row_ids, reads those rows of x and added, writes out's rows 0, 1, …, and leaves x
-/// unchanged.
+/// Computes x[row] += added[row] + added_bias unless null, then out = quantize(x · gain / sqrt(mean(x²) + eps)). With
+/// row_ids, reads those rows, writes out's rows 0, 1, …, and leaves x unchanged.
 struct NormTask {
   float* x;  ///< fp32 [*, width]
   GemmRows added;
@@ -63,7 +62,7 @@ struct NormTask {
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes sums[row] = x[row] + added[row], fp32 [*, width], in the same way as norm_quantize.
+/// Computes sums[row] = x[row] + added[row], fp32 [*, width], with norm_quantize's bits.
 struct AddTask {
   const float* x;
   GemmRows added;
@@ -80,7 +79,7 @@ struct QuantizeTask {
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes out = quantize(silu(gate) · up). A row has gate first, and up from element out.width on.
+/// Computes out = quantize(silu(gate) · up). Rows: gate first, up from element out.width on.
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
@@ -88,8 +87,7 @@ struct SwigluTask {
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Converts the host's panels to rows of quantized values (layout.h, device_word). Reads no row of the host beyond
-/// `at.out`.
+/// Converts the host's panels to rows of quantized values (layout.h, device_word). Reads no host row beyond `at.out`.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;
@@ -106,23 +104,21 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8 only
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
-  /// Returns the index of a position's slot; page_ids are its sequence's. Divides in 32 bits, because 64 take twice as
-  /// long.
+  /// Returns a position's slot by its sequence's page_ids, divided in 32 bits (64 take twice as long).
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);
   }
 };
 
-/// Positions and pages of each row's sequence.
 struct RowPlaces {
   const std::int32_t* positions;    ///< −1: a padding row without a sequence
   const std::int32_t* first_pages;  ///< index in page_ids
   const std::int32_t* page_ids;
 };
 
-/// Processes rows of q, k and v heads: adds the bias, applies RMSNorm over E to each q and k head if there are gains,
-/// and rotates q and k. Writes q to `q` (fp32 [*, H·E]), and k and v to the row's slot. Skips padding rows.
+/// Adds the bias to rows of q, k and v heads, applies RMSNorm over E to q and k heads if there are gains, and rotates q
+/// and k. Writes q (fp32 [*, H·E]) to `q`, k and v to the row's slot; skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
@@ -136,9 +132,8 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Finds a percentile of |keys| and of |values| for each kv head, over all slots of bf16 pages: the least number that
-/// at most num_above values exceed. It is NaN if a value is not finite. Slots without a position must be zero, so that
-/// they never exceed it.
+/// Finds for each kv head, over all slots of bf16 pages, the least number that at most num_above of |keys|, and of
+/// |values|, exceed: NaN if one is not finite. Slots without a position must be zero.
 struct KvPercentileTask {
   const std::uint8_t *keys, *values;
   KvLayout at;
@@ -148,9 +143,8 @@ struct KvPercentileTask {
 };
 void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
 
-/// A plan of attention_plan.h for the rows of `where`, and the launches' blocks. With fewer blocks than tiles each
-/// block loops over several; with more, some have none. The caller must give at least one block to each kind that has
-/// tiles, as no code checks this.
+/// A plan of attention_plan.h for the rows of `where`, and the launches' blocks, which loop over tiles if fewer. Each
+/// kind with tiles needs at least one block, unchecked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -163,23 +157,22 @@ struct AttentionWork {
 
 /// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are those of
 /// the CPU (ops/paged_attention.h) except for e4m3:
-/// - bf16: queries and weights are rounded to bf16, the weights before they are summed. Products are exact. Sums are
-///   fp32, in the tensor core's order and rounding.
+/// - bf16: queries, and weights before they are summed, are rounded to bf16. Products are exact, sums fp32 in the
+///   tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
 ///   2⁻¹⁴ of its chunk's largest has fewer than 11 bits, and one below 2⁻²⁵ is 0.
 /// - int8: queries are 254·high + low of int8 terms, with 15 bits of their largest. Weights times the values' scales
-///   are 256·high + low of uint8 terms. They have 16 bits of the largest of a warp's 64 positions of a chunk. Sums are
-///   exact in int32.
+///   are 256·high + low of uint8 terms, with 16 bits of the largest of a warp's 64 positions. Sums are exact in int32.
 ///
-/// Scales, scores, softmax and its denominator are fp32. Positions are processed in chunks of kAttentionChunk. A
-/// chunk's weights are exp(score − its largest), and the sums of its four warps are added in pairs. Chunks are joined
-/// in order in segments of kSegmentChunks, then segments in order, in fp32.
+/// Scales, scores, softmax and its denominator are fp32, in chunks of kAttentionChunk. A chunk's weights are exp(score
+/// − its largest); the sums of its four warps are added in pairs. Segments of kSegmentChunks chunks are joined in
+/// order, then the segments, in fp32.
 ///
-/// No bit depends on the plan, the page order or the tick's other rows, with one exception. A NaN value in bf16 or e4m3
-/// makes all rows of a tile NaN if the tile reaches its position, because 0 · NaN is NaN.
+/// No bit depends on the plan, the page order or the tick's other rows, except that a NaN value in bf16 or e4m3 makes
+/// all rows of a tile NaN (0 · NaN).
 ///
-/// Compared to the CPU, int8's scores have the same bits. bf16 differs only by the order of sums up to 128 positions,
-/// the CPU's span. e4m3 differs by 3 bits of queries and weights, which the CPU rounds to bf16.
+/// int8's scores have the CPU's bits. bf16 differs only by the order of sums up to 128 positions, the CPU's span; e4m3
+/// by 3 bits of queries and weights, which the CPU rounds to bf16.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;
@@ -196,7 +189,7 @@ struct AttentionTask {
 };
 void attention(const AttentionTask& task, const Stream& stream);
 
-/// Copies the first slots of pages. A copy is three int32: from, to, number of slots.
+/// Copies the first slots of pages: three int32 each, from, to, number of slots.
 struct CopyTask {
   const std::int32_t* copies;
   KvPages pages;
@@ -212,8 +205,8 @@ struct DeviceMatrix {
 };
 
 /// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 if y_is_f32. Products of
-/// dequantized values are exact. Sums are fp32, and exact int32 for int8. Scales of chunks of 128 inputs are applied
-/// chunk by chunk in fp32. With adds_to_y (bf16 weights only), the fp32 sum is added to y's old value before rounding.
+/// dequantized values are exact, sums fp32 (int8: exact int32), scales of 128 inputs applied chunk by chunk in fp32.
+/// With adds_to_y (bf16 weights only), the fp32 sum is added to y before rounding.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -224,31 +217,27 @@ struct GemmTask {
   bool adds_to_y = false;
 };
 
-/// Device scratch memory of streamed_gemm: `partials` of the size in gemm_plan.h, and kStreamCounters zeros in
-/// `counters`, which it leaves as zeros.
+/// Scratch memory of streamed_gemm: `partials` (gemm_plan.h), and kStreamCounters zeros in `counters`, left as zeros.
 struct StreamPlace {
   std::uint32_t* partials;
   std::uint32_t* counters;
 };
-/// Computes a GEMM of any format on sm_80 or newer. Reads the weights once per 64 rows, and overlaps loads with
-/// multiplications. Each split (gemm_plan.h) sums its even and its odd chunks of 128 inputs separately, in order. Adds
-/// the two, then the splits in order, in fp32 (int8: int32). A row's bits depend on neither the plan nor the other
-/// rows.
+/// Computes a GEMM of any format on sm_80 or newer, reading the weights once per 64 rows. Each split (gemm_plan.h) sums
+/// its even and odd chunks of 128 inputs separately in order, and adds the two; splits are added in order, in fp32
+/// (int8: int32). A row's bits depend on neither the plan nor other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
-/// A row's sampling settings, in device memory.
 struct SampleSettings {
   float inverse_temperature = 1;
   std::int32_t greedy = 0;  ///< 1: the likeliest token, at any temperature
 };
-/// Returns the settings of a temperature; 0 is greedy.
 inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
 }
 
-/// Summarizes logits of a segment of the vocabulary. For each block of kSampleBlock tokens it writes the largest logit
-/// and Σ exp(z), with z = (logit − largest) / temperature (RowSummary of ops/sample.h). It also writes Σ exp(z) of each
-/// part of kSamplePart tokens, and optionally Σ exp(z)·z.
+/// Summarizes logits of a segment of the vocabulary: for each block of kSampleBlock tokens, the largest and Σ exp(z),
+/// with z = (logit − largest) / temperature (RowSummary of ops/sample.h). Also writes Σ exp(z) of each kSamplePart
+/// tokens, and optionally Σ exp(z)·z.
 inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
   const float* logits;
@@ -261,8 +250,8 @@ struct SummarizeTask {
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Rows whose whole vocabulary is summarized. Kernels read their logits, or recompute them from the row and its
-/// weights. Recomputed sums have another order than the GEMM's, which does not change int8's exact sums.
+/// Rows with a summarized vocabulary, whose logits kernels read, or recompute from the row and its weights: another
+/// order of sums than the GEMM's, except for int8's exact ones.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
@@ -274,8 +263,8 @@ struct SummarizedRows {
   DeviceMatrix head;     ///< lm_head, one row per token
 };
 
-/// Samples one token per row. Chooses the block by the blocks' sums, added in fp64 in order, in 32 groups. Then chooses
-/// the part by the parts' sums (fp64, in order), and the token by the part's logits.
+/// Samples one token per row: the block by the blocks' sums (fp64, in order, in 32 groups), then the part by the parts'
+/// sums. They are added in fp64 in order; the part's logits give the token.
 struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;
@@ -284,8 +273,8 @@ struct SampleTask {
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes the log-prob of each row's target, and the entropy, summed over blocks in fp64. The log-prob has the bits
-/// that sample_tokens gives at a temperature above 0. Both are NaN if no token can be sampled.
+/// Computes each target's log-prob, with the bits of sample_tokens above temperature 0, and the row's entropy, summed
+/// over blocks in fp64. Both are NaN if no token can be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

@@ -1,5 +1,5 @@
-// Owns the layout of device memory: matrices, keys and values, a tick's arrays. Consists of 64-bit index arithmetic for
-// device and host, so that it is tested without a GPU.
+// Owns the layout of device memory: matrices, keys and values, a tick's arrays, in 64-bit index arithmetic for device
+// and host.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple
   return ceil_div(count, multiple) * multiple;
 }
 
-/// A matrix's inputs are padded with zeros to whole chunks. This gives 16-byte alignment in every format, as TMA and
-/// cuBLASLt require, and whole steps of every kernel.
+/// A matrix's inputs are padded with zeros to whole chunks: 16-byte alignment in every format, as TMA and cuBLASLt
+/// require, and whole steps of kernels.
 inline constexpr std::int64_t kInputChunk = 128;
-/// Outputs are padded to whole tiles, and so are the columns of a GEMM's result.
+/// Outputs, the columns of a GEMM's result, are padded to whole tiles.
 inline constexpr std::int64_t kOutputTile = 64;
 
 /// Columns per panel in ops/linear.h.
@@ -35,7 +35,7 @@ struct MatrixLayout {
   std::int64_t num_scales = 0;       ///< per row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs per 32-bit word of the host
   std::int64_t num_words = 0;        ///< per host row
-  bool has_whole_blocks = true;      ///< true: every 128 outputs belong to one tensor; false for some fused tensors
+  bool has_whole_blocks = true;      ///< true: every 128 outputs belong to one tensor (not in some fused tensors)
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -61,7 +61,7 @@ inline WordOrder word_order(quant::Format format) {
   return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
 /// Converts a host's word to the device's, with the first input lowest. int4 words are unchanged: a mask and a shift
-/// give the operands of the tensor cores, pairs of bf16 or four bytes.
+/// give the tensor cores' operands, pairs of bf16 or four bytes.
 QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
@@ -79,8 +79,8 @@ QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::i
   return (row / kPanelColumns * num_words + w) * kPanelColumns + row % kPanelColumns;
 }
 
-/// The layout of one layer's keys, or values: quantized values [pages, kv heads, slots, E padded to 16], so that a slot
-/// is whole 16-byte loads. int8's fp32 scales [pages, kv heads, slots] are in separate memory.
+/// One layer's keys, or values: quantized [pages, kv heads, slots, E padded to 16], so that a slot is whole 16-byte
+/// loads. int8's fp32 scales [pages, kv heads, slots] are separate.
 struct KvLayout {
   std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, value_bytes = 0;
   QRL_HD std::int64_t slot(std::int64_t page, std::int64_t kv_head, std::int64_t slot_idx) const {
@@ -95,13 +95,13 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// The numbers of elements that a tick sends to the device. tiles, tile_rows and split_rows describe the attention plan
-/// (attention_plan.h); a tile is five integers.
+/// Elements that a tick sends to the device; tiles (five integers each), tile_rows and split_rows are
+/// attention_plan.h's.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// Byte offsets of a tick's arrays in one piece of memory, so that one copy uploads them. Page ids and copies come
-/// last, so the other offsets do not depend on their counts.
+/// Byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that other offsets do not depend on
+/// their counts.
 struct TickLayout {
   std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
                partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
@@ -131,13 +131,12 @@ inline TickLayout tick_layout(const TickCounts& counts) {
   return at;
 }
 
-/// Returns the threads of a block that processes a whole row of this width. It depends on the width, never on the
-/// number of rows, because it determines a norm's order of sums.
+/// Returns the threads of a block for a whole row, by the width alone, since they determine a norm's order of sums.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 
-/// Returns the rows that a tick of decoding rows is padded to, so that few sizes occur (20 up to 512 rows). These are
-/// multiples of 8, the fewest rows of an mma. Above 64 rows the padding is at most a quarter.
+/// Returns the rows that a tick of decoding rows is padded to, so that few sizes occur (20 up to 512 rows): multiples
+/// of 8, the fewest of an mma. Above 64 rows padding is at most a quarter.
 inline std::int64_t padded_rows(std::int64_t num_rows) {
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   return round_up(num_rows, std::max<std::int64_t>(8, power / 8));

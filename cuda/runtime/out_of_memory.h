@@ -1,5 +1,4 @@
-// Owns the error of a device without free memory. It names the device, the requested memory and what to lower. Knows
-// nothing of the callers.
+// Owns the error of a device without free memory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@ inline std::string mib_text(std::size_t bytes) {
   return std::to_string((bytes + kMib - 1) / kMib) + " MiB";
 }
 
-/// The error of a failed allocation. Callers that know the memory's purpose rethrow it with explain.
+/// A failed allocation, which callers that know its purpose rethrow with explain.
 class OutOfMemory final : public base::Error {
  public:
   /// `place`: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes left there.
@@ -25,7 +24,7 @@ class OutOfMemory final : public base::Error {
               "lower rollout.gpu_memory_utilization, or end what else uses it"),
         wanted_(mib_text(wanted) + " more on " + place),
         free_(free) {}
-  /// Throws an input error that names a recipe key and the memory's purpose, like "the weights".
+  /// Throws an input error with a recipe key and the memory's purpose, like "the weights".
   [[noreturn]] void explain(const std::string& key, const std::string& what, const std::string& what_to_do) const {
     base::fail_input(key, "memory for " + what + ", " + wanted_, free_, what_to_do);
   }
@@ -34,14 +33,14 @@ class OutOfMemory final : public base::Error {
   std::string wanted_, free_;
 };
 
-/// The purpose of some memory, and the advice to need less or free more.
+/// The purpose of some memory, and what to lower or free.
 struct MemoryUse {
   const char* key;
   const char* what;
   const char* what_to_do;
 };
 
-/// Returns work(). Rethrows OutOfMemory as an input error that names `use`.
+/// Returns work(), and rethrows OutOfMemory as an input error that names `use`.
 template <class Work>
 decltype(auto) with_memory(const MemoryUse& use, const Work& work) {
   try {

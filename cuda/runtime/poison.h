@@ -1,4 +1,3 @@
-// Owns the initial bytes of new memory. Knows nothing of its use.
 #pragma once
 
 #include <cstdlib>
@@ -6,8 +5,8 @@
 
 namespace qrl::cuda {
 
-/// Returns the byte that fills new memory which need not be zero: 0, or 0xff if the environment has QRL_CUDA_POISON=1.
-/// The latter is NaN in bf16, fp16, e4m3 and fp32, and −1 in integers. It exposes reads before the first write.
+/// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. It is NaN in bf16,
+/// fp16, e4m3 and fp32, and exposes reads before the first write.
 inline int new_memory_byte() {
   static const bool poisons = [] {
     const char* value = std::getenv("QRL_CUDA_POISON");

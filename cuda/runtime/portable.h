@@ -1,5 +1,4 @@
-// Owns the kernels' conversions between number formats, one value at a time, on device and host. Has the bits of
-// base/bf16.h and quant/fp8.h.
+// Owns the kernels' conversions of one number, on device and host, with the bits of base/bf16.h and quant/fp8.h.
 #pragma once
 
 #include <cmath>
@@ -28,13 +27,13 @@ QRL_HD inline float float_of(std::uint32_t bits) {
 inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
 inline constexpr std::uint32_t kNanBits = 0x7fc00000;
 
-/// Returns the bits of |value|. They order like the values, with infinities and NaN on top.
+/// Returns the bits of |value|, which order like the values, infinities and NaN on top.
 QRL_HD inline std::uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffU; }
 
 QRL_HD inline bool is_finite(double value) { return value - value == 0; }
 
 QRL_HD inline float float_of_bf16(std::uint16_t bits) { return float_of(static_cast<std::uint32_t>(bits) << 16); }
-/// Rounds to nearest even. NaN stays NaN.
+/// Rounds to nearest even; NaN stays NaN.
 QRL_HD inline std::uint16_t bf16_of(float value) {
   const std::uint32_t bits = bits_of(value);
   if ((bits & 0x7fffffffU) > kInfinityBits) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
@@ -61,7 +60,7 @@ QRL_HD inline float float_of_f16(std::uint16_t bits) {
   return float_of(sign | ((size << 13) + (112U << 23)));
 }
 
-/// Computes quant/fp8.h's quantize_fp8: rounds to nearest even and saturates at ±448. NaN stays NaN.
+/// Computes quant/fp8.h's quantize_fp8: to nearest even, saturated at ±448; NaN stays NaN.
 QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t sign = (bits_of(value) >> 24) & 0x80U;
   const std::uint32_t size = magnitude_of(value);
@@ -82,15 +81,15 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
-/// A divisor of many values. Where a format's rounding depends on it, quotients have the bits of IEEE division. Each
-/// value must be at most 2⁹ times the divisor. Quotients below 2⁻¹¹ may differ in their last bits.
+/// A divisor of many values, whose quotients have IEEE division's bits where a format's rounding depends on them.
+/// Values: at most 2⁹ times the divisor. Quotients below 2⁻¹¹ may differ in the last bits.
 struct Divisor {
   float by, inverse;
   QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
-  /// Returns whether quotients are valid. They are not with 0, NaN, an infinity or a divisor below 2⁻⁶⁰.
+  /// Returns whether quotients are valid: not by 0, NaN, an infinity or less than 2⁻⁶⁰.
   QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
-  /// Corrects the product with the inverse twice. The first result is a neighbor of the exact quotient, and its
-  /// remainder is exact. The second is then rounded correctly, because the inverse is (Markstein's theorem).
+  /// Corrects the product with the inverse twice. The first result is a neighbor of the exact quotient, with an exact
+  /// remainder, so the second is rounded correctly, because the inverse is (Markstein's theorem).
   QRL_HD float quotient(float value) const {
     float result = value * inverse;
     result = fmaf(fmaf(-result, by, value), inverse, result);

@@ -1,5 +1,4 @@
-// Implements device memory, streams, copies and graphs with the CUDA runtime, which is linked statically and finds the
-// driver at run time.
+// Uses the CUDA runtime, linked statically, which finds the driver at run time.
 #include "cuda/runtime/runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -102,7 +101,7 @@ void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaE
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
-  // Thread-local, because calls of other threads (a library's own) do not concern the capture.
+  // Thread-local: calls of other threads (a library's own) do not concern the capture.
   QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
   try {
     record();
@@ -135,7 +134,7 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Memory is filled on the default stream, which our other streams do not wait for, so this thread waits.
+    // Memory is filled on the default stream, which our other streams do not wait for.
     if (place == Place::device) {
       QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -1,4 +1,4 @@
-// Owns each kernel's limit of dynamic shared memory. Plain host code. Knows nothing of CUDA's calls.
+// Owns each kernel's limit of dynamic shared memory.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,16 @@
 
 namespace qrl::cuda {
 
-/// Raises the limits of kernels and never lowers them. A graph may hold a launch of the same kernel that needs more
-/// than the next. CUDA does not specify whether the graph still launches if the limit was lowered after its capture.
-/// Besides, a sufficient limit costs no driver call.
+/// Raises the limits of kernels and never lowers them, since a graph may hold a launch that needs more. CUDA does not
+/// specify whether it still runs under a limit lowered after its capture.
 class SharedMemoryLimits {
  public:
-  /// The bytes that every kernel may use by default.
+  /// Every kernel's default limit.
   static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
 
-  /// Calls prepare() at the kernel's first launch, then raise(num_bytes) if the kernel needs more than ever before. Any
-  /// thread may call it. A raised limit is in force before another thread finds it sufficient. Rethrows an exception of
-  /// a callback, and leaves the limit as before.
+  /// Calls prepare() at the kernel's first launch, and raise(num_bytes) if it needs more than ever before. Any thread
+  /// may call it; a raised limit is in force before another thread finds it sufficient. Rethrows a callback's
+  /// exception, with the limit as before.
   template <class Prepare, class Raise>
   void require(const void* kernel, std::size_t num_bytes, const Prepare& prepare, const Raise& raise) {
     const std::lock_guard<std::mutex> lock(mutex_);

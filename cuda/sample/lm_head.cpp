@@ -8,11 +8,11 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// The most rows and logits that are computed at once. Sampling keeps little of a tile, and its 16 MiB stay in L2.
+/// The most rows and logits computed at once, whose 16 MiB stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
-/// Columns of a tile with row_only_sums. Fixed, because a GEMM's number of outputs determines its splits, and so a
-/// row's bits.
+/// Columns of a tile with row_only_sums, fixed because a GEMM's number of outputs determines its splits, and so a row's
+/// bits.
 constexpr std::int64_t kTileTokens = 8192;
 static_assert(kTileTokens % kSampleBlock == 0 && kSampleBlock % kOutputTile == 0 &&
               kSampleRows * kTileTokens <= kTileLogits);
@@ -40,7 +40,6 @@ LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weight
                     Memory(sampled_bytes(max_rows), Memory::Place::host)},
       sampled_(sampled_bytes(max_rows)) {}
 
-/// Norms the chosen rows as the input of lm_head.
 void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                         const Stream& stream) {
   norm_quantize({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, config_.rms_norm_eps,
@@ -48,8 +47,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// Returns the columns of a tile of num_rows rows: the most that fit, since each tile costs a launch of a GEMM and of
-/// its summary.
+/// Returns the most columns that fit a tile of num_rows rows, since each tile costs two launches.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);
@@ -65,7 +63,6 @@ void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* 
   gemms_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);
 }
 
-/// Summarizes the logits of at most max_step_ rows.
 SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                                  const SampleSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);

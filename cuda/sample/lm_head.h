@@ -1,5 +1,5 @@
-// Owns the steps from hidden states to tokens: the final norm, logits of one vocabulary tile at a time, and samples,
-// scores or whole logits. Knows nothing of blocks, ticks or pages.
+// Owns the steps from hidden states to tokens: final norm, logits of one vocabulary tile at a time, then samples,
+// scores or whole logits.
 #pragma once
 
 #include <optional>
@@ -13,28 +13,27 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// The most rows whose whole logits are computed, for top-k and top-p.
+/// The most rows with whole logits, for top-k and top-p.
 inline constexpr std::int64_t kWholeRows = 32;
 
-/// Computes samples, scores and logits. All work is in the order of the given stream.
+/// Computes samples, scores and logits in the order of the given stream.
 class LmHead {
  public:
-  /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive the object.
+  /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive it.
   LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms);
 
   /// Samples a token for each of arrays.shape.samples of the tick's rows.
   void sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
-  /// Returns the device's tokens of the last `sample` call.
   const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
-  /// Copies num_rows sampled tokens of the last `sample` call to one of two pinned memories: turn 0 or 1.
+  /// Copies the last `sample` call's tokens to one of two pinned memories: turn 0 or 1.
   void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
-  /// Reads the first of those num_rows tokens, after the copy has ended.
+  /// Reads the first num_rows of them, after the copy has ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
-  /// Implements SequenceScorer::score, for rows without a branch. Waits for the stream.
+  /// Implements SequenceScorer::score for rows without a branch; waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
 
-  /// Copies the logits of at most kWholeRows rows to the host.
+  /// Copies logits of at most kWholeRows rows to the host.
   void logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
               const Stream& stream);
 
@@ -46,7 +45,7 @@ class LmHead {
   SummarizedRows summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                            const SampleSettings* settings, float* block_weighted, const Stream& stream);
 
-  /// Additional memory for scoring, allocated at its first use.
+  /// Memory for scoring, allocated at its first use.
   struct Scoring {
     Memory rows, targets, settings, block_weighted, logprobs, entropies;
   };

@@ -1,4 +1,3 @@
-// Samples tokens from logits by the rule of ops/sample.h, and computes log-probs of given tokens.
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
@@ -10,12 +9,12 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Sums the numbers of each part over the warp; every lane has one number of each. Lane l gets the sum of part l / 4.
+/// Sums each part over the warp, whose lanes have one number of each; lane l gets the sum of part l / 4.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) left[p] = of_part[p];
-    // Each lane keeps half of its parts and adds its partner's numbers of them.
+    // Each lane keeps half of its parts and adds its partner's.
 #pragma unroll
   for (int count = kSampleParts / 2; count > 0; count /= 2) {
     const int mask = 4 * count;
@@ -30,7 +29,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   return left[0];
 }
 
-/// Summarizes kWarps blocks of a row's logits per thread block, one per warp. A lane has one logit of each part.
+/// Summarizes kWarps blocks of a row's logits, one per warp, whose lanes have one logit of each part.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
@@ -76,7 +75,6 @@ struct Largest {
   }
 };
 
-/// Results that a block's threads share while they sample a row's token.
 struct Choice {
   double sums[32];  // sums of 32 groups of blocks
   double total;
@@ -88,7 +86,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Adds the products of 16 bytes each: bf16 values in fp32, int8 values exactly.
+/// Adds products of 16 bytes each: bf16 in fp32, int8 exactly.
 QRL_DEVICE void add_products(const Words& x, const Words& w, float& sum) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
@@ -101,8 +99,7 @@ QRL_DEVICE void add_products(const Words& x, const Words& w, std::int32_t& sum) 
   for (int j = 0; j < 4; ++j) sum = add_int8_products(x.word[j], w.word[j], sum);
 }
 
-/// Recomputes logits of the block's tokens from the row and their weights, one token per warp. int8's logits have the
-/// GEMM's bits.
+/// Recomputes logits of the block's tokens, one per warp; int8's have the GEMM's bits.
 template <class Sum>
 QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                  float* logits) {
@@ -128,8 +125,7 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Shared memory: the choice, each block's share of the total and the cumulative shares (fp64), and the chosen block's
-/// logits and weights.
+/// Shared memory: the choice, shares of the total and cumulative shares (fp64), the chosen block's logits and weights.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
@@ -158,7 +154,7 @@ QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Ch
   return largest;
 }
 
-/// Computes ends[b] = shares[0] + … + shares[b], and the total. Each lane of the first warp sums a 32nd of the blocks.
+/// Computes ends[b] = shares[0] + … + shares[b], and the total, with a 32nd of the blocks per lane of the first warp.
 QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) {
   if (warp_idx() == 0) {
     const std::int64_t count = ceil_div(num_blocks, 32), begin = lane_idx() * count;
@@ -175,7 +171,6 @@ QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) 
   sync_block();
 }
 
-/// Computes shares, ends and the total of a row's blocks, for every thread. Returns the largest logit.
 QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, const SamplePlace& place) {
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
@@ -190,8 +185,7 @@ QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, cons
   return largest;
 }
 
-/// Returns the first block whose end exceeds the target, in every thread. If rounding leaves none, returns the largest
-/// logit's block.
+/// Returns the first block whose end exceeds the target, or, if rounding leaves none, the largest logit's.
 QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const Largest& largest,
                                    const SamplePlace& place) {
   constexpr std::int32_t kNone = 0x7fffffff;
@@ -209,7 +203,6 @@ QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const
   return found == kNone ? largest.block : found;
 }
 
-/// Returns the log-prob of a token with this logit.
 QRL_DEVICE float logprob_of(float logit, const Largest& largest, double inverse_temperature, double total) {
   const double scaled = (static_cast<double>(logit) - static_cast<double>(largest.value)) * inverse_temperature;
   return static_cast<float>(scaled - log(total));
@@ -233,8 +226,8 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects the block's part. If
-  // rounding puts it beyond all weights of the block or the part, the last token with a weight above zero is sampled.
+  // Greedy considers the whole block of the largest logit, sampling the part that the uniform number selects. If
+  // rounding puts it beyond all weights, the last token with a weight above zero is sampled.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {

@@ -1,12 +1,10 @@
-// Owns sums of doubles over a block's threads. Included by kernel sources only.
 #pragma once
 
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Returns the sum over a block of kWarps warps, in every thread: sums of the warps, then these in order. `exchange`
-/// holds kWarps doubles.
+/// Returns the sum over kWarps warps in every thread: the warps' sums, added in order, by `exchange` [kWarps].
 template <int kWarps>
 QRL_DEVICE double block_sum_f64(double value, double* exchange) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

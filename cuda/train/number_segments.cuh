@@ -1,5 +1,4 @@
-// Owns how a thread of the training kernels reads and writes vectors of bf16 or fp32 numbers: eight as 16-byte words,
-// or one. Included by kernel sources only.
+// Owns the training kernels' vectors of bf16 or fp32 numbers: eight as 16-byte words, or one.
 #pragma once
 
 #include "cuda/runtime/portable.h"
@@ -12,7 +11,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Numbers as they lie in memory. Loads and conversion are separate, so that a thread waits for several loads at once.
+/// Numbers as they lie in memory, converted separately so that several loads are in flight.
 template <int kSize>
 struct Vector;
 
@@ -75,7 +74,7 @@ struct Vector<1> {
   }
 };
 
-/// Returns whether vectors of eight that begin at multiples of 8 in a row are 16-byte aligned.
+/// Returns whether vectors of eight at multiples of 8 in a row are 16-byte aligned.
 inline bool has_words(const void* values, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(values) % 16 == 0 && stride % 8 == 0;
 }

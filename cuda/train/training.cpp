@@ -1,4 +1,3 @@
-// Implements training.h: checks, the device, and calls of the kernels.
 #include "cuda/train/training.h"
 
 #include <string>
@@ -25,7 +24,7 @@ void check(const ScoreTask& task) {
                 std::to_string(task.vocab_size) + ", " + std::to_string(task.temperature));
 }
 
-/// Calls the kernels by their namespace, because its members have the same names.
+/// Calls the kernels by their namespace, because members have the same names.
 class DeviceTraining final : public TrainingKernels {
  public:
   explicit DeviceTraining(int device_number) : device_(use_device(device_number)) {}

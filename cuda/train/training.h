@@ -1,5 +1,5 @@
-// Owns the entry to training's operations between GEMMs on an NVIDIA GPU, in plain structs of pointers and sizes. Knows
-// nothing of tensors that own memory, autograd or models. runtime/no_cuda.cpp implements it without CUDA.
+// Owns the entry to training's operations between GEMMs on an NVIDIA GPU. runtime/no_cuda.cpp implements it without
+// CUDA.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct WrittenRows {
   bool is_f32 = false;
 };
 
-/// Computes out = silu(gate) · up. A row of halves has gate first, and up from number `width` on. Arithmetic is fp32.
+/// Computes out = silu(gate) · up in fp32. Rows of halves: gate first, up from number `width` on.
 struct SwigluTask {
   ReadRows halves;
   WrittenRows out;
   std::int64_t num_rows = 0, width = 0;  ///< of out
 };
-/// Computes d_halves, in the layout of halves, from d_out and halves.
+/// Computes d_halves, laid out as halves.
 struct SwigluGradientTask {
   ReadRows halves, d_out;
   WrittenRows d_halves;
@@ -38,7 +38,7 @@ struct SwigluGradientTask {
 };
 
 /// Computes sum = x + branch + bias and out = sum / rms · gain, with rms = √(mean sum² + eps) over a row (RMSNorm).
-/// Without a branch, sum is x. Arithmetic is fp32.
+/// Without a branch, sum is x. All in fp32.
 struct AddNormTask {
   ReadRows x, branch;           ///< branch.values null: neither branch nor bias
   const float* bias = nullptr;  ///< one per column; null: none
@@ -48,8 +48,8 @@ struct AddNormTask {
   float* inverse_rms = nullptr;  ///< written, one per row
   std::int64_t num_rows = 0, width = 0;
 };
-/// Computes d_x, and the same numbers as d_branch, from d_out and d_sum. Adds to the gradients of gain and bias. Their
-/// sums over rows are fp32: 32 rows in order, then these sums in a fixed order.
+/// Computes d_x = d_branch from d_out and d_sum. Adds to the gradients of gain and bias. Sums over rows are fp32: 32
+/// rows in order, then these in a fixed order.
 struct AddNormGradientTask {
   ReadRows sum;  ///< the sum that add_norm wrote, or x without a branch
   const float *gain = nullptr, *inverse_rms = nullptr;
@@ -60,7 +60,7 @@ struct AddNormGradientTask {
   std::int64_t num_rows = 0, width = 0;
 };
 
-/// Rows of q heads, k heads and v heads side by side, and the parameters of their transform.
+/// Rows of q, k and v heads, and the parameters of their transform.
 struct HeadTransform {
   std::int64_t num_rows = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< head_dim: even, at most kMostHeadDim
   const float* bias = nullptr;                                               ///< one per column; null: none
@@ -71,15 +71,15 @@ struct HeadTransform {
 };
 inline constexpr std::int64_t kMostHeadDim = 512;
 
-/// Computes the q, k and v that attention reads. Adds the bias, applies RMSNorm over each q and k head if there are
-/// gains, and rotates by halves, like transformers. Arithmetic is fp32.
+/// Computes attention's q, k and v in fp32: adds the bias, applies RMSNorm over each q and k head if there are gains,
+/// and rotates by halves, like transformers.
 struct HeadsTask {
   HeadTransform transform;
   ReadRows heads;
   WrittenRows q, k, v;
 };
-/// Computes d_heads from the gradients of q, k and v. Adds to the gradients of bias and gains if given. Their sums over
-/// rows are fp32: 32 rows in order, then these sums in a fixed order. Reads `heads` only with gains.
+/// Computes d_heads from the gradients of q, k and v. Adds to the gradients of bias and gains if given. Sums over rows
+/// are as in AddNormGradientTask. Reads `heads` only with gains.
 struct HeadsGradientTask {
   HeadTransform transform;
   ReadRows heads, d_q, d_k, d_v;
@@ -93,12 +93,12 @@ struct RowSums {
   float largest = 0, sum = 0;
 };
 
-/// Computes log-probs of targets under softmax(logits / temperature), and entropies, in one pass over logits, fp32
-/// [rows, vocab_size] dense.
+/// Computes targets' log-probs under softmax(logits / temperature), and entropies, in one pass over fp32 logits [rows,
+/// vocab_size] dense.
 ///
-/// Σ is fp32 within a thread, and fp64 over the threads of a part of a row. A part has 16,384 logits; its sum is
-/// rounded to fp32. Σ over parts is fp64. The order depends on the vocabulary alone. A logit of −inf is a token that
-/// cannot be sampled. A row with NaN or +inf, or only −inf, gives NaN for both.
+/// Σ is fp32 in a thread, fp64 over the threads of a part of 16,384 logits, rounded to fp32, and fp64 over parts. The
+/// order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or +inf, or only −inf,
+/// gives NaN for both.
 struct ScoreTask {
   const float* logits = nullptr;
   std::int64_t num_rows = 0, vocab_size = 0;
@@ -108,8 +108,8 @@ struct ScoreTask {
   RowSums* sums = nullptr;
   float* scratch = nullptr;  ///< score_scratch_floats of them
 };
-/// Computes d_logits = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass. d_logits
-/// is dense. With fp32 it may be the memory of the logits.
+/// Computes d_logits (dense) = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass.
+/// fp32 d_logits may be the memory of the logits.
 struct ScoreGradientTask {
   ScoreTask scored;  ///< entropies and sums written by `score`; log_probs and scratch are not read
   const float* d_log_probs = nullptr;
@@ -118,8 +118,8 @@ struct ScoreGradientTask {
   bool is_f32 = false;  ///< false: bf16
 };
 
-/// Sums rows by lists: row i of `to` = Σ of those rows of `from` that list i names. Sums are fp32 in order, rounded
-/// once. Lists of one row each gather rows. The same launch processes a second pair of `from` and `to`.
+/// Computes row i of `to` = Σ of those rows of `from` that list i names, in fp32 in order, rounded once. Lists of one
+/// gather. One launch also processes a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second without values: none
   WrittenRows to[2];
@@ -130,13 +130,13 @@ struct RowListsTask {
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// One of several tensors in an array. Its sum of squares is that of the parts from first_part on.
+/// One of several tensors in an array, whose sum of squares is that of the parts from first_part on.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Numbers of a tensor that one block squares. A tensor's last part has fewer.
+/// Numbers of a tensor that one block squares; its last part has fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
-/// Computes Σ x² of each part of each tensor. Squares fp32 numbers in fp64, and sums in fp64 in a fixed order.
+/// Computes Σ x² of each part of each tensor, fp32 numbers squared and summed in fp64 in a fixed order.
 struct SquaresTask {
   const float* values = nullptr;
   const TensorSpan* tensors = nullptr;  ///< on the device, ascending by first_part, without gaps
@@ -144,8 +144,8 @@ struct SquaresTask {
   double* squares = nullptr;  ///< written, one per part
 };
 
-/// Updates `count` weights by AdamW with the formula of ops::AdamW, in fp32, in one pass over memory. Scales gradients
-/// first and clears them at the end. Also writes the rounded weights to `copy`.
+/// Updates `count` weights by ops::AdamW's formula in fp32, in one pass over memory. Scales gradients first, clears
+/// them at the end, and writes the rounded weights to `copy`.
 struct AdamwTask {
   float *weights = nullptr, *gradients = nullptr, *exp_avg = nullptr, *exp_avg_sq = nullptr;
   void* copy = nullptr;      ///< null: none
@@ -155,8 +155,8 @@ struct AdamwTask {
   float first_correction = 1, second_correction = 1;  ///< 1 / (1 − β^t)
 };
 
-/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream, and
-/// gives the same bits each time. Any thread may call. A failed launch is an internal error.
+/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream, and the
+/// same bits each time. Any thread may call; a failed launch is an internal error.
 class TrainingKernels {
  public:
   TrainingKernels() = default;
@@ -181,17 +181,16 @@ class TrainingKernels {
   virtual void adamw(const AdamwTask& task, CallersStream stream) const = 0;
 };
 
-/// Makes the kernels of a device, with the numbering and the errors of make_engine.
+/// Makes a device's kernels, with the numbering and errors of make_engine.
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
 struct DeviceIdentity {
-  std::string uuid;  ///< the driver's, the same in every process and unique to the device
+  std::string uuid;  ///< the driver's: unique, the same in every process
   std::size_t total_bytes = 0;
 };
-/// Identifies a device, with the numbering of make_engine.
 DeviceIdentity identify_device(int device_number);
 
-/// Returns the libraries that a GPU needs, required and found: driver, cuBLASLt. Empty without CUDA.
+/// Returns the libraries that a GPU needs (driver, cuBLASLt), required and found; empty without CUDA.
 std::vector<base::LibraryReport> find_libraries();
 
 }  // namespace qrl::cuda

@@ -1,5 +1,4 @@
-// Contracts of the kernels that implement training.h, and how its object is made in each of the two programs
-// (runtime.h).
+// Contracts of the kernels behind training.h.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,9 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Implements make_training_kernels of training.h for this target.
 std::unique_ptr<TrainingKernels> make_device_training(int device_number);
 
-// Kernels of training.h. They read and write rows 16 bytes at a time if pointers, strides and widths allow it.
+// Kernels of training.h, with 16-byte accesses if pointers, strides and widths allow it.
 void swiglu(const SwigluTask& task, const Stream& stream);
 void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream);
 void add_norm(const AddNormTask& task, const Stream& stream);

@@ -1,4 +1,4 @@
-// Gathers and sums rows by lists, for which LibTorch's deterministic index operations would sort.
+// Gathers and sums rows by lists; LibTorch's deterministic index operations would sort.
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-/// Sums one list per block. A thread has the same columns of all rows.
+/// Sums one list per block, the same columns of all rows per thread.
 template <int kSize>
 QRL_KERNEL void sum_rows_kernel(RowListsTask task) {
   wait_for_kernel_before();

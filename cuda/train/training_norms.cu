@@ -1,4 +1,3 @@
-// Adds a branch and its bias to the residual stream and applies RMSNorm for training, forward and backward.
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/layout.h"
 #include "cuda/train/number_segments.cuh"
@@ -10,7 +9,6 @@ namespace {
 
 constexpr std::int64_t kSegment = 32;  ///< rows per block of the backward pass
 
-/// Loads fp32 numbers from shared or device memory.
 template <int kSize>
 QRL_DEVICE void load(const float* from, float (&x)[kSize]) {
   Vector<kSize>::load({from, 0, true}, 0).widen(true, x);
@@ -20,7 +18,7 @@ QRL_DEVICE void store(float* to, const float (&x)[kSize]) {
   Vector<kSize>::store({to, 0, true}, 0, x);
 }
 
-/// Processes one row per block. Sums wait in shared memory, where each thread reads only its own.
+/// Processes one row per block, whose sums wait in shared memory, each thread its own.
 template <int kSize>
 QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   wait_for_kernel_before();
@@ -63,8 +61,8 @@ struct AddNormGradientWork {
   float *gain_sums, *bias_sums;
 };
 
-/// Processes kSegment rows per block in order; a thread has the same columns of all of them. With x̂ = sum / rms, the
-/// gradient of sum is (dx̂ − x̂ · mean(dx̂ · x̂)) / rms, plus d_sum of the later layers.
+/// Processes kSegment rows per block in order, the same columns per thread. With x̂ = sum / rms, the gradient of sum is
+/// (dx̂ − x̂ · mean(dx̂ · x̂)) / rms, plus d_sum of the later layers.
 template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   wait_for_kernel_before();

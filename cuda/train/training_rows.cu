@@ -1,5 +1,4 @@
-// Computes SwiGLU and the transform of q, k and v for training, forward and backward. Each kernel reads its inputs once
-// and writes its result once.
+// Each kernel reads its inputs once and writes its result once.
 #include <algorithm>
 #include <bit>
 
@@ -56,14 +55,13 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   }
 }
 
-// A pair is a head's numbers i and i + E/2, which are rotated together. A power of two of a warp's lanes share a head,
-// with up to kPairs pairs each. They keep this head for all rows of the block, so that one thread sums a column over
-// rows.
+// A pair is a head's numbers i and i + E/2, rotated together. A power of two of a warp's lanes share a head, up to
+// kPairs pairs each, for all rows of the block: one thread sums a column over rows.
 constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
 
-/// The assignment of heads to lanes. With words, a lane's pairs are adjacent; otherwise they are 32 apart.
+/// How heads are assigned to lanes: with words, a lane's pairs are adjacent; otherwise they are 32 apart.
 struct HeadLanes {
   int lanes = 0;  ///< per head
   std::int64_t heads_per_block = 0, num_groups = 0;
@@ -80,7 +78,6 @@ HeadLanes head_lanes(const HeadTransform& t, bool words) {
 
 enum class Part : std::uint8_t { q, k, v, none };
 
-/// A thread's head, and its lane within the head.
 template <bool kWords>
 struct Place {
   std::int64_t slot, head, half;  ///< slot: the head's index in the block
@@ -99,7 +96,7 @@ struct Place {
     of_part = part == Part::q ? head : (head - t.num_heads) % t.num_kv_heads;
   }
   QRL_DEVICE std::int64_t pair(int j) const { return kWords ? kPairs * lane + j : lane + 32 * j; }
-  /// Loads the lane's first numbers of a head and their partners; zeros beyond the head.
+  /// Loads the lane's numbers of a head and their partners; zeros beyond the head.
   QRL_DEVICE void load(const ReadRows& rows, std::int64_t at, float (&a)[kPairs], float (&b)[kPairs]) const {
     if constexpr (kWords) {
       Vector<kPairs> first{}, second{};
@@ -134,7 +131,6 @@ struct Place {
       }
     }
   }
-  /// Loads them from fp32 numbers at any alignment.
   QRL_DEVICE void load_one_by_one(const float* from, float (&a)[kPairs], float (&b)[kPairs]) const {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
@@ -153,7 +149,7 @@ struct Place {
   }
 };
 
-/// Returns the sum over a head's lanes, in each of them. All lanes of the warp must call it.
+/// Returns the sum over a head's lanes in each; all lanes of the warp must call it.
 QRL_DEVICE float head_sum(float value, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
@@ -172,7 +168,6 @@ struct OfHeads {
   HeadLanes lanes;
 };
 
-/// Transforms kSegment rows of some heads per block.
 template <bool kWords>
 QRL_KERNEL void heads_kernel(OfHeads<HeadsTask> work) {
   wait_for_kernel_before();
@@ -231,7 +226,6 @@ struct HeadsGradientWork {
   Scratch sums;
 };
 
-/// Computes the transform's steps backward: rotation, norm, bias.
 template <bool kWords, bool kNorms>
 QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   wait_for_kernel_before();
@@ -300,7 +294,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   }
   if (t.bias != nullptr) at.store_one_by_one(work.sums.bias + block_x() * t.num_columns() + column, d_bias_a, d_bias_b);
   if constexpr (kNorms) {
-    // Sums over the block's heads in order: q's first, then k's.
+    // Sums over the block's heads in order, q's first.
     auto* of_heads = reinterpret_cast<float*>(shared_memory());
     at.store_one_by_one(of_heads + at.slot * t.head_dim, d_gain_a, d_gain_b);
     sync_block();

@@ -1,4 +1,3 @@
-// Computes log-probs of targets, entropies, and the gradients of both. Each pass reads the logits once.
 #include "cuda/runtime/layout.h"
 #include "cuda/train/block_sums.cuh"
 #include "cuda/train/number_segments.cuh"
@@ -10,16 +9,15 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-/// Logits that a thread loads before it uses the first.
 constexpr int kRead = 16;
-/// Logits of a row that one block processes, so that few rows also occupy all multiprocessors. It does not depend on
-/// the number of rows, because it determines the order of a row's sums.
+/// Logits per block, so that few rows also occupy all multiprocessors; independent of the number of rows, because it
+/// determines a row's order of sums.
 constexpr std::int64_t kPart = 2 * kRead * kThreads;
 constexpr int kJoinThreads = 128;
 constexpr std::int64_t num_parts(std::int64_t vocab_size) { return (vocab_size + kPart - 1) / kPart; }
 constexpr float kLowest = -3.402823466e38F;
 
-// Return the block's sum, or its largest value, in every thread. `exchange` holds kWarps doubles.
+// Return the block's sum or largest value in every thread, by `exchange` [kWarps].
 QRL_DEVICE double block_sum(double value, double* exchange) { return block_sum_f64<kWarps>(value, exchange); }
 QRL_DEVICE float block_max(float value, double* exchange) {
   value = warp_max(value);
@@ -31,8 +29,8 @@ QRL_DEVICE float block_max(float value, double* exchange) {
   return largest;
 }
 
-/// Softmax statistics of the logits that a thread, or a block, has read of a row. `largest` starts from the lowest
-/// finite number, not −inf, so that differences are numbers. A NaN reaches the sum.
+/// Softmax statistics of the logits that a thread or block has read. `largest` starts at the lowest finite number, not
+/// −inf, so that differences are numbers; a NaN reaches the sum.
 struct Seen {
   float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature, fp32
   QRL_DEVICE void add(const float (&logits)[kRead], float inverse_temperature) {
@@ -60,14 +58,13 @@ struct Joined {
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
     const double shift =
         (static_cast<double>(seen.largest) - static_cast<double>(largest)) * static_cast<double>(inverse_temperature);
-    // Statistics of −inf alone are far below all others: 0 · a finite number.
+    // Statistics of −inf alone are far below all others: 0 · finite.
     const double factor = exp(shift), of_seen = static_cast<double>(seen.sum);
     sum += factor * of_seen;
     weighted += factor * (static_cast<double>(seen.weighted) + of_seen * shift);
   }
 };
 
-/// Processes one part of a row per block.
 template <bool kWords>
 QRL_KERNEL void score_part_kernel(ScoreTask task) {
   wait_for_kernel_before();
@@ -103,7 +100,6 @@ QRL_KERNEL void score_part_kernel(ScoreTask task) {
                                                                                     static_cast<float>(weighted)};
 }
 
-/// Joins a row's parts in order, one row per thread.
 QRL_KERNEL void score_join_kernel(ScoreTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x() * kJoinThreads + thread_idx();
@@ -123,8 +119,8 @@ QRL_KERNEL void score_join_kernel(ScoreTask task) {
   task.sums[row] = {largest, static_cast<float>(joined.sum)};
 }
 
-/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block has one part of
-/// a row.
+/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. One part of a row per
+/// block.
 template <int kSize>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
   wait_for_kernel_before();

@@ -1,4 +1,3 @@
-// Computes the end of a mini-batch: sums of squares of all gradients, and AdamW.
 #include "cuda/train/block_sums.cuh"
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
@@ -10,7 +9,6 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kRead = 4;  ///< numbers per load
 
-/// Squares and sums one part of a tensor per block.
 QRL_KERNEL void squares_kernel(SquaresTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<double*>(shared_memory());
@@ -48,7 +46,6 @@ QRL_DEVICE void store_numbers(float* to, const float (&x)[kRead]) {
 QRL_DEVICE void load_numbers(const float* from, float (&x)[1]) { x[0] = *from; }
 QRL_DEVICE void store_numbers(float* to, const float (&x)[1]) { *to = x[0]; }
 
-/// Updates kSize numbers per thread.
 template <int kSize>
 QRL_KERNEL void adamw_kernel(AdamwTask task) {
   wait_for_kernel_before();
