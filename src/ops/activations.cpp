@@ -1,4 +1,4 @@
-// Rotates and quantizes rows of activations, the left operands of `linear`.
+// Rotates and quantizes activations, the left operands of `linear`.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,7 +29,7 @@ RotateTask task_of(const quant::Rotation& rotation, const float* x, std::int64_t
   return {x, width, rotation.block, scale_of(rotation), rotated};
 }
 
-/// quant::quantize_int8 of a row whose largest magnitude is `amax`. Returns the scale, NaN if `amax` is not finite.
+/// quant::quantize_int8 of a row whose largest magnitude is `amax`; the scale is NaN if `amax` is not finite.
 float quantize_int8(const float* x, float amax, std::int64_t width, std::int8_t* quantized) {
   const float scale = std::isfinite(amax) ? quant::scale_of(Element::int8, amax) : std::nanf("");
   if (scale > 0) kernels().quantize_int(x, width, scale, quant::max_magnitude(Element::int8), quantized);

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Returns whether the processor has tiles of int8 and bf16, and the system lets this process use them. A process
-/// requests the use once, because the system then saves 8 KiB more per thread.
+/// Returns whether the processor has tiles of int8 and bf16, and the system grants them. Requested once: the system
+/// then saves 8 KiB more per thread.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -32,7 +32,6 @@ bool tiles_granted() {
   return granted;
 }
 
-/// Returns avx512's table with the matmuls replaced by those of tiles.
 Kernels with_tiles(const TileKernels& tiles) {
   Kernels kernels = avx512::kKernels;
   kernels.adds_products = false;
@@ -71,7 +70,7 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-/// The path in use and its table; null until the first call. One atomic load per call, because a tick makes a thousand.
+/// The path in use and its table, null until the first call: one atomic load per call, because a tick makes a thousand.
 struct Path {
   Isa isa;
   const Kernels* kernels;

@@ -8,21 +8,21 @@ namespace qrl::ops {
 
 struct TileKernels;  // kernels/kernels.h
 
-/// Code paths of the CPU kernels, best first. amx is avx512 with matmuls of int8 and bf16 in AMX tiles; the operating
-/// system must grant their use. avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI. avx2 needs AVX2 and FMA.
+/// Code paths of the CPU kernels, best first. amx is avx512 with int8 and bf16 matmuls in AMX tiles, which the
+/// operating system must grant. avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI. avx2 needs AVX2 and FMA.
 enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
 
-/// Returns the path in use: the best of this processor, or the one that QRL_ISA (amx | avx512 | avx2 | portable)
-/// forces. The choice is made once. Throws an input error for a forced path that the processor lacks.
+/// Returns the path in use, chosen once: the best of this processor, or QRL_ISA's (amx | avx512 | avx2 | portable).
+/// Throws an input error if the processor lacks it.
 Isa isa();
 
-/// Switches to this path, for tests and benchmarks. Must not be called while kernels run.
+/// Switches the path, for tests and benchmarks, while no kernel runs.
 void force_isa(Isa isa);
 
-/// Replaces the tile kernels of the amx path, for tests; null restores its own. With a replacement any processor with
-/// avx512 can run the path. Must not be called while kernels run.
+/// Replaces the amx path's tile kernels, for tests, while no kernel runs; null restores its own. Any processor with
+/// avx512 can then run the path.
 void replace_tiles(const TileKernels* tiles);
 
 bool supported(Isa isa);
@@ -39,7 +39,7 @@ const Table& for_this_isa(const Table& avx512, const Table& avx2, const Table& p
   return for_this_isa(avx512, avx512, avx2, portable);
 }
 
-/// Returns the path in use and those of this processor: "avx512 (of avx512, avx2, portable)".
+/// Returns "avx512 (of avx512, avx2, portable)": the path in use, and this processor's.
 std::string describe_isa();
 
 }  // namespace qrl::ops

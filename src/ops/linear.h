@@ -1,9 +1,8 @@
-// Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and its quantized inputs.
+// Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and quantized inputs.
 //
-// Every op here and in the neighboring headers is SPMD: all members of a team call it together, and it splits its own
-// work over them. It has no barrier inside: the caller puts team.barrier() before an op that reads its output. Results
-// depend neither on the team's size nor on the other rows of a call: each output row has one order of operations on an
-// ISA path.
+// Ops of this folder are SPMD: all members of a team call one together, and it splits its work. There is no barrier
+// inside: the caller puts team.barrier() before an op that reads the output. Results depend neither on the team's size
+// nor on other rows: an output row has one order of operations per ISA path.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,15 @@
 
 namespace qrl::ops {
 
-/// Output columns per panel, on every ISA path. A panel holds 32-bit words [⌈in / inputs per word⌉][64], zero beyond
-/// the shape. A word holds neighboring inputs of one column, the first input in the lowest bits.
+/// Output columns per panel, on every ISA path: 32-bit words [⌈in / inputs per word⌉][64], zero beyond the shape. A
+/// word holds neighboring inputs of a column, the first in the lowest bits.
 ///
-/// Two formats differ, so that a shift and a mask give what the dot products take. e4m3's four bytes hold inputs 0, 2,
+/// Two formats differ, so that a shift and a mask give the dot products' operands. e4m3's four bytes hold inputs 0, 2,
 /// 1, 3. Eight int4 (two's complement) depend on the activations. With bf16 or e4m3, the low half has nibbles 0, 2, 4,
 /// 6 and the high half 1, 3, 5, 7. With int8, bytes hold the pairs (0, 4), (1, 5), (2, 6), (3, 7).
 inline constexpr std::int64_t kPanelColumns = 64;
 
-/// A linear layer's weights. Owns its memory.
+/// A linear layer's weights, whose memory it owns.
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
@@ -34,34 +33,34 @@ struct PackedLinear {
   base::Buffer column_sums;  ///< int32, shaped like scales: 128 · Σ quantized values per scale, the excess of u8·s8
                              ///< sums; int8 activations only
   base::Buffer bias;         ///< fp32 [out, padded]; empty: no bias
-  /// Outputs of each tensor that it is packed from, in order. Blocks of scales begin anew with each. Empty: one tensor.
+  /// Outputs of each tensor that it is packed from, in order; blocks of scales begin anew with each. Empty: one tensor.
   std::vector<std::int64_t> tensors;
 };
 
-/// Makes a zeroed PackedLinear of this shape, in the arena's memory unless `arena` is null. Throws an input error for
-/// an int8 width that int32 sums do not hold.
+/// Makes a zeroed PackedLinear, in the arena's memory unless null. Throws an input error for an int8 width beyond int32
+/// sums.
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias,
                                 base::Arena* arena = nullptr);
 
-/// Scales and factors that replace those computed from the weights.
+/// Scales and factors instead of computed ones.
 struct FixedScales {
   const float* input_factors = nullptr;  ///< [in], multiplied into every weight first; null: all 1
   const float* row_scales = nullptr;     ///< [rows], int8 only; null: computed from the weights
 };
 
 /// Rotates and quantizes `rows` output rows of one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row
-/// … of `packed`. Splits over the team. Row ranges may be packed without a barrier in between only if they share no
-/// panel. Gives the bits of quant::rotate and quant::round_weights unless `fixed` is set. Returns false if a weight of
-/// this member's share is not finite.
+/// … of `packed`, split over the team. Only row ranges that share no panel need no barrier in between. Has the bits of
+/// quant::rotate and quant::round_weights unless `fixed` is set. Returns false if a weight of this member's share is
+/// not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
-/// Dequantizes rows of a packed layer to fp32 row-major [rows, in]. The rows stay rotated.
+/// Dequantizes rows of a packed layer to fp32 row-major [rows, in], still rotated.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);
 /// Same, for a bf16 layer with an even width, without conversion.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight);
 
-/// Quantized rows, the left operand of `linear`. Owns its memory.
+/// Quantized rows, the left operand of `linear`, whose memory it owns.
 struct Activations {
   Activations() = default;
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
@@ -78,59 +77,60 @@ struct Activations {
   void* row(std::int64_t row_idx) const;
 };
 
-/// Rotates and quantizes one fp32 row, on the calling thread, like `quantize` and the fused ops.
+/// Rotates and quantizes one fp32 row on the calling thread, like `quantize` and the fused ops.
 void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
 /// Quantizes x · factors. `out` must be int8 without a rotation.
 void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out);
 
-/// Quantizes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`. Splits rows over the team.
+/// Quantizes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`, split over the team.
 void quantize(base::Team& team, const float* x, base::Range rows, Activations& out);
 
-/// Dequantizes a row to fp32 [width], on the calling thread. The row stays rotated.
+/// Dequantizes a row to fp32 [width] on the calling thread, still rotated.
 void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x);
 
-/// Rotates rows of fp32 [num_rows, width] in place, on the calling thread, with the bits of quant::rotate. The rotation
-/// is its own inverse. Does nothing without a rotation.
+/// Rotates rows of fp32 [num_rows, width] in place on the calling thread, with the bits of quant::rotate, if there is a
+/// rotation; it is its own inverse.
 void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::int64_t width, float* x);
 
-/// Computes y[row, :] = x[row, :] · Wᵀ + bias for rows in [rows.begin, rows.end). With `accumulate`, adds it to y (a
-/// residual). Both operands are rotated in the same way, or neither. y is fp32 row-major, `out` per row. Splits W's
-/// panels over the team. Accumulates in order of the input index:
-/// - fp32: fma in fp32 (the portable path rounds the product as well).
-/// - bf16, and e4m3 and int4 dequantized to it: exact products added in fp32. The odd input of each pair comes first,
-///   as in vdpbf16ps. amx sums the even and the odd inputs of 16 pairs separately, then adds both. avx512 and amx flush
+/// Computes y[row, :] = x[row, :] · Wᵀ + bias for rows [rows.begin, rows.end), added to y with `accumulate` (a
+/// residual). Both operands are rotated alike. y is fp32 row-major, `out` per row; W's panels are split over the team.
+/// Sums, in order of the input index:
+/// - fp32: fma in fp32 (portable also rounds the product).
+/// - bf16, and e4m3 and int4 dequantized to it: exact products added in fp32, the odd input of each pair first, like
+///   vdpbf16ps. amx sums the even and the odd inputs of 16 pairs separately, then adds both. avx512 and amx flush
 ///   subnormals to zero in these sums.
 /// - int8, and int4 with int8 activations: exact, in int32.
 ///
-/// With one weight scale per group of inputs, the sum of each group is scaled and added in fp32 (fma) to the previous
-/// groups. Scales of a whole token are applied last.
+/// With one weight scale per group of inputs, each group's sum is scaled and added in fp32 (fma). A token's scale is
+/// applied last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
-/// Returns the output columns that this member writes in linear, so that it can process them without a barrier.
+/// Returns the output columns that this member writes in linear, and may process without a barrier.
 base::Range linear_share(const base::Team& team, std::int64_t out);
 
-/// Same, into some columns of a wider y. `y` points to the first of them in row 0; rows are y_stride floats apart.
+/// Same, into some columns of a wider y: `y` is the first of them in row 0, with rows y_stride floats apart. rows are
+/// y_stride floats apart.
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
                  float* y, std::int64_t y_stride);
 
-/// A second product of the same rows, x[row]·Wᵀ, that linear_into_columns adds: bf16 or fp32, without bias.
-/// `first_column` is the column of the first product where its column 0 is added. Both have whole panels in the range.
+/// A second product of the same rows, x[row]·Wᵀ, for linear_into_columns: bf16 or fp32, without bias. Its column 0 is
+/// added to column `first_column` of the first; both have whole panels in the range.
 struct AddedProduct {
   const Activations& x;
   const PackedLinear& weight;
   std::int64_t first_column = 0;
 };
 
-/// Computes linear_into for a range of columns that begins at a multiple of kPanelColumns. Other columns of y stay.
-/// `added` is summed in its own order (see linear). Its fp32 sum is added to the first product and bias, and the total
-/// to y when `accumulate`.
+/// Computes linear_into for columns that begin at a multiple of kPanelColumns; other columns of y stay. `added` is
+/// summed in its own order (see linear); its fp32 sum is added to the first product and bias, and the total to y when
+/// `accumulate`.
 void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                          base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
                          const AddedProduct* added = nullptr);
 
-/// Computes linear for such a range into a dense y [*, columns.size()], whose first row is row rows.begin. The bits of
-/// a column do not depend on other columns.
+/// Computes linear for such columns into a dense y [*, columns.size()] from row rows.begin on. A column's bits do not
+/// depend on others.
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                     base::Range columns, float* y);
 

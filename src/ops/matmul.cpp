@@ -22,13 +22,13 @@ const MatmulKernels& kernels(MatmulType type) {
   return for_this_isa(tiles().bf16_matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
 }
 
-/// Maximum number of words along the depth of a panel: 192 KiB, which stay in L2 beside the left operand's rows.
+/// Words along the depth of a panel, at most: 192 KiB, in L2 beside the left rows.
 constexpr std::int64_t kMostWords = 768;
-/// Maximum size of those rows: 1.25 MiB.
+/// Those rows, at most: 1.25 MiB.
 constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
-/// Maximum size of panels packed at once, for all threads: 8 MiB, which stay in L3.
+/// Panels packed at once for all threads, at most: 8 MiB, in L3.
 constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
-/// Rows below which a task reads more of the panels than of its rows.
+/// Below these rows a task reads more of the panels than of its rows.
 constexpr std::int64_t kFewestRows = 48;
 
 std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }
@@ -42,8 +42,8 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// How the work is split. The depth is cut into chunks, and the right operand into panels, of which some are packed at
-/// a time. Tasks take some rows and some of the packed panels.
+/// How work is split: the depth in chunks, the right operand in panels, some packed at a time; tasks take some rows and
+/// some packed panels.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
     add_chunks(task.left, task.right, task.depth, table);
@@ -55,7 +55,7 @@ struct Plan {
     const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / all_words, task.rows / tasks));
     chunk_rows = round_up(ceil_div(task.rows, ceil_div(task.rows, most_rows)), table.strip_rows);
     row_chunks = ceil_div(task.rows, chunk_rows);
-    // Each task packs the left rows it needs, so a task gets as many panels as still keep all threads busy.
+    // Each task packs its left rows, so it gets the most panels that keep all threads busy.
     panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
   }
   std::int64_t panel_words() const { return all_words * kMatmulPanel; }
@@ -129,7 +129,7 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, 
   }
 }
 
-/// Memory of the calling thread for panels, kept between calls and distinct from scratch().
+/// The calling thread's memory for panels, kept between calls, distinct from scratch().
 float* panel_memory(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

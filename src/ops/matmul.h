@@ -1,5 +1,5 @@
-// Contract of the matmuls of training: strided fp32 or bf16 operands, packed on the fly. Not SPMD: a matmul splits
-// itself over base::num_threads() and returns when it is done.
+// Contract of training's matmuls: strided fp32 or bf16 operands, packed on the fly. Not SPMD: splits itself over
+// base::num_threads() and returns when done.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Operand {
   bool transposed = false;  ///< memory holds the transposed matrix
 };
 
-/// out (+)= left · right (+ more_left · more_right): [rows, columns] from [rows, depth] and [depth, columns].
+/// out (+)= left · right (+ more_left · more_right), [rows, columns] from [rows, depth] and [depth, columns].
 struct Matmul {
   MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
@@ -28,10 +28,9 @@ struct Matmul {
   std::int64_t more_depth = 0;    ///< 0: no second pair
 };
 
-/// Multiplies, and accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32
-/// of them on amx. The second pair continues these sums at a new step. Its bits are those of one product with zero
-/// padding between the depths. The old value of out is added last, and a bf16 out is rounded once. An element's bits
-/// depend on its row and its column alone.
+/// Accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32 on amx. The
+/// second pair continues these sums at a new step, as in one product with zero padding between the depths. The old
+/// value of out is added last, and a bf16 out rounded once. An element's bits depend on its row and column alone.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

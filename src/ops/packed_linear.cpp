@@ -1,4 +1,3 @@
-// Rotates, quantizes and packs weights into panels in every format, and unpacks them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,8 +25,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// Largest width for which int32 holds the sum of products of two quantized values, and 128 · Σ quantized values
-// (column_sums).
+// Largest width for which int32 holds sums of products, and 128 · Σ quantized values (column_sums).
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
@@ -50,7 +48,7 @@ int bit_of_input(const FormatSpec& what, int idx) {
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// Converts one output's quantized values to and from words. A value takes the low bits of an element of `quantized`.
+/// Convert one output's quantized values to and from words, each in the low bits of an element.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -84,7 +82,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// Returns a weight's rows as the layer quantizes them: multiplied by factors, then rotated. Used by a single thread.
+/// A weight's rows as the layer quantizes them, multiplied by factors, then rotated, for a single thread.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
@@ -112,14 +110,14 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// `entering`: read once more for the rows that share a scale, before `quantize` gets them.
+  /// `entering`: read again for rows that share a scale, before `quantize`.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
     amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
   }
 
-  /// Computes amax over the rows that share scales with row `row`, unless it is known or the row has its own scales.
+  /// Computes amax over the rows that share row `row`'s scales, unless known.
   void begin(std::int64_t row) {
     const std::int64_t height = what_.scope == ScaleScope::tensor     ? rows_
                                 : what_.scope == ScaleScope::block128 ? 128
@@ -131,8 +129,7 @@ class RowQuantizer {
     for (std::int64_t r = first; r < std::min(rows_, end_of_known_); ++r) add_amax(entering_.row(r));
   }
 
-  /// Quantizes `values`, row `row` of the tensor, and stores its scales for row `to` of the layer. quantized() then has
-  /// the values.
+  /// Quantizes `values`, row `row` of the tensor, into quantized(), and stores its scales for row `to` of the layer.
   void quantize(const float* values, std::int64_t row, std::int64_t to) {
     if (row_scales_ == nullptr && end_of_known_ == 0) {
       std::fill(amax_.begin(), amax_.end(), 0.0F);
@@ -254,7 +251,7 @@ constexpr std::int64_t kWordsOfVector = 4;
 
 using FourWords [[gnu::vector_size(16)]] = std::uint32_t;
 
-/// Transposes words [at, at + 4) of four rows, which begin at `from` of a panel, to row order.
+/// Transposes words [at, at + 4) of four rows from `from` in a panel.
 void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
   const auto load = [&](std::int64_t w) {
     FourWords of_rows;

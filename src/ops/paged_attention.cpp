@@ -43,7 +43,7 @@ std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t pa
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Checks see equal values on every member, so that all members throw or none does.
+// Checks see equal values on every member: all throw or none.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,
@@ -81,8 +81,7 @@ struct Slot {
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// Scatters E quantized values to the slot. The last word of a key is zero-padded, because dot products read whole
-/// words.
+/// Scatters E quantized values to the slot, a key's last word zero-padded, because dot products read whole words.
 template <class Element>
 void scatter(const Slot& at, const Element* key, const Element* value) {
   const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
@@ -97,8 +96,7 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Quantizes key and value into the slot. Writes the dequantized values to kept_key and kept_value [E] unless kept_key
-/// is null.
+/// Quantizes key and value into the slot, and dequantizes them to kept_key and kept_value [E] unless null.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
@@ -140,7 +138,7 @@ void store_slot(const Slot& at, const float* key, const float* value, float* kep
   }
 }
 
-/// Stores all kv heads of a row: k heads at `k`, v heads after them.
+/// Stores all kv heads of a row: k heads at `k`, v heads after.
 void store_row(const HeadShape& shape, const AttentionRows& where, std::int64_t row, const KvPages& pages,
                bool write_back, float* k) {
   const std::int64_t position = where.positions[row], kv_width = shape.num_kv_heads * shape.head_dim;
@@ -272,8 +270,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // A row's cost is its number of positions, so members share positions, not rows. A (row, kv head) belongs to the
-  // member whose share of all positions has its first one.
+  // A row's cost is its positions, so members share those: a (row, kv head) belongs to the member whose share of all
+  // positions has its first.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);

@@ -1,4 +1,4 @@
-// Contract of attention over paged keys and values: their layout, writing and reading. SPMD as in ops/linear.h.
+// Contract of attention over paged keys and values: layout, writing and reading. SPMD as in ops/linear.h.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct HeadShape {
   std::int64_t head_dim = 0;      ///< E
 };
 
-/// One layer's key/value pages; does not own them. A page holds its kv heads in order. With g = values_per_word, a head
-/// has keys [⌈E/g⌉, page_size, g], contiguous over positions, and values [⌈page_size/g⌉, E, g], contiguous over
-/// elements. int8's fp32 scales [page_size] follow each head's quantized values.
+/// One layer's key/value pages, not owned, with kv heads in order. With g = values_per_word, a head has keys [⌈E/g⌉,
+/// page_size, g], contiguous over positions, and values [⌈page_size/g⌉, E, g], contiguous over elements. int8's fp32
+/// scales [page_size] follow each head's quantized values.
 struct KvPages {
   quant::KvFormat format = quant::KvFormat::f32;
   std::int64_t num_pages = 0;
@@ -28,10 +28,10 @@ struct KvPages {
   const float *key_scales = nullptr, *value_scales = nullptr;
 };
 
-/// Returns the bytes of one page's keys, which are also those of its values (the larger of both where they differ).
+/// Returns the bytes of a page's keys, or of its values: the larger of both.
 std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
 
-/// Copies the first num_slots slots of page `from` to page `to`, on the calling thread.
+/// Copies the first num_slots slots of page `from` to `to`, on the calling thread.
 void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
                 std::int64_t num_slots);
 
@@ -46,20 +46,20 @@ struct AttentionRows {
 };
 
 /// Applies RMSNorm over E to each q and k head (gains [E]; null: no norm), then the rotary embedding (rotate-half) at
-/// the row's position. Works in place on qkv rows, fp32 [*, (H+2K)·E]: q heads, k heads, v heads. Then stores the row's
-/// k and v in its page slot, in the pages' format.
+/// the row's position, in place on qkv rows, fp32 [*, (H+2K)·E]: q, k, v heads. Then stores k and v in the row's page
+/// slot, in the pages' format.
 void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_norm_E, const float* k_norm_E, float eps,
                     const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
                     float* qkv);
 
-/// Stores k and v of rows that are already normed and rotated. With `write_back`, also writes their dequantized values
-/// to qkv, for a learner that attends over the same pages.
+/// Stores k and v of normed and rotated rows. With `write_back`, also writes the dequantized values to qkv, for a
+/// learner on the same pages.
 void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
               const KvPages& pages, bool write_back, float* qkv);
 
-/// Quantizes the q heads of normed and rotated rows to e4m3, in place: q becomes the quantized value of q / scale of
-/// its kv head. scales_K: fp32 [K]. The caller multiplies the pages' key_scales by it. Attention over fp8_e4m3 pages
-/// then computes FP8 scores: exact products of e4m3 values, fp32 sums.
+/// Quantizes q heads of normed and rotated rows to e4m3 in place: q becomes the quantized value of q / scale of its kv
+/// head. scales_K: fp32 [K], by which the caller multiplies the pages' key_scales. Attention over fp8_e4m3 pages then
+/// computes FP8 scores: exact products, fp32 sums.
 void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
 
 /// Computes causal attention of each row's q heads over its sequence's pages, with softmax scale 1/sqrt(E).
@@ -71,13 +71,12 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 /// int8  Queries become 254·high + low, int8 terms with 15 bits of the largest. Weights times the values' scales become
 ///       256·high + low, uint8 terms with 16 bits of the largest. Each term is summed exactly in int32.
 ///
-/// Positions are processed in spans of 128 from position 0. A span's weights are exp(score − the span's maximum). Its
-/// sums are merged with the running sums in fp32, both rescaled to the larger maximum. Within a span, sums run in order
-/// of the position (int8's are exact). Results do not depend on page size, page order or chunking. Neighboring rows
-/// that see the same pages read those once, in whole spans.
+/// Spans of 128 positions begin at position 0. A span's weights are exp(score − its maximum), its sums in order of the
+/// position (int8's exact), merged in fp32, both sides rescaled to the larger maximum. Results do not depend on page
+/// size, page order or chunking. Neighboring rows read common pages once, in whole spans.
 ///
-/// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. Splits (row, kv head) over the team. Writes `context`
-/// fp32 [*, H·E], which the caller quantizes after a barrier, and log Σ exp of the scores to lse_NH [*, H] unless null.
+/// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. (row, kv head) are split over the team. Writes
+/// `context` fp32 [*, H·E], to be quantized after a barrier, and log Σ exp of the scores to lse_NH [*, H] unless null.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
                      const KvPages& pages, const float* qkv, float* context, float* lse_NH = nullptr);
 

@@ -1,4 +1,4 @@
-// Owns the measurement of this machine's peak operations per second, by which `perf/mfu` divides.
+// Owns the measurement of peak operations per second, by which `perf/mfu` divides.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,13 @@
 
 namespace qrl::ops {
 
-/// Measures the rate of bf16 or fp32 multiply-adds over all threads of the process; takes about a tenth of a second. A
-/// multiply and an add count as two operations.
+/// Measure bf16 or fp32 multiply-adds, two operations each, over all threads for a tenth of a second.
 double measure_bf16_flops_per_s();
 double measure_f32_flops_per_s();
 
-/// Runs `work` on every thread several times and returns the best rate. `work` returns its number of operations.
+/// Returns the best rate of several runs of `work`, which returns its operations, on every thread.
 double best_rate(const std::function<std::int64_t(base::Team&)>& work);
-/// Rounds of a peak loop that take about 10 ms, at twelve instructions per round.
+/// Rounds of a peak loop in about 10 ms, at twelve instructions each.
 inline constexpr std::int64_t kPeakRounds = 4'000'000;
 
 }  // namespace qrl::ops

@@ -14,7 +14,6 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
   return ceil_div(count, multiple) * multiple;
 }
 
-/// Throws an internal error at `where` for rows beyond [0, limit).
 inline void check_range(base::Range rows, std::int64_t limit, const char* where) {
   QRL_INVARIANT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= limit, where,
                 "rows within [0, " + std::to_string(limit) + ")",

@@ -14,7 +14,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// Describes a row's distribution before any cut: a token's weight is exp((logit − max) / temperature).
+/// A row's distribution before cuts: weights exp((logit − max) / temperature).
 struct Weights {
   const float* logits;
   std::int64_t vocab_size;
@@ -27,18 +27,18 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// Compares by logit, because weights far below the maximum underflow and would tie. Ties go to the lower index.
+/// Compares logits, because small weights underflow and would tie; ties go to the lower index.
 bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
 
-/// Returns the tokens that top-k and top-p keep, in index order.
+/// Returns the tokens that top-k and top-p keep, by index.
 std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& params,
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // Top-p never needs tokens with a mass below (1 − p)/N each: N of them have less than 1 − p. The bound is halved to
-  // allow for rounding. Top-k changes the total, so the bound does not apply with it.
+  // Top-p never needs tokens with a mass below (1 − p)/N each: N of them have less than 1 − p. The bound is halved for
+  // rounding; top-k changes the total, so it does not apply.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {
@@ -77,7 +77,7 @@ void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& to
   std::sort(tokens.begin(), tokens.end());
 }
 
-/// Returns the weights of all tokens in a buffer of this thread, which its next call overwrites.
+/// Returns all tokens' weights in a buffer of this thread, until its next call.
 const std::vector<float>& all_weights(const Weights& row) {
   thread_local std::vector<float> memory;
   memory.resize(static_cast<std::size_t>(row.vocab_size));
@@ -119,7 +119,7 @@ double nan_of(const float* logits, std::int64_t count) {
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
 }
 
-/// Returns the summary of a row in an object of this thread, which its next call overwrites.
+/// Returns a row's summary in an object of this thread, until its next call.
 const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
   thread_local RowSummary row;
   row.begin(temperature);
@@ -201,7 +201,7 @@ SampledToken RowSummary::sample(const Place& place, const float* block_logits) c
   const float max = blocks_[static_cast<std::size_t>(place.begin / kSampleBlock)].max;
   float weights[kSampleBlock];
   kernels().exp_weights(block_logits, place.count, max, inverse_temperature_, weights);
-  // If rounding puts the target beyond all weights of the block, the last token with a weight above 0 is chosen.
+  // If rounding puts the target beyond all weights, the last token with a weight above 0 is chosen.
   double before = 0;
   std::int64_t chosen = 0;
   for (std::int64_t i = 0; i < place.count && before <= place.rest; ++i) {

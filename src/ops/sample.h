@@ -1,4 +1,4 @@
-// Owns sampling of a token from logits. Knows nothing of sequences or models.
+// Owns sampling of a token from logits.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct SampleParams {
   float temperature = 1.0F;  ///< 0: argmax (lowest index on ties) with log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
-  /// Limits the tokens after top-k and top-p to the max_kept likeliest, and lists them in SampledToken::kept; 0: no
-  /// limit and no list.
+  /// Limits the tokens after top-k and top-p to the max_kept likeliest, listed in SampledToken::kept; 0: no limit and
+  /// no list.
   std::int32_t max_kept = 0;
   bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< whether tokens are excluded
 };
@@ -24,19 +24,19 @@ struct SampledToken {
   bool limited = false;                 ///< whether max_kept excluded tokens
 };
 
-/// Number of logits in a block. The weights of a block are summed in fp32, the sums of blocks in fp64.
+/// Logits per block: weights of a block are summed in fp32, blocks in fp64.
 inline constexpr std::int64_t kSampleBlock = 256;
 
-/// Summarizes a row of logits for sampling without top-k and top-p. Logits are added as they are computed and need not
-/// be stored. The summary holds each block's largest logit and its sum of exp((logit − largest) / temperature).
-/// Sampling selects a block by these sums, then a token by the block's logits, which may be recomputed.
+/// Summarizes logits, added as they are computed, for sampling without top-k and top-p: each block's largest and Σ
+/// exp((logit − largest) / temperature). Sampling selects a block by these sums, then a token by its logits, which may
+/// be recomputed.
 class RowSummary {
  public:
   /// Begins a new row; `temperature` as in SampleParams.
   void begin(float temperature);
-  /// Adds the row's next logits, fp32. `count` is a multiple of kSampleBlock except in the last call.
+  /// Adds the row's next logits, fp32. `count`: a multiple of kSampleBlock, except in the last call.
   void take(const float* logits, std::int64_t count);
-  /// Ends the row. Throws an internal error if no logit is finite, or if one is NaN or +inf.
+  /// Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
   /// Locates a uniform number in [0, 1) in the row's CDF.
@@ -67,17 +67,17 @@ class RowSummary {
   std::vector<Block> blocks_;
 };
 
-/// Samples a token by inverse CDF with `uniform` in [0, 1). `logits`: [V] fp32. The log-softmax is RowSummary's. Top-k
+/// Samples a token from [V] fp32 logits by inverse CDF with `uniform` in [0, 1), and RowSummary's log-softmax. Top-k
 /// keeps the k largest logits (ties by lower index). Top-p then keeps the smallest prefix in descending order whose
-/// mass reaches p. Throws an internal error if no logit is finite or one is NaN or +inf: the weights are broken.
+/// mass reaches p. Throws RowSummary::end's error.
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// Returns the log-prob, bit for bit, that `sample` reports for `token` sampled from `kept` (ascending; empty: all
-/// tokens). Returns −inf for a token that is not kept. Throws like `sample`. The temperature must be above 0.
+/// Returns the log-prob, bit for bit, that `sample` reports for `token` from `kept` (ascending; empty: all), −inf for a
+/// token not kept. Throws like `sample`; the temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
 
-/// Sets all logits except those of `kept` (ascending) to −inf. An empty `kept` changes nothing.
+/// Sets all logits but those of `kept` (ascending) to −inf, unless it is empty.
 void keep_only(float* logits, std::int64_t vocab_size, std::span<const std::int32_t> kept);
 
 }  // namespace qrl::ops

@@ -13,8 +13,8 @@ inline float* grown(base::Buffer& memory, std::int64_t num_floats) {
   return memory.as<float>();
 }
 
-/// Returns uninitialized memory of the calling thread, at least `num_floats`, aligned like a Buffer. Valid until this
-/// thread's next call. Kept between calls, because ops run thousands of times per second.
+/// Returns at least `num_floats` of uninitialized memory of the calling thread, aligned like a Buffer, until its next
+/// call. Kept, because ops run thousands of times per second.
 inline float* scratch(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

@@ -1,8 +1,8 @@
-// Contracts of the small ops of training: fused loops over packed rows. tests/learner has their plain compositions.
+// Contracts of training's small ops: fused loops over packed rows.
 //
-// Every op splits its rows over base::num_threads() and returns when all are done. Arithmetic and sums are fp32. Sums
-// over rows (gradients of gains and biases) use fixed blocks of rows, so that bits do not depend on the thread count.
-// bf16 outputs are rounded to nearest even. Rows are contiguous.
+// Every op splits its contiguous rows over base::num_threads() and returns when all are done. Arithmetic and sums are
+// fp32. Sums over rows (gradients of gains and biases) use fixed blocks, so that bits do not depend on the thread
+// count. bf16 outputs are rounded to nearest even.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct AddRmsNormBackward {
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
-/// The transform of q, k and v heads before attention: bias, RMSNorm over E of each q and k head, rotary positions
-/// (rotate-half). Then k and v are rounded as the paged cache stores them.
+/// Transforms q, k and v heads before attention: bias, RMSNorm over E of q and k heads, rotary positions (rotate-half);
+/// k and v are rounded as the paged cache stores them.
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -58,7 +58,7 @@ struct QkvTransform {
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms);
 
 /// Computes d_in [rows, C] from d_out [rows, C] fp32; gradients pass through the bf16 rounding. Accumulates d_bias [C]
-/// and the gains' gradients [E] unless null. They are null for absent parameters.
+/// and the gains' gradients [E] unless null, as for absent parameters.
 struct QkvGradients {
   const float* d_out = nullptr;
   MixedArray d_in;
@@ -68,18 +68,18 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
 
 /// Computes out = silu(gate) · up. halves: [rows, 2F], gate first; out: [rows, F].
 void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out);
-/// Computes d_halves [rows, 2F] from d_out [rows, F]. d_halves has the dtype of halves.
+/// Computes d_halves [rows, 2F], in the dtype of halves, from d_out [rows, F].
 void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves);
 
-/// Rows of logits as distributions: log-softmax of logits · inverse_temperature, in fp32.
+/// Rows of logits as log-softmax of logits · inverse_temperature, in fp32.
 struct TokenDistribution {
   std::int64_t rows = 0, vocab_size = 0;
   float inverse_temperature = 1;
   const std::int32_t* targets = nullptr;  ///< [rows]
 };
-/// Computes, per row, the target's log-prob, the entropy −Σ p log p, and log Σ exp of the scaled logits; each [rows].
+/// Computes each row's target log-prob, entropy −Σ p log p, and log Σ exp of the scaled logits; each [rows].
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
-/// Computes d_logits from the gradients of log-prob and entropy. d_logits may overwrite the logits row by row.
+/// Computes d_logits, which may overwrite the logits row by row.
 struct TokenGradients {
   const float *entropy = nullptr, *lse = nullptr;            ///< outputs of the forward pass
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]
@@ -88,12 +88,11 @@ struct TokenGradients {
 };
 void token_log_probs_backward(const TokenDistribution& args, const float* logits, const TokenGradients& gradients);
 
-/// Adds d_rows[row, :] to d_table[tokens[row], :], in order of the rows.
+/// Adds d_rows[row, :] to d_table[tokens[row], :], in order of rows.
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table);
 
-/// Returns Σ x², accumulated in fp64 over fixed blocks of fp32 lanes. The result is not finite if an element is not, or
-/// if squares overflow fp32.
+/// Returns Σ x² in fp64 over fixed blocks of fp32 lanes; not finite if an element is not, or squares overflow fp32.
 double sum_of_squares(const float* values, std::int64_t count);
 
 /// One AdamW update, all in fp32 (Loshchilov & Hutter 2019, algorithm 2, with lr = schedule multiplier · alpha):
@@ -104,7 +103,7 @@ struct AdamW {
   float first_correction = 1, second_correction = 1;  ///< 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)
   float gradient_scale = 1;
 };
-/// Updates `count` weights and their moments in one pass over memory, and zeroes their gradients.
+/// Updates `count` weights and their moments in one pass, and zeroes their gradients.
 void adamw_step(const AdamW& args, std::int64_t count, float* weights, float* gradients, float* exp_avg,
                 float* exp_avg_sq);
 

@@ -1,4 +1,4 @@
-// Contracts of the small ops around the matmuls of a forward pass, on packed rows. SPMD as in ops/linear.h.
+// Contracts of a forward pass's small ops on packed rows. SPMD as in ops/linear.h.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace qrl::ops {
 
-/// Looks up x[row, :] = table[tokens[row], :] as fp32. table: [V, D] bf16 or fp32. Throws an internal error for a token
-/// beyond V.
+/// Looks up x[row, :] = table[tokens[row], :] as fp32, table [V, D] in bf16 or fp32. Throws an internal error for a
+/// token beyond V.
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
-/// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)), with the mean in fp32 in a fixed order. x: fp32 [*,
-/// out.width]. Writes the same values to `also`, in its own format, unless null.
+/// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) of x, fp32 [*, out.width], with the mean in fp32 in a fixed
+/// order. Writes the same values to `also`, in its format, unless null.
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
               Activations* also = nullptr);
 
 /// Computes out = quantize(silu(gate) · up). halves: fp32 [*, 2F], gate first; F = out.width. `also` as in rms_norm.
 void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also = nullptr);
 
-/// Makes the table [max_positions, E] of position · theta^(−2i/E), i in [0, E/2): E/2 cosines, then E/2 sines. Computed
-/// in fp64, stored as fp32.
+/// Makes the table [max_positions, E] of position · theta^(−2i/E): E/2 cosines, then E/2 sines, computed in fp64 and
+/// stored as fp32.
 base::Buffer make_rope_table(std::int64_t max_positions, std::int64_t head_dim, double theta);
-/// Same for position · inverse_frequencies[i], with all entries multiplied by `scale`; E = 2 · number of frequencies.
+/// Same for position · inverse_frequencies[i], entries multiplied by `scale`; E = 2 · frequencies.
 base::Buffer make_rope_table(std::int64_t max_positions, std::span<const double> inverse_frequencies, double scale);
 
 }  // namespace qrl::ops

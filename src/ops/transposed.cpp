@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kInputsPerWord = 4;  // int8 and e4m3
 constexpr std::int64_t kBlock = 128;        // fp8_block128, in both directions
 
-/// Transposes four words of four quantized values each: word i of the result holds value i of each word.
+/// Transposes four words of four quantized values.
 __m128i transposed_words(__m128i words) {
   const __m128i pairs = _mm_unpacklo_epi8(words, _mm_srli_si128(words, 8));
   return _mm_unpacklo_epi8(pairs, _mm_srli_si128(pairs, 8));
@@ -32,7 +32,7 @@ std::int32_t* panel_of(const PackedLinear& packed, std::int64_t panel) {
   return packed.panels.as<std::int32_t>() + panel * packed.panels.shape()[1] * kPanelColumns;
 }
 
-/// Computes 128 · Σ quantized values of each column of a panel.
+/// Computes 128 · Σ quantized values of a panel's columns.
 void sum_columns(const PackedLinear& packed, std::int64_t panel) {
   constexpr std::int64_t kColumns = 4;  // per vector of words
   alignas(16) std::array<std::int32_t, kPanelColumns> sums{};
@@ -61,10 +61,10 @@ void check_blocks(const PackedLinear& packed, const char* where) {
 
 std::int64_t round_up_to_blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock * kBlock; }
 
-/// Swaps the middle words: e4m3's byte order 0, 2, 1, 3 (ops/linear.h), in both directions.
+/// Swaps the middle words: e4m3's byte order 0, 2, 1, 3, in both directions.
 __m128i swapped_middle(__m128i words) { return _mm_shuffle_epi32(words, _MM_SHUFFLE(3, 1, 2, 0)); }
 
-/// Calls body(first output, its input in the transposed layer, number of outputs) for each tensor of a layer.
+/// Calls body(first output, its input in the transposed layer, outputs) for each tensor.
 template <class Body>
 void for_tensors(const PackedLinear& weight, Body&& body) {
   if (weight.tensors.empty()) return body(std::int64_t{0}, std::int64_t{0}, weight.out);
@@ -78,13 +78,13 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Fills one panel of `to` from all outputs of a tensor. Words of four inputs of one output become words of four
-/// outputs of one input.
+/// Fills a panel of `to` from all outputs of a tensor: words of four inputs of one output become four outputs of one
+/// input.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
   const std::int64_t first_group = panel * kPanelColumns / kInputsPerWord;
-  // The last groups of four of this panel's columns may be beyond the weight's width.
+  // The last groups of four columns may be beyond the weight's width.
   const std::int64_t groups = std::min(kPanelColumns / kInputsPerWord, weight.panels.shape()[1] - first_group);
   for (std::int64_t o = 0; o < num_outputs; o += kInputsPerWord) {
     std::array<const std::int32_t*, kInputsPerWord> from{};

@@ -51,7 +51,7 @@ Families families_of(const VarlenAttention& attention) {
   return families;
 }
 
-/// Runs body(family, kv_head, scratch) for all heads. Threads take tasks dynamically, but outputs are disjoint.
+/// Runs body(family, kv_head, scratch) for all heads, taken dynamically, with disjoint outputs.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
   const Families families = families_of(attention);

@@ -1,4 +1,4 @@
-// Contract of the learner's causal attention over packed sequences, forward and backward.
+// Contract of the learner's causal attention over packed sequences.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,14 @@ struct MixedArray {
   bool is_bf16 = false;
 };
 
-/// Type to which the operands of a product are rounded. Sums are fp32.
+/// Type to which operands are rounded; sums are fp32.
 enum class MatmulType : std::uint8_t { bf16, f32 };
 
-/// The packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query heads, K key heads and K
-/// value heads after rope, as in rope_and_store. Query head h reads key head h / (H/K).
+/// Packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after
+/// rope, as in rope_and_store. Query head h reads key head h / (H/K).
 ///
-/// A sequence may continue a prefix, the nearest earlier sequence that continues nothing: its rows see all rows of the
-/// prefix, then their own. A prompt shared by several samples is thus computed once. A prefix and its continuations are
-/// a family.
+/// A sequence may continue a prefix, the nearest earlier one that continues nothing: its rows see the prefix, then
+/// their own. A prompt shared by samples is thus computed once; a prefix and its continuations are a family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
@@ -32,12 +31,11 @@ struct VarlenAttention {
 
 /// Computes out[n, h] = Σ_t softmax_t(q·k_t / √E) v_t over the rows that row n sees, with fp32 sums. Also writes lse[n,
 /// h] = log Σ_t exp(q·k_t / √E) for the backward pass. out: [N, H·E]. A row's result depends on its own sequence and
-/// prefix only. Splits (family, key head) over base::num_threads(), with equal bits for any number of threads.
+/// prefix only. (family, key head) are split over base::num_threads(), with equal bits for any number of threads.
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
-/// Computes d_qkv [N, C] from d_out [N, H·E], overwriting it. Recomputes the probabilities block by block. This is
-/// FlashAttention (Dao et al. 2022, §3.1) without online rescaling: the scores of a block of queries over all keys are
-/// kept.
+/// Computes d_qkv [N, C] from d_out [N, H·E], overwriting it: FlashAttention (Dao et al. 2022, §3.1) without online
+/// rescaling. Probabilities are recomputed by blocks of queries, each with its scores over all keys.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

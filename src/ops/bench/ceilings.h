@@ -1,9 +1,8 @@
-// Owns the measurement of this machine's peak rates, for comparison in benchmarks.
+// Owns the measurement of this machine's peak rates, for benchmarks.
 #pragma once
 
 namespace qrl::ops {
 
-/// Rates over all threads of the process.
 struct Ceilings {
   double int8_ops_per_s = 0;  ///< int8 multiply-adds, two operations each
   double bf16_flops_per_s = 0;
@@ -11,8 +10,7 @@ struct Ceilings {
   double dram_bytes_per_s = 0;  ///< reads of memory beyond all caches
 };
 
-/// Measures each rate for about a tenth of a second and keeps the best of several tries. Uses 512 MiB of memory
-/// meanwhile.
+/// Measures each rate for a tenth of a second, the best of several tries, with 512 MiB of memory.
 Ceilings measure_ceilings();
 
 }  // namespace qrl::ops

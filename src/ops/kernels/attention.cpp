@@ -1,10 +1,7 @@
-// Computes attention of query heads over the kv heads they share, on the pages of their sequences.
+// Consecutive rows that see the same pages process shared spans together, each with its own sums: a page is read once
+// for all queries.
 //
-// Consecutive rows that see the same pages process shared spans together, so that a page is read once for all queries.
-// Each row keeps its own sums.
-//
-// Keys are contiguous over positions and values over elements, so each inner loop is a broadcast times contiguous
-// lanes.
+// Keys are contiguous over positions and values over elements: each inner loop is a broadcast times contiguous lanes.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kv_formats.h"
@@ -25,13 +22,13 @@ constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Consecutive rows, and the number of positions, in whole spans, that they all see on the same pages.
+/// Consecutive rows, and the positions, in whole spans, that all see on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
 };
 
-/// Positions [begin, end) on the pages of the first of some rows.
+/// Positions [begin, end) on the first row's pages.
 struct Segment {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, begin = 0, end = 0;
@@ -40,7 +37,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Returns segment `idx` of a group: 0 is what its rows share, the others are what each row sees alone.
+/// Returns segment `idx` of a group: 0 is shared, the others are each row's own.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -50,13 +47,12 @@ Segment segment_of(const RowGroup& group, std::int64_t idx) {
 class RowGroups {
  public:
   RowGroups(const AttentionTask* tasks, std::int64_t num_tasks) : next_(tasks), end_(tasks + num_tasks) {}
-  /// Returns false after the last group.
   bool next(RowGroup& group) {
     if (next_ == end_) return false;
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // One more row saves what it shares, and costs the others the positions that only they shared.
+      // One more row saves its shared part, and costs the others what only they shared.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -78,8 +74,8 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Prefetches the lines of all groups' pages some microseconds ahead, one for each line read. Pages are short and
-/// scattered, so hardware prefetching stops at their ends. Reading all heads of a page in memory order is fastest.
+/// Prefetches the lines of all groups' pages some microseconds ahead, one for each line read. Hardware prefetching
+/// stops at the ends of short, scattered pages; reading all heads of a page in memory order is fastest.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {
@@ -147,7 +143,7 @@ class Ahead {
   bool in_values_ = false;
 };
 
-/// Places of one kv head's quantized values and scales for a span's positions, in blocks of kBlock.
+/// One kv head's values and scales for a span, in blocks of kBlock.
 struct Span {
   std::int64_t count = 0;  ///< positions
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
@@ -164,7 +160,6 @@ struct Span {
   }
 };
 
-/// Calls body(Count<n>) for n = count ≤ kMost.
 template <int n>
 struct Count {
   static constexpr int value = n;
@@ -177,7 +172,7 @@ void with_count(std::int64_t count, Body body) {
   }
 }
 
-/// Computes scores[n][position …] = q[n]·k, scaled, for Vectors vectors of positions; −inf beyond the span's end.
+/// Computes scores[n][position …] = q[n]·k, scaled, for Vectors vectors; −inf beyond the span's end.
 template <class Kv, int Queries, int Vectors>
 void score(const Span& span, const typename Kv::Operand* queries, std::int64_t position, float* scores,
            VecF (&largest)[Queries], Ahead& ahead) {
@@ -209,17 +204,17 @@ void score(const Span& span, const typename Kv::Operand* queries, std::int64_t p
   }
 }
 
-/// Softmax state of a query head over the spans so far: its largest score, and Σ exp(score − largest).
+/// Softmax state of a query head so far: its largest score, and Σ exp(score − largest).
 struct Running {
   float most, sum;
 };
 
-/// Factors of the running sums and of a span's sums in their merge.
+/// Factors that merge the running sums and a span's.
 struct Join {
   float before, now;
 };
 
-/// Merges a span's softmax into the running one. Ignores the running values for the first span.
+/// Merges a span's softmax into the running one, ignored at the first span.
 Join join(bool is_first, float most, float sum, Running& running) {
   if (is_first) {
     running = {most, sum};
@@ -231,7 +226,7 @@ Join join(bool is_first, float most, float sum, Running& running) {
   return factors;
 }
 
-/// Computes Σ weight · value over a span for elements first … of each query, Vectors vectors, merged into its context.
+/// Computes Σ weight · value over a span for elements first … of each query, merged into its context.
 template <class Kv, int Queries, int Vectors, class Lanes>
 void mix(const Span& span, const typename Kv::Operand* weights, const Join* joins, bool is_first, std::int64_t first,
          float* const* contexts, Lanes lanes, Ahead& ahead) {
@@ -260,7 +255,7 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
     }
   }
   if (const std::int64_t rest = span.count - whole * Kv::kWord; rest > 0) {
-    // Zeroes positions of the last word that were never written, whatever memory holds.
+    // Zeroes unwritten positions of the last word.
     std::int32_t last[kVectorsAtOnce * kLanes] = {};
     const std::int64_t left = span.head_dim - first, width = left < Vectors * kLanes ? left : Vectors * kLanes;
     __builtin_memcpy(last, values_at(whole), static_cast<std::size_t>(width * kWordBytes));
@@ -315,7 +310,7 @@ void find_blocks(const AttentionTask& task, std::int64_t begin, Span& span) {
   }
 }
 
-/// Gathers a head's positions of the span, from pages of any size, into one page of kSpan with the same values.
+/// Gathers a head's span, from pages of any size, into one page of kSpan.
 template <class Kv>
 void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std::byte* memory) {
   constexpr std::int64_t kValue = kWordBytes / Kv::kWord, kScale = sizeof(float);
@@ -346,7 +341,7 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
-/// The query heads of a group's rows and their running results, grouped by kv head, in the rows' order.
+/// The query heads of a group's rows and their running results, by kv head, in the rows' order.
 template <class Kv>
 class GroupQueries {
  public:

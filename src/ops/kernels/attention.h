@@ -1,4 +1,4 @@
-// Owns the attention kernel of src/ops/paged_attention.cpp on each ISA path. Plain types only (see simd.h).
+// Owns paged attention's kernel on each ISA path. Plain types only (simd.h).
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace qrl::ops {
 
-/// Positions whose scores and weights exist at once. Spans start at position 0 for every row.
+/// Positions whose scores and weights exist at once, in spans from position 0 on.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// Maximum number of rows that share the reading of pages.
+/// The most rows that share the reading of pages.
 inline constexpr std::int64_t kAttentionRows = 8;
 
 /// Query heads of one row over its sequence's pages (ops/paged_attention.h).
@@ -35,14 +35,14 @@ struct AttentionTask {
 /// Bytes of a prepared query, or of its softmax weights in a span.
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Scratch of a task: a span's scores and weights of four queries, a span gathered from pages of odd sizes, and the
-/// queries and partial results of kAttentionRows rows.
+/// Scratch of a task: a span's scores and weights of four queries, a span gathered from odd pages, and queries and
+/// partial results of kAttentionRows rows.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Computes the tasks in order. `scratch` has attention_scratch_floats of the largest task.
+/// Computes the tasks in order, with attention_scratch_floats of the largest.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

@@ -1,4 +1,4 @@
-// Owns the loop that fills a processor's pipelines with one instruction, to measure its peak rate.
+// Owns the loop that measures an instruction's peak rate.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,11 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-// The latency is 4 to 5 cycles on two pipelines (Zen 4; Intel for fp32). Twelve chains fill them and fit in sixteen
-// registers.
+// The latency is 4 to 5 cycles on two pipelines (Zen 4; Intel for fp32). Twelve chains fill them in sixteen registers.
 inline constexpr int kChains = 12;
 
 /// Runs step(accumulator) on kChains accumulators and returns the number of operations. The empty asm keeps the
-/// compiler from merging or dropping rounds.
+/// compiler from merging rounds.
 template <class Vec, class Step>
 std::int64_t run_chains(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
   Vec chains[kChains] = {};

@@ -1,5 +1,5 @@
-// Owns the dot product of each element type, and moves of its 32-bit words. Neighboring inputs of one row (Input,
-// broadcast to all lanes) and of a vector of columns (Weights) are multiplied into an accumulator.
+// Owns the dot product of each element type: neighboring inputs of a row (Input, broadcast) times those of a vector of
+// columns (Weights), into an accumulator.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -51,14 +51,14 @@ struct Bf16Dot {
   static constexpr int kGroup = 2;
   using Accumulator = VecF;
 #if defined(QRL_ISA_AVX512)
-  // vdpbf16ps adds the odd product, then the even one, each like an fma. It flushes subnormals to zero.
+  // vdpbf16ps adds the odd product, then the even one, each like an fma, and flushes subnormals to zero.
   using Input = __m512bh;
   using Weights = __m512bh;
   static Input input(const std::uint16_t* x) { return (__m512bh)splat(load_word(x)); }
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // Same order in fp32. Products of bf16 are exact, so fusing makes no difference.
+  // Same order in fp32, where fusing makes no difference: products of bf16 are exact.
   struct Pair {
     VecF even, odd;
   };
@@ -72,8 +72,8 @@ struct Bf16Dot {
   static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
 };
 
-/// s8 · s8 in int32, exact. vpdpbusd of AVX-512 multiplies u8 by s8, so one side goes in as value + kBias. Each sum is
-/// then too large by kBias · Σ quantized values of the other side. The names of the types below say which side.
+/// s8 · s8 in int32, exact. vpdpbusd of AVX-512 multiplies u8 by s8, so one side, in the names below, goes in as value
+/// + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
 struct Int8Dot {
   using Element = std::int8_t;
   static constexpr int kGroup = 4;
@@ -108,7 +108,7 @@ struct Int8Dot {
 #endif
 };
 
-/// Offsets the inputs (activations): sums are too large by 128 · Σ quantized values of the weights' column.
+/// Offsets the inputs (activations).
 struct Int8DotOffsetInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
@@ -122,7 +122,7 @@ struct Int8DotOffsetInput : Int8Dot {
   static Weights weights(const std::int8_t* w) { return weights(load_words(w)); }
 };
 
-/// Offsets the weights (the vector side): sums are too large by 128 · Σ quantized values of the inputs.
+/// Offsets the weights (the vector side).
 struct Int8DotOffsetWeights : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }

@@ -1,5 +1,5 @@
-// Owns the list of every instruction set's kernels, and their structs. ops/*.cpp check arguments and split the work.
-// Kernel sources include this header, so it has plain types only (see simd.h).
+// Owns the list of every instruction set's kernels, and their structs; ops/*.cpp check arguments and split the work.
+// Plain types only (simd.h).
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace qrl::ops {
 
-/// Inputs whose weights are dequantized at once: whole segments under one scale.
+/// Inputs dequantized at once: whole segments under one scale.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Scratch of a product: the dequantized weights of a panel, and the sums of `rows` rows.
+/// Scratch of a product: a panel's dequantized weights, and sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 struct MatmulKernels;           // matmul.h
 struct PeakLoops;               // peak_loops.h
 struct VarlenAttentionKernels;  // varlen_attention.h
 
-/// A second product of the same rows into some columns of the first one, in whole panels of both.
+/// A second product of the same rows, added to some columns of the first, in whole panels of both.
 struct AddedTask {
   const void* x = nullptr;    ///< bf16 or fp32, first row; null: no second product
   std::int64_t x_stride = 0;  ///< elements between rows
@@ -26,7 +26,7 @@ struct AddedTask {
   bool is_bf16 = false;
 };
 
-/// Quantized rows times a range of a packed layer's panels (layouts: ops/linear.h). Pointers are not owned.
+/// Quantized rows times a range of a packed layer's panels (ops/linear.h).
 struct LinearTask {
   const void* x = nullptr;          ///< first row
   std::int64_t x_stride = 0;        ///< elements between rows
@@ -47,7 +47,7 @@ struct LinearTask {
   AddedTask added;           ///< fp32 sums added after the bias; only if Kernels::adds_products
 };
 
-/// Heads of one row, in place: RMSNorm unless `gain` is null, then rotate-half with `rope` (cosines, then sines).
+/// Heads of one row, in place: RMSNorm unless `gain` is null, then rotate-half by `rope` (cosines, then sines).
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
   std::int64_t num_heads = 0;
@@ -57,7 +57,7 @@ struct RopeTask {
   const float* rope = nullptr;  ///< [head_dim]
 };
 
-/// A row that is rotated by blocks (quant/rotation.h). `turned` may be `x`.
+/// A row to rotate by blocks (quant/rotation.h); `turned` may be `x`.
 struct RotateTask {
   const float* x = nullptr;
   std::int64_t n = 0;      ///< a multiple of block
@@ -66,12 +66,12 @@ struct RotateTask {
   float* turned = nullptr;
 };
 
-/// The kernels of one instruction set. bf16 is passed as its bits.
+/// An instruction set's kernels, with bf16 as bits.
 struct Kernels {
   bool adds_products;  ///< the linear_* kernels take LinearTask::added
-  /// Returns the largest |x|; not finite if an element of x is not.
+  /// Returns the largest |x|, not finite if an element is not.
   float (*max_abs)(const float* x, std::int64_t n);
-  /// quant::rotate, same bits. Returns max_abs of the output.
+  /// quant::rotate, same bits; returns max_abs of the output.
   float (*rotate)(const RotateTask& task);
   void (*round_to_bf16)(const float* x, std::int64_t n, std::uint16_t* quantized);
   void (*widen_bf16)(const std::uint16_t* quantized, std::int64_t n, float* x);
@@ -81,7 +81,7 @@ struct Kernels {
   float (*quantize_product_int8)(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized);
   /// quant::quantize_fp8 of x/scale, same bits.
   void (*quantize_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
-  /// Rounds x/scale to e4m3 values, stored as bf16 bits. Saturates; NaN stays NaN.
+  /// Rounds x/scale to e4m3 values, stored as bf16 bits, saturated; NaN stays NaN.
   void (*round_fp8)(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
   /// round-half-even(x/scale), clamped to ±limit.
   void (*quantize_int)(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);
@@ -95,9 +95,9 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
   void (*rope)(const RopeTask& task);
-  /// Returns the largest of x. NaN in x may be missed.
+  /// Returns the largest of x, which may miss NaN.
   float (*max_value)(const float* x, std::int64_t n);
-  /// Computes weights = exp((x − max) · inverse_temperature) and returns their fp32 sum.
+  /// Computes weights = exp((x − max) · inverse_temperature), and returns their fp32 sum.
   float (*exp_weights)(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
   /// Same sum, without storing.
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
@@ -130,7 +130,7 @@ extern const Kernels kKernels;
 }
 
 const Kernels& kernels();
-/// Returns the tile kernels of the amx path: the processor's, or those set by replace_tiles.
+/// Returns the amx path's tile kernels, or those of replace_tiles.
 const TileKernels& tiles();
 
 #if defined(QRL_ISA_NAMESPACE)

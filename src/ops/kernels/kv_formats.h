@@ -1,5 +1,5 @@
-// Owns the dot products of queries and softmax weights with keys and values, per KV format. Pages hold 32-bit words:
-// kWord neighboring quantized values of one key, or of one element over positions.
+// Owns the dot products of queries and softmax weights with keys and values, per KV format. A 32-bit word has kWord
+// quantized values: neighbors of one key, or of one element over positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -17,8 +17,8 @@ inline void for_padded(const float* from, std::int64_t n, Body body) {
   for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
 }
 
-// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors of the dot product. `put` stores a vector of
-// quantized values and returns their values.
+// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors of the dot product; `put` stores a quantized
+// vector and returns its values.
 
 struct F32Values : F32Dot {
   static constexpr int kSteps = 1;
@@ -44,7 +44,7 @@ struct Bf16Values : Bf16Dot {
   }
 };
 
-/// Same with e4m3 values, which are exact in bf16: values 0 and 2 of a word, then 1 and 3.
+/// Same with e4m3, exact in bf16: values 0 and 2 of a word, then 1 and 3.
 struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
   static void dequantize(VecI words, Weights (&to)[2]) {
@@ -79,8 +79,8 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector. Writes the sum of the
-  /// rounded weights to `sum`.
+  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector, and the `sum` of the
+  /// rounded weights.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
     auto* quantized = static_cast<typename Values::Element*>(memory);
@@ -118,7 +118,7 @@ using KvF32 = FloatKv<F32Values>;
 using KvBf16 = FloatKv<Bf16Values>;
 using KvFp8 = FloatKv<Fp8Values>;
 
-/// Splits queries and weights into two 8-bit terms (ops/paged_attention.h). Each term is summed exactly in int32.
+/// Splits queries and weights into two 8-bit terms (ops/paged_attention.h), each summed exactly in int32.
 struct KvInt8 {
   static constexpr int kWord = 4;
   static constexpr bool kTokenScales = true;
@@ -160,8 +160,8 @@ struct KvInt8 {
             ScoreDot::kBias * reduce_add(low_sum)};
   }
 
-  /// Same as in FloatKv, then multiplies the weights by the values' scales, token_scales(i) from position i on. Scales
-  /// beyond `count` are undefined and ignored.
+  /// Same as FloatKv's, then multiplies by the values' scales, token_scales(i) from position i on, undefined beyond
+  /// `count`.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales& token_scales, void* memory,
                         float& sum) {
@@ -221,7 +221,7 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// Returns quantized / largest; 0 for a negligible largest value.
+  /// Returns quantized / largest; 0 if the largest is negligible.
   static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 

@@ -1,12 +1,12 @@
-// The matmuls: rows of quantized activations times packed panels. A tile of kTileRows rows by kTileVectors vectors
-// stays in registers over the whole width. Each output has its own accumulator and order of additions.
+// Multiplies quantized rows by packed panels. A tile of kTileRows rows by kTileVectors vectors stays in registers over
+// the whole width; each output has its own accumulator and order.
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-// A format adds to its dot product the initial value of an accumulator (`start`) and its final value (`finish`).
+// A format adds an accumulator's initial value (`start`) and final value (`finish`) to its dot product.
 
 struct F32 : F32Dot {
   static VecF start(const LinearTask&, std::int64_t) { return VecF{}; }
@@ -27,8 +27,8 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Computes Rows rows from `row` and Vectors vectors from `column`. Prefetches Asks lines from `ahead` on for every
-/// group of inputs, because weights come from memory.
+/// Computes Rows rows from `row` and Vectors vectors from `column`, with Asks prefetches from `ahead` on per group of
+/// inputs.
 template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
@@ -59,8 +59,7 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
 /// Groups of inputs that narrow tiles prefetch ahead.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
-/// Computes columns [column, end) with the fewest vectors that hold them, in higher tiles. An adapter's A has few
-/// columns.
+/// Computes columns [column, end) with the fewest vectors, in higher tiles: an adapter's A has few.
 template <class Format, int Vectors>
 void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end, std::int64_t panel_bytes) {
   if constexpr (Vectors > 1) {
@@ -74,8 +73,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Tiles have nearly equal height; one of a row or two would wait for its weights. Each prefetches other lines of the
-/// next panel, which together cover it.
+/// Tiles have nearly equal height, since one of a row or two would wait for its weights; each prefetches its part of
+/// the next panel.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;

@@ -18,7 +18,7 @@ inline constexpr int kSingleRowVectors = 8;            // 8 as well, with longer
 
 constexpr std::int64_t kLine = 64;
 
-/// Calls body.operator()<Rows>(row) with Rows = count, one of 1 … Most.
+/// Calls body.operator()<Rows>(row) with Rows = count, at most Most.
 template <int Most, class Body>
 inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   if constexpr (Most > 0) {
@@ -27,7 +27,7 @@ inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   }
 }
 
-/// Splits rows into tiles of at most Most rows, whose heights differ by at most one.
+/// Splits rows into tiles of at most Most, of nearly equal height.
 template <int Most = kTileRows, class Body>
 inline void for_row_tiles(std::int64_t rows, const Body& body) {
   const std::int64_t count = (rows + Most - 1) / Most;
@@ -47,13 +47,13 @@ inline void write_lanes(const LinearTask& task, VecF value, const VecF* added, s
   store(y, value, lanes);
 }
 
-/// Adds bias, added product and residual to a vector of columns of one row, and stores the columns that exist.
+/// Adds bias, added product and residual to a vector of columns of a row, and stores the columns that exist.
 inline void write(const LinearTask& task, VecF value, const VecF* added, std::int64_t row, std::int64_t column) {
   if (column + kLanes <= task.out) write_lanes(task, value, added, row, column, All{});
   else if (column < task.out) write_lanes(task, value, added, row, column, First{static_cast<int>(task.out - column)});
 }
 
-/// Prefetches this row tile's share of the added product's next panel, which is read from memory.
+/// Prefetches this row tile's share of the added product's next panel.
 template <int Rows>
 inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* next, std::int64_t groups) {
   const std::int64_t lines = groups * (kPanel * 4 / kLine), last = lines * (row + Rows) / task.rows;
@@ -61,8 +61,8 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile plus the added product, which is summed in the order of a matmul of its own. Works row by row, because
-/// the tile's sums occupy the registers.
+/// Writes a tile plus the added product, which is summed as in a matmul of its own, by rows: the tile's sums occupy the
+/// registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   using Element = typename Dot::Element;
@@ -84,7 +84,7 @@ inline void write_with_added(const LinearTask& task, std::int64_t row, std::int6
   }
 }
 
-/// Writes a tile of Rows rows from `row` and Vectors vectors from `column`. value(r, v) is its fp32 sum.
+/// Writes a tile of Rows rows from `row` and Vectors vectors from `column`, with fp32 sums value(r, v).
 template <int Rows, int Vectors, class Value>
 inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   if (task.added.x != nullptr) {

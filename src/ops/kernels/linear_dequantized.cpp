@@ -1,6 +1,5 @@
-// The matmuls with e4m3 and int4 weights. A few rows dequantize weights in registers, because reading them dominates.
-// Many rows dequantize a panel once into L2, and prefetch the next one meanwhile. Both add in one order: along the
-// inputs, one weight scale at a time.
+// The matmuls with e4m3 and int4 weights. A few rows dequantize weights in registers; many dequantize a panel once into
+// L2, and prefetch the next. Both add in one order: along the inputs, one weight scale at a time.
 #include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
@@ -9,16 +8,15 @@ namespace {
 
 constexpr int kAskedLines = 2;  // prefetched per stored word: half of a panel row of kPanel words
 
-/// Sums of one row and vector: `open` under the current scale, `scaled` over the finished ones.
+/// Sums of one row and vector: `open` under the current scale, `scaled` so far.
 template <class F>
 struct Sums {
   typename F::Accumulator open;
   VecF scaled;
 };
 
-/// Adds a chunk to the sums of Rows rows × Vectors vectors; the first chunk overwrites them. weights(word, step,
-/// vector, to) gives dequantized words from `step` on of the chunk's stored `word`. `ask` is called once per stored
-/// word.
+/// Adds a chunk to the sums of Rows rows × Vectors vectors, which the first one overwrites. weights(word, step, vector,
+/// to) dequantizes a stored `word` from `step` on; `ask` is called once per word.
 template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {
@@ -78,7 +76,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
-/// Dequantizes each panel once, a segment of inputs at a time.
+/// Dequantizes each panel once, by segments of inputs.
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];
@@ -91,7 +89,7 @@ void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
     const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
     const std::int64_t first = begin / F::Values::kInputs, count = words_of(end - begin, F::Values::kInputs);
     dequantize<F>(panel + first * kPanel, count, words);
-    // Prefetches the same segment of the next panel, in two halves of its lines.
+    // Prefetches the same segment of the next panel, in two halves.
     const auto* next = reinterpret_cast<const char*>(panel + (num_stored + first) * kPanel);
     std::int64_t asker = 0;
     for (std::int64_t offset = 0; offset < kPanel && column + offset < task.out; offset += kTileColumns) {

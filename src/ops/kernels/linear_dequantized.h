@@ -7,7 +7,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 inline constexpr std::int64_t kScaleInputs = 128;  // for formats with one scale per group of inputs
 
-// Quantized values. A stored word holds kInputs inputs. It gives kSteps words of the dot product, kAtOnce at a time.
+// Quantized values: a stored word of kInputs inputs gives kSteps words of the dot product, kAtOnce at a time.
 
 struct Fp8Values {
   static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
@@ -18,8 +18,7 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // The permute uses five bits of the index. The fifth belongs to the next nibble, so the table holds everything
-    // twice.
+    // The permute uses five bits of the index, the fifth from the next nibble: the table holds everything twice.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -86,7 +85,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns the weights' scale of a segment, times the inputs' own scale if they have one there.
+/// Returns the weights' scale of a segment, times the inputs' own if it is there.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -94,7 +93,6 @@ inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int6
   else return weight_scale;
 }
 
-/// Applies the row's own scale to its sum.
 template <class F>
 inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) {
   if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
@@ -102,14 +100,13 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// A segment of inputs, its index among the scales, and whether it is the first and the last under its scale.
+/// A segment of inputs, its scales' index, and whether it is its scale's first and last.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;
 };
 
-/// Calls body for each chunk of [begin, end). With chunk scales, `begin` must be a multiple of kScaleInputs, and `end`
-/// a multiple or the end of the inputs.
+/// Calls body for each chunk of [begin, end), multiples of kScaleInputs with chunk scales (or the inputs' end).
 template <class F, class Body>
 inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
   if constexpr (F::kScaledChunks) {
@@ -128,7 +125,6 @@ inline const std::int32_t* panel_at(const LinearTask& task, std::int64_t column)
          column / kPanel * kPanel * words_of(task.in, F::Values::kInputs);
 }
 
-/// Dequantizes stored words to words of the dot product, by whole panel rows.
 template <class F>
 inline void dequantize(const std::int32_t* stored, std::int64_t num_stored, std::int32_t* words) {
   for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {

@@ -1,6 +1,6 @@
-// The matmuls of training. The right operand's panels hold kMatmulPanel columns for each word of neighboring inputs.
-// The left operand is broadcast, from its own rows or packed strips. A tile of kTileRows rows by kTileVectors vectors
-// stays in registers along the depth.
+// The matmuls of training. The right operand's panels hold kMatmulPanel columns per word of neighboring inputs; the
+// left operand is broadcast from its rows or packed strips. A tile of kTileRows by kTileVectors stays in registers
+// along the depth.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/matmul_words.h"
@@ -61,7 +61,7 @@ void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, st
 
 template <class Dot, class T>
 void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
-  // Packs some groups at a time, so that the lines of a strip are completed before they leave the cache.
+  // Groups packed together, so that a strip's lines are completed in the cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
   const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -95,7 +95,7 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<Dot, float>(from, depth, rows, words);
 }
 
-/// A tile's rows of the left operand: element (r, group) is at first[r · row + group · step].
+/// A tile's left rows: element (r, group) is at first[r · row + group · step].
 template <class Dot>
 struct LeftRows {
   const typename Dot::Element* first;

@@ -1,5 +1,4 @@
-// Owns the matmul kernels of src/ops/matmul.cpp on each ISA path: packing of both operands, and the tiles. bf16 is
-// passed as its bits.
+// Owns the kernels of src/ops/matmul.cpp on each ISA path: packing of both operands, and tiles. bf16 is passed as bits.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ struct OperandTile {
   std::int64_t stride = 0;
 };
 
-/// Rows of the left operand times one panel of the right operand, over a chunk of the depth.
+/// Left rows times one panel of the right operand, over a chunk of the depth.
 struct MatmulTiles {
   const void* left = nullptr;    ///< packed strips, or the operand's own rows in the compute dtype
   std::int64_t left_stride = 0;  ///< elements between rows; 0: packed
@@ -35,11 +34,11 @@ struct MatmulKernels {
   std::int64_t strip_rows = 0;       ///< rows of a packed strip
   std::int64_t inputs_per_word = 0;  ///< neighbors along the depth per 32-bit word
   std::int64_t words_at_once = 1;    ///< panels and strips are zero-padded to a multiple of this many words
-  /// Packs words [⌈depth / inputs⌉][kMatmulPanel] of `columns` columns, zero beyond the shape. The tile is [depth,
-  /// columns], or [columns, depth] when `transposed`.
+  /// Packs `columns` columns into words [⌈depth / inputs⌉][kMatmulPanel], zero beyond the shape, from [depth, columns],
+  /// or [columns, depth] when `transposed`.
   void (*pack_right)(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel);
-  /// Packs a tile [depth, rows] into strips of [⌈depth / inputs⌉][strip_rows] words. On amx a strip is [⌈depth / inputs
-  /// / 16⌉][strip_rows][16].
+  /// Packs [depth, rows] into strips [⌈depth / inputs⌉][strip_rows] of words; amx's are [⌈depth / inputs /
+  /// 16⌉][strip_rows][16].
   void (*pack_left)(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips);
   void (*tiles)(const MatmulTiles& task);
 };

@@ -1,12 +1,12 @@
-// Owns the list of loops that src/ops/peak_rates.cpp times on each ISA path. Plain types only (see simd.h).
+// Owns the loops that src/ops/peak_rates.cpp times on each ISA path. Plain types only (simd.h).
 #pragma once
 
 #include <cstdint>
 
 namespace qrl::ops {
 
-/// Loops that run `rounds` rounds of the path's multiply-add in registers, with enough independent chains to fill the
-/// pipelines. Each returns its number of operations: a multiply and an add count as two.
+/// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines, and return the
+/// operations, two each.
 struct PeakLoops {
   std::int64_t (*bf16)(std::int64_t rounds);
   std::int64_t (*f32)(std::int64_t rounds);

@@ -1,4 +1,3 @@
-// Rotates a row (quant/rotation.h) with each block's butterflies in registers.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 
@@ -6,7 +5,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Computes the butterflies of a step within a vector: lane i with lane i ^ kStep.
+/// Computes a step's butterflies within a vector: lane i with lane i ^ kStep.
 template <int kStep>
 inline VecF butterfly_of_lanes(VecF v) {
   const VecI minus = (VecI)((VecU)(kLaneIndex & kStep) * (0x80000000U / kStep));

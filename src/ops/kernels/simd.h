@@ -1,12 +1,10 @@
-// Owns the vector type of every kernel, kLanes floats of the instruction set this file is compiled for, and its basic
-// functions.
+// Owns the kernels' vector type, kLanes floats of this file's instruction set, and its basic functions.
 //
-// Kernel sources are compiled once per instruction set. Their definitions are in the namespace of their set, and they
-// include no standard header with code. The reason: the linker keeps one copy of an inline function, and an older
-// processor must never run one compiled for AVX-512.
+// Kernel sources are compiled once per instruction set, in its namespace, without standard headers that have code. The
+// linker keeps one copy of an inline function, and an older processor must never run one compiled for AVX-512.
 #pragma once
 
-// GCC 11 and 12 warn about operands that their own AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
+// GCC 11 and 12 warn about operands that their AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -32,7 +30,7 @@ inline constexpr int kLanes = 4;
   { 0, 1, 2, 3 }
 #endif
 
-// GCC's vector extension: + − · / compare and ?: work per lane with IEEE rounding on every instruction set.
+// GCC's vector extension: operators work per lane with IEEE rounding on every instruction set.
 using VecF = float __attribute__((vector_size(4 * kLanes)));
 using VecI = std::int32_t __attribute__((vector_size(4 * kLanes)));
 using VecU = std::uint32_t __attribute__((vector_size(4 * kLanes)));
@@ -52,14 +50,14 @@ inline VecF float_of_bits(VecI v) { return (VecF)v; }
 inline VecF splat(float x) { return x - VecF{}; }
 inline VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// The valid lanes of a load or store: All, or the First few at the end of a row. Other lanes load as zero and are not
-// stored. Memory beyond the valid lanes is not accessed.
+// The valid lanes of a load or store: All, or the First few. Others load as zero and are not stored; memory beyond is
+// not accessed.
 struct All {};
 struct First {
   int count;
 };
 
-/// Calls body(index, All) for every whole vector of [0, n), then body(index, First) for the rest.
+/// Calls body(index, All) for whole vectors of [0, n), then body(index, First) for the rest.
 template <class Body>
 inline void for_vectors(std::int64_t n, Body body) {
   std::int64_t i = 0;
@@ -105,8 +103,8 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
-/// Zero-extends lanes of 16 bits, or takes the lowest 16 or 8 bits of each lane. Uses instructions, because GCC 12
-/// splits its own vector conversions into halves or even lanes.
+/// Zero-extends lanes of 16 bits, or takes the lowest 16 or 8 bits of each lane. Instructions, because GCC 12 splits
+/// its vector conversions.
 inline VecI widened(HalfU16 v) {
 #if defined(QRL_ISA_AVX512)
   return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
@@ -142,8 +140,8 @@ template <class Lanes>
 inline void store(float* to, VecF v, Lanes lanes) {
   store_vector(to, v, lanes);
 }
-/// Returns the nearest bf16 (ties to even), as fp32. NaN becomes quiet. Subnormals are kept; the hardware instruction
-/// would flush them.
+/// Returns the nearest bf16 (ties to even), as fp32; NaN becomes quiet. Subnormals are kept, unlike the hardware
+/// instruction's.
 inline VecF rounded_to_bf16(VecF v) {
   const VecI bits = bits_of(v);
   const VecI rounded = (VecI)((VecU)bits + 0x7fff + (((VecU)bits >> 16) & 1));
@@ -158,7 +156,7 @@ inline void store(std::int8_t* to, VecI v, Lanes lanes) {
   store_vector(to, lowest8(v), lanes);
 }
 
-/// Computes a·b + c with one rounding where the instruction set has fma. The portable path also rounds the product.
+/// Computes a·b + c with one rounding; without fma (portable) the product is also rounded.
 inline VecF fma(VecF a, VecF b, VecF c) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_fmadd_ps(a, b, c);
@@ -186,7 +184,7 @@ inline VecF max(VecF a, VecF b) {
 }
 inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
 
-/// Sums and maxima over the lanes, folded in halves: lane i with lane i + n/2, and so on. The order is fixed per set.
+/// Sums and maxima over the lanes, folded in halves (lane i with i + n/2 …), a fixed order per set.
 inline float reduce_add(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);
   return v[0];
@@ -207,19 +205,18 @@ inline std::int32_t reduce_max(VecI v) {
 // Adding it to |x| ≤ 2²² rounds x to the nearest even integer, in the low bits of the significand.
 inline constexpr float kRoundingShift = 0x1.8p23F;
 
-/// Returns the nearest-even integer of |v| ≤ 2²²; undefined for other values.
+/// Returns the nearest-even integer of v, |v| ≤ 2²².
 inline VecI round_to_int(VecF v) {
   return (VecI)((VecU)bits_of(v + kRoundingShift) - (VecU)bits_of(splat(kRoundingShift)));
 }
 
-/// Returns exp(x) with an error of at most 2 ulp (subnormal results: 1 ulp of the smallest normal). It is 0 below −104,
-/// +inf above 89, and NaN for NaN. Method: x = n·ln 2 + r with |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 in
-/// r, whose remainder is below 6e-9.
+/// Returns exp(x) within 2 ulp (subnormal results: 1 ulp of the smallest normal): 0 below −104, +inf above 89, NaN for
+/// NaN. Method: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 with a remainder below 6e-9.
 inline VecF exp(VecF x) {
   x = min(splat(89.0F), max(splat(-105.0F), x));
   const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
   const VecF n = shifted - kRoundingShift;
-  // ln 2 in two parts; the first has few enough bits that n times it is exact.
+  // ln 2 in two parts: n times the first is exact.
   const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
   VecF p = splat(1.0F / 5040);
   p = fma(p, r, splat(1.0F / 720));
@@ -231,7 +228,7 @@ inline VecF exp(VecF x) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_scalef_ps(p, n);
 #else
-  // 2ⁿ as two factors, so that neither over- nor underflows before the result does.
+  // 2ⁿ as two factors, neither of which over- or underflows first.
   const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
   const VecI half = exponent >> 1;
   const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));
@@ -240,11 +237,9 @@ inline VecF exp(VecF x) {
 #endif
 }
 
-/// Converts e4m3 values to bf16, exactly, from each 16-bit half of `quantized`: the low byte to bf16[0], the high byte
-/// to bf16[1]. NaN stays NaN.
+/// Converts e4m3 to bf16, exactly, from each 16-bit half: low byte to bf16[0], high byte to bf16[1]; NaN stays NaN.
 inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
 #if defined(QRL_ISA_AVX512)
-  // The upper and lower byte of each magnitude's bf16.
   struct Tables {
     alignas(64) std::uint8_t high[128], low[128];
     constexpr Tables() : high(), low() {
@@ -278,7 +273,7 @@ inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
 #endif
 }
 
-/// Returns the nearest e4m3 number (ties to even), saturated beyond ±448. NaN stays NaN.
+/// Returns the nearest e4m3 number (ties to even), saturated beyond ±448; NaN stays NaN.
 inline VecF rounded_to_fp8(VecF v) {
   const VecI bits = bits_of(v);
   const VecI magnitude = bits & 0x7fffffff;

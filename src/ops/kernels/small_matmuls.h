@@ -1,5 +1,5 @@
-// Owns the products between blocks of rows in attention. Operands are a few hundred wide and stay in a core's caches. A
-// 32-bit word is one fp32 number, or two bf16 neighbors along the depth.
+// Owns attention's products between blocks of rows, a few hundred wide and in cache. A word is one fp32 number, or two
+// bf16 neighbors along the depth.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -12,12 +12,11 @@ inline constexpr std::int64_t kSmallMultiple = 32;  // two tiles, and the inputs
 inline constexpr std::int64_t kSmallMultiple = kLanes;
 #endif
 
-/// Rounds up to the multiple to which columns and depths are padded.
 constexpr std::int64_t padded(std::int64_t count) {
   return (count + kSmallMultiple - 1) / kSmallMultiple * kSmallMultiple;
 }
 
-/// The left operand: element r of group k is at data[r · row_stride + k · step].
+/// The left operand: element r of group k at data[r · row_stride + k · step].
 template <class Dot>
 struct Left {
   const typename Dot::Element* data;
@@ -36,15 +35,15 @@ constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
 }
 
-/// Products of one dot type. Depths are padded to a multiple of kDepth, with zeros on at least one side and finite
-/// numbers on the other. Rows are padded to a multiple of kRows with any values; their results are undefined.
+/// Products of one dot type. Depths are padded to multiples of kDepth, with zeros on one side and finite numbers on the
+/// other. Rows are padded to multiples of kRows with any values, whose results are undefined.
 template <class Dot>
 class SmallMatmuls {
  public:
   static constexpr std::int64_t kDepth = Dot::kGroup, kRows = 1;
 
-  /// Computes C (+)= A·B over `depth` numbers. C: [rows, columns], `columns` a multiple of kSmallMultiple. Each element
-  /// sums over the depth in order.
+  /// Computes C (+)= A·B over `depth` numbers in order, with C [rows, columns] and `columns` a multiple of
+  /// kSmallMultiple.
   void multiply(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool accumulate,
                 float* c, std::int64_t c_stride) const {
     const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -58,7 +57,7 @@ class SmallMatmuls {
       multiply_columns<1>(a, from(column), rows, groups, accumulate, c + column, c_stride);
   }
 
-  /// Returns words [groups][wide] as a left operand of `wide` rows with the groups as its depth.
+  /// Returns words [groups][wide] as a left operand of `wide` rows.
   Left<Dot> turned(const typename Dot::Element* words, std::int64_t wide, std::int64_t /*depth*/,
                    typename Dot::Element* /*memory*/) const {
     return {words, Dot::kGroup, elements<Dot>(wide)};

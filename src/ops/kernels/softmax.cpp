@@ -1,4 +1,3 @@
-// Computes what sampling a token needs from a row of logits.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 

@@ -1,5 +1,4 @@
-// Lists an instruction set's kernels. The table is constant data, so no code of an instruction set runs before it is
-// chosen.
+// Lists an instruction set's kernels as constant data, so that none of its code runs before it is chosen.
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

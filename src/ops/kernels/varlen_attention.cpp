@@ -1,6 +1,5 @@
-// Computes causal attention of one family and one key head, with its query heads, as small matmuls over blocks of query
-// rows. Vector operands are packed once per call, so that every inner loop is a broadcast times contiguous lanes, or a
-// tile.
+// Computes causal attention of a family and a key head with its query heads, as small matmuls over blocks of query
+// rows. Vector operands are packed once per call: inner loops are a broadcast times contiguous lanes, or a tile.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"
@@ -8,7 +7,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
-/// Query rows per block: more make the products efficient, fewer waste less above the diagonal.
+/// Query rows per block: more make products efficient, fewer waste less above the diagonal.
 #if defined(QRL_ISA_AMX)
 constexpr std::int64_t kMaxBlock = 64;
 #else
@@ -16,10 +15,10 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Rows to prefetch ahead, because they are too far apart for hardware prefetching.
+/// Rows to prefetch ahead, too far apart for hardware.
 constexpr std::int64_t kAskedAhead = 4;
 
-/// Converts rows [T, E] of fp32 or bf16, `stride` apart, to the operands' type, `wide` apart and zero-padded.
+/// Converts rows [T, E], `stride` apart, to the operands' type, `wide` apart and zero-padded.
 template <class Element, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
                Element* to) {
@@ -37,9 +36,8 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// Interleaves rows of the operands' type, `wide` apart, into words [groups of rows][wide], so that rows are the depth.
-/// They become rows at … with `columns` numbers each. For an odd `at`, the previous row's half of the word is kept. The
-/// depth is zero-padded.
+/// Interleaves rows, `wide` apart, into words [groups of rows][wide] whose depth is the rows, zero-padded: rows at …
+/// with `columns` numbers each. For an odd `at`, the previous row's half word is kept.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
                 std::int64_t at, typename Dot::Element* to) {
@@ -68,8 +66,8 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
   }
 }
 
-/// Transposes rows of `width` numbers into columns at … at + rows − 1 of words [width/group][wide], so that a row's
-/// numbers are the depth. Zeroes the following columns up to padded().
+/// Transposes rows of `width` numbers into columns at … of words [width/group][wide], whose depth is a row's numbers.
+/// Zeroes the following columns up to padded().
 template <class Dot>
 void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
                     std::int64_t wide, typename Dot::Element* to) {
@@ -101,14 +99,14 @@ struct Heads {
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 
-/// A member of a family: its own rows, and the number of prefix rows before them.
+/// A family's member: its rows, and the prefix rows before them.
 struct Member {
   std::int64_t first_row, length, num_before;
   bool is_prefix;
   std::int64_t num_keys() const { return num_before + length; }
 };
 
-/// Calls body(member) for the continuations, then for the prefix, whose gradients are complete only after all of them.
+/// Calls body(member) for the continuations, then for the prefix, whose gradients are complete last.
 template <class Body>
 void for_members(const VarlenAttention& attention, const Family& family, Body body) {
   const std::int32_t* starts = attention.sequence_starts;
@@ -141,8 +139,8 @@ std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   return static_cast<std::size_t>(6 * keys * head + 5 * kMaxBlock * keys + 6 * kMaxBlock * head + 512);
 }
 
-/// Turns scores into weights e^(s·scale − max) of the first num_keys keys, zeros after, rounded to the operands' type.
-/// Returns max and the sum of the rounded weights.
+/// Turns scores into weights e^(s·scale − max) of the first num_keys keys, zeros after, rounded to the operands' type;
+/// returns max and the rounded weights' sum.
 struct SoftmaxRow {
   float most, sum;
 };
@@ -163,7 +161,7 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   return {most * scale, reduce_add(sum)};
 }
 
-/// Keys or values of one key head as the products read them. The prefix's rows stay in front while members change.
+/// One key head's keys or values as products read them; the prefix's rows stay in front.
 template <class Dot>
 struct PackedHead {
   using Element = typename Dot::Element;
@@ -233,7 +231,7 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
   });
 }
 
-/// Transposes [E][wide] into rows of the packed layout, for the first `rows` columns.
+/// Transposes [E][wide] into rows of the packed layout, `rows` columns.
 void write_turned(const float* from, std::int64_t wide, std::int64_t rows, const Heads& h, float* to) {
   for (std::int64_t t = 0; t < rows; t += kLanes) {
     for (std::int64_t e = 0; e < h.head_dim; e += kLanes) {
@@ -267,7 +265,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
-  // A block's operands: by rows, and interleaved for products whose depth is the rows (the same in fp32).
+  // A block's operands: by rows, and interleaved for products over the rows.
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
   auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
@@ -291,7 +289,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // d (+)= headᵀ · across: gradients of a block's keys or values, transposed so that the wide side has the columns.
+  // d (+)= headᵀ · across: a block's key or value gradients, transposed so that the wide side has the columns.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);
@@ -301,7 +299,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
-  // The prefix's keys, and the gradients that all members add to them, stay in front while members change.
+  // The prefix's keys and their gradients stay in front while members change.
   pack(starts[0], starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
     if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);

@@ -1,4 +1,4 @@
-// Owns the kernels of src/ops/varlen_attention.cpp on each ISA path: one family of sequences and one key head per call.
+// Owns the kernels of src/ops/varlen_attention.cpp on each ISA path: one family and one key head per call.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct VarlenAttentionKernels {
                   float* lse, float* scratch);
   void (*backward)(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
                    MixedArray d_out, float* d_qkv, float* scratch);
-  /// Returns the scratch size for a family whose longest member sees `length` rows, including its prefix.
+  /// Returns the scratch of a family whose longest member sees `length` rows, prefix included.
   std::size_t (*num_scratch_floats)(std::int64_t length, std::int64_t head_dim);
 };
 

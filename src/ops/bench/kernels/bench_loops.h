@@ -1,4 +1,4 @@
-// Owns the list of loops that only benchmarks time, on each ISA path. Plain types only (see ops/kernels/simd.h).
+// Owns the loops that only benchmarks time, on each ISA path. Plain types only (ops/kernels/simd.h).
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace qrl::ops {
 
 struct BenchLoops {
-  /// Runs `rounds` rounds of the path's int8 multiply-add in registers and returns the number of operations.
+  /// Runs `rounds` int8 multiply-adds in registers and returns the number of operations.
   std::int64_t (*int8)(std::int64_t rounds);
-  /// Reads every byte once and returns the number of bytes. num_bytes: a multiple of 1024.
+  /// Reads num_bytes, a multiple of 1024, once and returns it.
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);
 };
 

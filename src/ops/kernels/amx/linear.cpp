@@ -1,4 +1,4 @@
-// The matmuls of bf16 and int8 layers with AMX; contract and operands: linear.cpp. int8 also has the same bits.
+// The matmuls of bf16 and int8 layers with AMX; contract and operands: linear.cpp. int8 has the same bits.
 #include "ops/kernels/linear.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -7,8 +7,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to this many rows, int8 uses the AVX-512 kernel: reading the weights from memory dominates there, and its sums
-/// are exact either way.
+/// Up to this many rows, int8 uses the AVX-512 kernel: reading the weights dominates, and sums are exact.
 constexpr std::int64_t kRowsByVectors = 4;
 
 VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
@@ -16,7 +15,7 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
   return scaled_int8(task, sum, row, column);
 }
 
-/// Computes half a panel's columns at a time, which stay in L1 for all rows.
+/// Computes half a panel's columns at a time, which stay in L1.
 template <class Unit>
 void linear(const LinearTask& task) {
   constexpr std::int64_t kValueBytes = 4 / Unit::kInputs;

@@ -1,6 +1,6 @@
-// The matmuls with e4m3 and int4 weights with AMX. Many rows dequantize a panel into L2, for tiles. One or two rows
-// dequantize in registers and add in the tiles' order (tiles.h), so that a row's sums do not depend on the number of
-// rows. W4A8 has the bits of the other paths.
+// The matmuls with e4m3 and int4 weights with AMX. Many rows dequantize a panel into L2 for tiles. One or two
+// dequantize in registers and add in the tiles' order (tiles.h), so that sums do not depend on the number of rows. W4A8
+// has the other paths' bits.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -9,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to this many rows, W4A8 uses the AVX-512 kernel, which gives the same bits.
+/// Up to this many rows, W4A8 uses the AVX-512 kernel.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -23,13 +23,13 @@ struct Products<Int8Tiles::kInputs> {
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
 
-/// A block of the output, and its sums under all scales so far: [rows, kBlock], kPanel floats between rows.
+/// A block of the output, and its scaled sums so far: [rows, kBlock], kPanel floats between rows.
 struct Block {
   std::int64_t row, rows, column;
   float* scaled;
 };
 
-/// Scales a chunk's sums and adds them to those of its block, a few rows at each step of the next chunk's products.
+/// Scales a chunk's sums and adds them to the block's, a few rows per step of the next chunk.
 template <class F>
 class Scaling {
  public:
@@ -37,7 +37,6 @@ class Scaling {
   Scaling(const LinearTask& task, const Block& block) : task_(task), block_(block) {}
 
   std::int32_t* sums() { return sums_[turn_]; }
-  /// Declares that sums() hold this chunk's sums.
   void begin(const Chunk& chunk) {
     finish();
     from_ = sums_[turn_];
@@ -79,8 +78,8 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
 }
 
-/// Adds inputs [begin, end) of a block; `words` hold their dequantized weights. `open` carries unscaled sums to the
-/// next segment; it has the layout of block.scaled.
+/// Adds inputs [begin, end) of a block, dequantized in `words`. `open`, laid out as block.scaled, carries unscaled sums
+/// to the next segment. it has the layout of block.scaled.
 template <class F>
 void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
                  const std::int32_t* words, float* open, NextPanel& next) {
@@ -147,7 +146,7 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Treats subnormals as zero during its lifetime, like the tiles.
+/// Treats subnormals as zero, like the tiles, during its lifetime.
 class NoSubnormals {
  public:
   NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }
@@ -160,8 +159,8 @@ class NoSubnormals {
   unsigned before_;
 };
 
-/// Adds a tile step to sums of Rows rows by a panel's columns. The first and second products of 16 words are summed
-/// separately, then both are added.
+/// Adds a tile step to the sums of Rows rows by a panel's columns: the first products of 16 words and the second are
+/// summed separately, then both added.
 template <class F, int Rows>
 void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
               VecF (&sums)[Rows][kPanel / kLanes]) {

@@ -1,5 +1,5 @@
-// The bf16 matmuls of training with AMX; contract: matmul.cpp. The left operand is read from its own rows, or from
-// strips of 16 rows with 16 contiguous words of each row.
+// The bf16 matmuls of training with AMX; contract: matmul.cpp. The left operand has its own rows, or strips of 16 rows
+// with 16 contiguous words each.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -59,7 +59,7 @@ LeftBlock left_at(const MatmulTiles& task, std::int64_t row, std::int64_t strip_
   return {left + row * row_bytes, left + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
 }
 
-/// Prefetches the output lines of a block, a few rows at each step, because they come from memory.
+/// Prefetches a block's output lines from memory, a few rows per step.
 class OutLines {
  public:
   OutLines(const MatmulTiles& task, std::int64_t row, std::int64_t column, std::int64_t rows)
@@ -81,7 +81,7 @@ class OutLines {
 
 void tiles(const MatmulTiles& task) {
   const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
-  // Unpacked rows end with the depth: inputs beyond the last whole step are copied and zero-padded.
+  // Unpacked rows end with the depth: inputs beyond the last whole step are copied, zero-padded.
   const std::int64_t steps = task.left_stride == 0 ? strip_steps : task.depth / kStepInputs;
   const std::int64_t inputs_left = task.left_stride == 0 ? 0 : task.depth % kStepInputs;
   alignas(64) std::uint16_t last_inputs[kBlock * kStepInputs] = {};

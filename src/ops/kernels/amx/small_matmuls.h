@@ -6,7 +6,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Reads left operands as contiguous rows; turned() transposes others first.
+/// Reads left operands as contiguous rows, which turned() makes.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

@@ -1,4 +1,3 @@
-// Lists the tile kernels, as constant data like kernels/table.cpp.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/peak_loops.h"

@@ -1,5 +1,5 @@
-// Owns the use of AMX's tile registers: blocks of up to 32 rows by 32 columns, as 2 × 2 tiles of 16 × 16 sums. Right
-// operands are panels as every path packs them. Left operands are plain rows.
+// Owns the use of AMX's tile registers: blocks of up to 32 rows by 32 columns, 2 × 2 tiles of 16 × 16 sums. Right
+// operands are panels as every path packs them, left ones plain rows.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -16,15 +16,15 @@ struct Int8Tiles {
   static constexpr int kInputs = 4;  // per word: s8 times s8, exact in int32
   using Sum = VecI;
 };
-/// tdpbf16ps sums the first and the second products of the 16 words separately in fp32, then adds both to the sum. It
-/// flushes subnormals to zero and rounds to nearest even.
+/// tdpbf16ps sums the first and the second products of 16 words separately in fp32, then adds both; flushes subnormals
+/// to zero and rounds to nearest even.
 struct Bf16Tiles {
   static constexpr int kInputs = 2;
   using Sum = VecF;
 };
 
-/// The tile registers of one call: 0 … 3 hold sums, 4 and 5 rows, 6 and 7 columns. The destructor releases them,
-/// because the system would otherwise save 8 KiB at each thread switch.
+/// A call's tile registers: 0 … 3 hold sums, 4 and 5 rows, 6 and 7 columns. Released at the end: the system would save
+/// 8 KiB at each thread switch.
 class Tiles {
  public:
   Tiles() = default;
@@ -58,13 +58,13 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-/// Rows 0 … 15 of the left operand and the others, with strides between rows and between steps of 16 words of inputs.
+/// Rows 0 … 15 of the left operand and the others, with strides between rows and between steps of 16 words.
 struct LeftBlock {
   const std::byte *first, *second;
   std::int64_t row_bytes, step_bytes;
 };
 
-/// The right operand: 32 columns of the first word of inputs, and the stride between words.
+/// The right operand: 32 columns of the first word, and the stride between words.
 struct RightBlock {
   const std::byte* first;
   std::int64_t row_bytes = kPanelRowBytes;
@@ -77,7 +77,7 @@ inline void clear_sums() {
   _tile_zero(3);
 }
 
-/// Loads sums [rows, kBlock] of 32-bit words. row_bytes: stride.
+/// Loads sums [rows, kBlock] of 32-bit words, row_bytes apart.
 inline void load_sums(const Tiles& tiles, const void* from, std::int64_t row_bytes) {
   __asm__ volatile("" ::: "memory");  // tile loads do not declare that they read memory
   const auto* bytes = static_cast<const std::byte*>(from);
@@ -96,7 +96,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
   _tile_stored(3, bytes + kTile * row_bytes + kTileRowBytes, row_bytes);
 }
 
-// The instruction's name includes the tile numbers, hence the repetition.
+// The instruction's name includes tile numbers, hence the repetition.
 #define QRL_TILE_MATMULS(product)                           \
   _tile_loadd(4, left, rows.row_bytes);                     \
   _tile_loadd(6, words, columns.row_bytes);                 \
@@ -127,7 +127,7 @@ inline void add_products(const LeftBlock& rows, const RightBlock& columns, std::
 }
 #undef QRL_TILE_MATMULS
 
-/// Adds the products of `steps` times 16 words of inputs to the block's sums. Calls ask() before each step.
+/// Adds `steps` times 16 words of products to the block's sums; calls ask() before each step.
 template <class Unit, class Ask>
 inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightBlock& columns, std::int64_t steps,
                          Ask&& ask) {
@@ -135,8 +135,7 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightB
   else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
-/// Prefetches the next panel evenly over the steps of the current one. Prefetching faster would delay the blocks' own
-/// loads.
+/// Prefetches the next panel evenly over the current one's steps; faster would delay the blocks' own loads.
 class NextPanel {
  public:
   NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
