@@ -1,4 +1,4 @@
-// Owns finding a marked answer in a response: <answer>…</answer> and \boxed{…}.
+// Owns finding a marked answer in a response.
 #pragma once
 
 #include <optional>
@@ -6,16 +6,16 @@
 
 namespace qrl::reward {
 
-/// Limits the search to the end of a response (some 30,000 tokens), and its time to a few milliseconds.
+/// Limits the search to a response's end (some 30,000 tokens), and its time to milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
-  std::string_view text;  ///< a view into the response, without ASCII white space at its ends
-  bool boxed = false;     ///< the answer is in a \boxed{}
+  std::string_view text;  ///< a view into the response, trimmed of ASCII white space
+  bool boxed = false;
 };
 
 /// Returns the last complete <answer>…</answer> (unwrapping the last complete \boxed{} in it), else the last complete
-/// \boxed{…}. Returns nothing if there is neither; an unclosed <answer> does not count. Takes linear time.
+/// \boxed{…}. An unclosed <answer> does not count. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
 /// Returns the content of the last <answer> that a </answer> follows.

@@ -6,7 +6,7 @@ namespace qrl::reward {
 
 namespace {
 
-/// Returns whether the brace at `at` is a grouping brace. \{ and \} are not, but a brace after a line break (\\) is.
+/// Returns whether the brace at `at` groups: not \{ and \}, but a brace after a line break (\\).
 bool groups(std::string_view text, std::size_t at) noexcept {
   std::size_t begin = at;
   while (begin > 0 && text[begin - 1] == '\\') --begin;

@@ -1,4 +1,3 @@
-// Owns finding the last box in a text.
 #pragma once
 
 #include <initializer_list>
@@ -12,8 +11,8 @@ struct Box {
   std::string_view content;
 };
 
-/// Returns the last box with a closed brace; a box begins with one of `names` directly before its brace ("\\boxed").
-/// Takes linear time, also for unclosed boxes.
+/// Returns the last box with a closed brace, directly after one of `names` ("\\boxed"). Takes linear time, also for
+/// unclosed boxes.
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
 }  // namespace qrl::reward

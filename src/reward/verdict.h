@@ -1,4 +1,4 @@
-// Owns the verdict on a response: right or wrong, why, and the scores for its reward.
+// Owns the verdict on a response: right or wrong, why, and scores.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,15 @@ struct Verdict {
   bool verifier_error = false;  ///< a limit was exceeded; counted separately from wrong answers
   double credit = 0;            ///< partial credit of a wrong answer, 0 to 1, if the task has it
   std::string extracted;        ///< the judged answer, at most kMaxExtracted_bytes
-  /// [tasks::Verifier::score_names]: scores in that order; empty until the verifier has judged the batch. NaN: the
-  /// score does not apply to this response.
+  /// [tasks::Verifier::score_names], empty until the verifier has judged the batch; NaN: the score does not apply.
   std::vector<double> scores = {};
-  bool dropped = false;     ///< not judged: excluded from its group, the loss and the scores
+  bool dropped = false;     ///< not judged: no part of its group, the loss or the scores
   std::string detail = {};  ///< the verifier's own explanation; "": `reason` is sufficient
 };
 
 inline constexpr std::size_t kMaxExtracted_bytes = 512;
 
-/// Returns the text for Verdict::extracted, cut at a character boundary if it is too long.
+/// Returns the text for Verdict::extracted, cut at a character boundary.
 std::string shown(std::string_view answer);
 
 }  // namespace qrl::reward

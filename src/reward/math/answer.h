@@ -1,4 +1,4 @@
-// Owns the type of an answer: one of a few forms, whose parts are answers, with notes.
+// Owns the type of an answer: one of a few forms, of answers as parts, with notes.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace qrl::reward::math {
 
-/// Holds the meaning of the words after a number: "km/h", "square meters", "million dollars".
+/// The meaning of the words after a number: "km/h", "square meters", "million dollars".
 struct Measure {
   std::uint64_t dimensions = 0;  ///< sum over its units of a number per dimension; 0: unknown
   long double factor = 1;        ///< product of its units' factors
@@ -26,10 +26,10 @@ struct Measure {
   }
 };
 Measure measure(std::string_view words, const Vocabulary& vocabulary);
-/// Returns the factors by which the two numbers must be multiplied before comparison; nothing if the dimensions differ.
+/// Returns the factors of the two numbers before comparison; nothing if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// Holds what accompanies an answer. Notes must agree if both sides have them, and are ignored otherwise.
+/// What accompanies an answer: notes must agree if both sides have them.
 struct Notes {
   std::string name;  ///< of a point, A in A(1, 2), or of the variable in x ∈ {1, 2}
   std::string run;   ///< consecutive capitals, e.g. HTH, which may also be a product
@@ -58,12 +58,11 @@ struct Answer {
   std::vector<Answer> parts;
   const Node& at() const noexcept { return *node; }
   bool is_collection() const noexcept { return form == Form::list || form == Form::set || form == Form::tuple; }
-  /// Returns the sign before a part of a relation.
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
-/// Gives a lowering rule access to the tree and the vocabulary. A rule rewrites a node of its kind if it applies, and
-/// sees only one side of the comparison.
+/// A lowering rule's access to the tree and the vocabulary. A rule rewrites a node of its kind, and sees only one side
+/// of the comparison.
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
@@ -80,7 +79,7 @@ struct Rule {
 };
 std::span<const Rule> default_rules() noexcept;
 
-/// Converts a tree to an answer. `tree` must outlive it; nodes are added to it.
+/// Converts a tree, which must outlive the answer and gets new nodes.
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules);
 
 }  // namespace qrl::reward::math

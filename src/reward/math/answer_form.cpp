@@ -1,4 +1,3 @@
-// Implements reward.answer_form: whether an answer is fully computed.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,7 +9,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Finds operations on rational numbers in a tree that are not carried out.
+/// Finds operations on rational numbers that are not carried out.
 class AnswerForm {
  public:
   bool has_operation_left(const Node& at) {
@@ -25,10 +24,9 @@ class AnswerForm {
   }
 
  private:
-  using Numbers = std::vector<const Node*>[2];  ///< in the numerator and in the denominator
+  using Numbers = std::vector<const Node*>[2];  ///< of numerator and denominator
 
-  /// Checks a product such as 2·3√2 or 6π/4. It is computed if its numeric factors are one number, in the numerator or
-  /// in the denominator, or one reduced fraction.
+  /// Checks a product such as 2·3√2 or 6π/4: computed if its numeric factors are one number or one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -37,8 +35,8 @@ class AnswerForm {
     return !below.empty() && !is_lowest_fraction(above.empty() ? nullptr : above[0], *below[0]);
   }
 
-  /// Collects the rational numbers among the factors, including nested products. Returns whether one of the other
-  /// factors has an operation left.
+  /// Collects the rational numbers among the factors, nested products included; returns whether another factor has an
+  /// operation left.
   bool collect(const Node& at, bool inverse, Numbers& numbers) {
     return std::ranges::any_of(at.parts, [&](const Node& part) {
       const bool below = (part.joint == '/') != inverse;
@@ -48,8 +46,8 @@ class AnswerForm {
     });
   }
 
-  /// Checks a relation. In a chain of equalities (x = 25 + 60 = 85) one computed number suffices; in other relations
-  /// every side must be computed.
+  /// In a chain of equalities (x = 25 + 60 = 85) one computed number suffices; in other relations every side must be
+  /// computed.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
@@ -81,7 +79,6 @@ class AnswerForm {
     return false;
   }
 
-  /// Returns whether a rational number is written as a single number.
   bool is_one_number(const Node& at) const {
     if (at.is(Kind::number, Kind::subscript)) return true;
     if (at.is(Kind::quantity, Kind::percent, Kind::degree)) return is_one_number(at[0]);
@@ -91,7 +88,7 @@ class AnswerForm {
     return at.is(Kind::ratio) || at[1].joint == '/' ? is_lowest_fraction(&at[0], at[1]) : is_scientific(at);
   }
 
-  /// Returns whether a fraction of integers is in lowest terms. A null `above` is 1. Numbers beyond 64 bits count as
+  /// Returns whether a fraction of integers is in lowest terms. A null `above` is 1; numbers beyond 64 bits count as
   /// lowest.
   bool is_lowest_fraction(const Node* above, const Node& below) const {
     if (!is_digits(unsigned_of(below)) || (above != nullptr && !is_digits(unsigned_of(*above)))) return false;
@@ -99,7 +96,6 @@ class AnswerForm {
     return b != 1 && std::gcd(a.value_or(1), b.value_or(1)) == 1;
   }
 
-  /// Returns whether a product is in scientific notation: 1.5·10⁶.
   bool is_scientific(const Node& at) const {
     const Node& power = at[1];
     return power.joint == '*' && power.is(Kind::power) && integer_of(power[0]) == 10 &&
@@ -110,7 +106,6 @@ class AnswerForm {
   Budget budget_;
 };
 
-/// Returns the value after a name: x = VALUE.
 const Node& bare_value(const Node& at) {
   const bool named = at.is(Kind::relation) && at.parts.size() == 2 && at[1].joint == '=' && is_name(at[0]);
   return named ? bare_value(at[1]) : at;
@@ -125,7 +120,7 @@ bool leaves_work(const Node& at) {
   return at.is(Kind::relation) && at[1].joint == '=' && std::ranges::none_of(at.parts, is_value);
 }
 
-/// Returns the tree of the first reading of the commas that has one.
+/// Returns the tree of the first reading with one.
 const Node* root_of(const Reading& answer) {
   for (const Reading::Read& read : answer.reads)
     if (read.tree.root) return &*read.tree.root;

@@ -1,4 +1,4 @@
-// Parses lists, operands in brackets (tuples, intervals, sets) and environments (matrices, systems, cases).
+// Parses lists, bracketed operands (tuples, intervals, sets) and environments (matrices, systems, cases).
 #include <utility>
 
 #include "reward/math/parser.h"
@@ -12,7 +12,6 @@ using T = TokenType;
 /// Returns whether a token is a relation sign; ⇒ begins a new formula and is none.
 bool is_relation(const Token& token) noexcept { return token.type == T::relation && token.code != 't'; }
 bool is_operation(const Token& token) noexcept { return token.type == T::op && has("+-*/PM", token.code); }
-/// Returns whether a token separates two items.
 bool is_between(const Token& token) noexcept {
   return token.type == T::relation || token.type == T::separator || token.type == T::word ||
          (token.type == T::op && has("UND", token.code));
@@ -22,13 +21,12 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// Returns whether "[" is a closing bracket, as in ]2, 5[: nothing can begin after it.
+/// Returns whether "[" closes, as in ]2, 5[: nothing can begin after it.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// Returns whether a bracket holds one number with thousands commas that may also be a pair: (1,234), but not
-/// (1,000)(0.05).
+/// Returns whether a bracket holds one number with thousands commas that may be a pair: (1,234), but not (1,000)(0.05).
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
   const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
@@ -41,7 +39,7 @@ bool Parser::may_be_pair() const noexcept {
 }
 
 Node Parser::bracketed(char open) {
-  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // then another reading of the commas applies
+  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of the commas applies
   ++at_;
   const char closing = closing_of(open);
   // {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not print
@@ -80,14 +78,14 @@ Node Parser::bracketed(char open) {
 
 // ---- lists
 
-/// Parses a whole text, or the content of a bracket, a set element or a matrix entry.
+/// Parses a text, or the content of a bracket, set element or matrix entry.
 Node Parser::list() {
   Node all = expression(0);
   if (!ends_list() && !ends_element()) fail(Fault::kNoOperationBetween);
   return all;
 }
 
-/// Parses items with separators, or equations without them. Semicolons separate lists of comma-separated items.
+/// Parses items with separators, or equations without; semicolons separate lists of comma-separated items.
 Node Parser::separated(const Operator& op, Node first) {
   std::vector<Node> items;
   items.push_back(std::move(first));
@@ -103,12 +101,12 @@ Node Parser::separated(const Operator& op, Node first) {
       items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
   }
-  // In n ≡ 1, 3 (mod 8) the modulus applies to both items, which is not supported.
+  // In n ≡ 1, 3 (mod 8) the modulus applies to both items: not supported.
   if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::kOperandMissing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }
 
-/// Returns whether "y =", after a line break or \quad, begins another equation: x = 2 \quad y = 3.
+/// Returns whether "y =", after a line break or \quad, begins another equation.
 bool Parser::equation_follows() const noexcept {
   constexpr std::size_t kMaxName = 8;  // a_{10}, f(2)
   if (!now().newline || now().type != T::symbol) return false;
@@ -118,7 +116,6 @@ bool Parser::equation_follows() const noexcept {
   return is(now(end), T::relation, '=');
 }
 
-/// Returns whether an operand follows without an operator.
 bool Parser::begins_operand() const noexcept {
   const Token& token = now();
   if (token.type == T::number) return before().type != T::number;  // 2 3 is no product
@@ -129,7 +126,7 @@ bool Parser::begins_operand() const noexcept {
 
 // ---- environments
 
-/// Removes every & that only aligns, and merges rows that continue the previous row. `begin`: the token after the name.
+/// Removes every & that only aligns, and merges rows that continue the previous one. `begin`: the token after the name.
 void Parser::lay_out_rows(std::size_t begin) {
   const std::string_view name = tokens_[begin - 1].text;
   if (name.ends_with("matrix")) return;

@@ -1,4 +1,3 @@
-// Finds clauses, numbers and formulas in a text without marks.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +29,7 @@ std::string_view last_word(std::string_view text) noexcept {
   return text.substr(begin);
 }
 
-/// Returns the start of the formula that ends a text: after the last word that is not mathematics.
+/// Returns the start of the formula that ends a text.
 std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   std::size_t first = 0;
   for (Words words{text}; words.next();) {

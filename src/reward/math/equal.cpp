@@ -15,13 +15,12 @@ constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter if variable
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
 
-/// Converts a percent or degree sign to a unit.
 void unmark(Answer& x) noexcept {
   x.notes.unit.dimensions = Measure::number_of(x.at().is(Kind::percent) ? '%' : 'a');
   x.node = &x.at()[0];
 }
 
-/// Returns the words after a number that belong to the statement; if one side omits them, they are no unit.
+/// Returns the words after a number that belong to the statement, and are no unit if one side omits them.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -29,8 +28,8 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether a formula has |x| or √((x − 2)²), which is |x − 2|. Even with positive variables such a difference
-/// can have either sign.
+/// Returns whether a formula has |x| or √((x − 2)²), which is |x − 2|: even with positive variables it can have either
+/// sign.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -39,15 +38,15 @@ bool has_bars(const Node& at) {
   });
 }
 
-/// Returns whether the sign depends on the parity of a variable: (−1)ⁿ.
+/// Returns whether the sign depends on a variable's parity: (−1)ⁿ.
 bool alternates(const Node& x) noexcept {
   return any_node(x, [](const Node& at) {
     return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
   });
 }
 
-/// Returns whether one side is a decimal of six or more places within one unit of its last place of the other side,
-/// which is none. The decimal may be rounded or truncated.
+/// Returns whether one side is a decimal of six or more places, rounded or truncated, within one unit of its last place
+/// of the other, which is none.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -69,7 +68,7 @@ std::string_view shown_letters(const Answer& x) noexcept {
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-/// Returns whether all members are inequalities or letters, for which "and" and "or" differ.
+/// Returns whether all members are inequalities or letters, where "and" and "or" differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
            const auto ordered = [](const Node& side) { return is_order(side.joint); };
@@ -78,7 +77,7 @@ bool is_joint(const Answer& x) {
          });
 }
 
-/// Returns the sorted letters of multiple-choice answers: of "A, C" and of "AC".
+/// Returns the sorted letters of multiple-choice answers "A, C" and "AC".
 std::string choices_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
@@ -113,8 +112,7 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Compares notes: they must agree if both sides have them. Words that belong to the statement of a formula must be on
-/// both sides.
+/// Words that belong to the statement of a formula must be on both sides.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -150,7 +148,6 @@ bool Equality::same_values(const Answer& g, const Answer& a) {
   return same_units(g, unit ? a.parts[0] : a);
 }
 
-/// Returns the unit of a value, including the currency: $5 per hour.
 Measure Equality::unit_of(const Answer& x) const {
   const std::string_view currency = x.tree->tokens.currency, words = x.notes.words;
   const bool rate = words.starts_with('/') || words.starts_with("per ");
@@ -162,7 +159,7 @@ bool Equality::same_units(Answer g, Answer a) {
   g.notes.unit = unit_of(g);
   a.notes.unit = unit_of(a);
   const bool known[] = {g.notes.unit.is_known(), a.notes.unit.is_known()};
-  Answer& other = known[0] ? a : g;  // a percentage or angle compared with a value that has a unit
+  Answer& other = known[0] ? a : g;  // a percentage or angle, and a value with a unit
   if (known[0] != known[1] && is_marked(other)) unmark(other);
   const auto by = scales(g.notes.unit, a.notes.unit);
   if (!by) return false;
@@ -222,7 +219,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// Returns equal images for members that are equal numbers or points; 0 for any other member.
+/// Returns equal images for equal numbers or points, 0 for other members.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -231,8 +228,7 @@ std::uint64_t Equality::image(const Answer& of) {
   return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-/// Returns whether the members of both sides match as sets; `counted`: with multiplicity. Members are sorted by image,
-/// so a different order adds little cost.
+/// Returns whether both sides match as sets, `counted`: with multiplicity, sorted by image to save time.
 bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
@@ -257,7 +253,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    // 3 apples are not 3 pears if the other side also has apples.
+    // 3 apples are not 3 pears if the other side has apples.
     const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
                        (std::ranges::count(answer, one.label, &Member::label) > 0 ||
                         std::ranges::count(gold, other.label, &Member::label) > 0);
@@ -277,7 +273,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
          all_match(answer, gold, [&](std::size_t j, std::size_t i) { return found[j] || match(i, j); });
 }
 
-/// Compares unions and differences part by part, if they are not sets of real constants.
+/// Compares unions and differences part by part, unless sets of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
   const auto& operands = g.at().parts;

@@ -1,4 +1,4 @@
-// Owns the equality of two answers: one rule for each pair of forms.
+// Owns the equality of two answers.
 #pragma once
 
 #include <map>
@@ -9,12 +9,11 @@
 
 namespace qrl::reward::math {
 
-/// Performs one comparison. These rules are this project's choice:
-/// - A bare list and a set are unordered; tuples and intervals are ordered. A bare list equals a tuple in the same
-///   order.
+/// One comparison, by rules that are this project's choice:
+/// - A bare list and a set are unordered, tuples and intervals ordered; a bare list equals a tuple in the same order.
 /// - x = 5 and f(x) = 5 equal 5 if the other side is no equation. Equations are equal if their differences are
 ///   proportional; inequalities need a positive factor. Sets of reals compare as sets.
-/// - A decimal of at least six places (five digits) equals a number with more places within one unit of its last place.
+/// - A decimal of six places (five digits) or more equals a number with more places within one unit of its last place.
 /// - Units and currencies count if both sides have a known one; 20 equals 20 % if 20 is a plain number.
 class Equality {
  public:
@@ -49,7 +48,7 @@ class Equality {
   bool same_relations(const Answer& g, const Answer& a);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
-  /// Returns whether `relation` states that its left side is `other`: x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5.
+  /// Returns whether `relation` states that its left side is `other`: x = 5 is 5, x ∈ S is S.
   bool says(const Answer& relation, const Answer& other, bool gold);
   bool is_consistent(const Answer& relation);
   bool is_same_constant(const Answer& one, const Answer& other, bool about);
@@ -61,7 +60,6 @@ class Equality {
   int depth_ = 0;
 };
 
-/// Returns whether a fraction with this denominator has at most `places` decimal places.
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
 
 }  // namespace qrl::reward::math

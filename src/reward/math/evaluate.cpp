@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Evaluates a number token; its exponent has at most four digits.
+/// Evaluates a number, with an exponent of at most four digits.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
@@ -26,7 +26,7 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.digits(text.substr(0, e), exponent);
 }
 
-constexpr std::int64_t kFunctionSteps = 20;  // the cost in addition to a node's
+constexpr std::int64_t kFunctionSteps = 20;  // cost besides a node's
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Value Evaluator::value(const Node& at) {
   return one ? factorial(n) : binomial(n, value(at[1]));
 }
 
-/// Evaluates a ratio: 3:4 is 3/4, 1:2:3 equals 2:4:6, and 12:30 is a time of day.
+/// 3:4 is 3/4, 1:2:3 equals 2:4:6, 12:30 is a time of day.
 Value Evaluator::ratio(const Node& at) {
   const auto hour = integer_of(at[0]), minute = integer_of(at[1]);
   const bool time = hour && minute && at[1].text.size() == 2 && *hour <= 24 && *minute < 60;
@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// Returns a value that compares part by part: the parts in order, with the sign before each.
+/// Returns a value that compares part by part, in order, with signs.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -109,7 +109,6 @@ Value Evaluator::raised(const Value& base, const Value& exponent) {
   return budget_.spend(n != 0 ? std::bit_width(n) : kFunctionSteps) ? power(base, exponent) : Value::nothing();
 }
 
-/// Evaluates a number in a base, 204_5, or an indexed name, x_1.
 Value Evaluator::subscript(const Node& at) {
   const auto radix = integer_of(at[1]);
   if (!at[0].is(Kind::number) || !radix) return as_written(at);
@@ -146,7 +145,7 @@ Value Evaluator::call(const Node& at) {
   return law == Law::big ? opaque(at.text, std::array{*result, *exponent}) : power(*result, *exponent);
 }
 
-/// Evaluates a function that has a law for these arguments; returns nothing for others.
+/// Evaluates a function with a law for these arguments, else nothing.
 std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) {
   if (arguments.size() == 1 && !index) return function(law, arguments[0]);
   if (arguments.size() == 1 && law == Law::ln) return divide(*function(law, arguments[0]), *function(law, *index));
@@ -165,8 +164,8 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-/// Returns the sum of the entries, each times a symbol for its position and the matrix shape. Sums and multiples such
-/// as 2A then compare correctly.
+/// Returns the sum of the entries, each times a symbol for its position and the matrix shape, so that sums and
+/// multiples such as 2A compare.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);

@@ -1,10 +1,9 @@
-// Owns the value of a tree: its image in a finite field, a number of 34 digits, and its exact form if that is a short
-// fraction.
+// Owns the value of a tree: its image in a finite field, a number of 34 digits, and its exact form if a short fraction.
 //
-// Trees are evaluated in several lanes. A lane is a field with two assignments of the variables: pseudo-random elements
-// of the field, and pseudo-random positive numbers. Two values are equal if they are equal in every lane. Exact forms
-// decide alone. Images of rational functions decide if the numbers agree; all other values must agree to 25 digits. A
-// function without a law here becomes a polynomial with pseudo-random coefficients.
+// A lane is a field with two assignments of the variables: pseudo-random elements, and pseudo-random positive numbers.
+// Two values are equal if they are in every lane. Exact forms decide alone; images of rational functions decide if the
+// numbers agree; all other values must agree to 25 digits. A function without a law becomes a polynomial with
+// pseudo-random coefficients.
 #pragma once
 
 #include <complex>
@@ -23,7 +22,7 @@ using base::Rational;
 using Real = __float128;
 using Complex = std::complex<Real>;
 
-/// Computes with the integers modulo a prime p ≡ 1 mod 4 below 2^62, in which −1 has a root. Elements are 0 to p − 1.
+/// The integers 0 … p − 1 modulo a prime p ≡ 1 mod 4 below 2^62, in which −1 has a root.
 struct Field {
   std::uint64_t p;
   std::uint64_t i;  ///< i·i = −1
@@ -45,9 +44,8 @@ struct Field {
   }
 };
 
-/// The fields of the lanes. Two different numbers agree in both only if both primes divide the numerator of their
-/// difference. Two different functions of degree d agree at a random point of one field with probability at most d /
-/// 2^61.
+/// The lanes' fields. Two different numbers agree in both only if both primes divide the numerator of their difference;
+/// different functions of degree d agree at a random point of one field with probability at most d / 2^61.
 inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u},
                                      {4611686018427387761u, 3481184452870754207u}};
 
@@ -63,33 +61,32 @@ struct Value {
   bool is_number() const noexcept { return !undefined && infinite == 0; }
   bool is_integer() const noexcept { return exact && exact->is_integer(); }
   bool is_zero() const noexcept;
-  /// Returns the real number; nothing unless the value is a real constant.
+  /// Returns the real number, if it is a real constant.
   std::optional<long double> real() const noexcept;
 };
-/// Both values must be of the same lane.
+/// Requires values of one lane.
 bool equal(const Value& a, const Value& b) noexcept;
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! of a larger n is approximate
 
-/// Selects the values of variables other than positive reals.
+/// Values of variables other than positive reals.
 struct Variables {
   bool whole = false;  ///< integers, for signs that depend on parity
   bool signs = false;  ///< of both signs, for absolute values
 };
 
-/// Computes values in one lane. The work of each operation is bounded.
+/// Computes in one lane, with bounded work per operation.
 class Algebra {
  public:
   explicit Algebra(std::size_t lane = 0, Variables variables = {}) noexcept : lane_(lane), variables_(variables) {}
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// Returns the value of ASCII digits below `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| ≤
-  /// 10⁴.
+  /// Returns the value of ASCII digits in `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
-  /// Returns f(arguments) for an unknown function f.
+  /// Returns f(arguments) of an unknown function.
   Value opaque(std::string_view name, std::span<const Value> arguments = {}) const noexcept;
   Value opaque(char name, std::span<const Value> arguments = {}) const noexcept {
     return opaque({&name, 1}, arguments);
@@ -110,8 +107,7 @@ class Algebra {
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
-  /// Returns the value of a one-argument function with a law that no other member implements; nothing for other
-  /// functions.
+  /// Returns the value of a one-argument function with a law that no member implements; else nothing.
   std::optional<Value> function(Law law, const Value& a) const noexcept;
 
  private:
@@ -123,7 +119,7 @@ class Algebra {
   Variables variables_;
 };
 
-/// Limits the work of a verdict. Values computed after the budget is spent are undefined.
+/// Limits a verdict's work: values computed after it is spent are undefined.
 class Budget {
  public:
   bool spend(std::int64_t steps = 1) noexcept { return (left_ -= steps) >= 0; }
@@ -133,16 +129,16 @@ class Budget {
   std::int64_t left_ = 4000;  ///< nodes to evaluate or compare, up to 1 µs each; our choice
 };
 
-/// Evaluates the nodes of a tree. A node that is no number (a set in a function, a relation in a sum) becomes an opaque
-/// value of its parts.
+/// Evaluates trees; a node that is no number (a set in a function, a relation in a sum) becomes an opaque value of its
+/// parts.
 class Evaluator : public Algebra {
  public:
-  /// `upper` selects the upper signs: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
+  /// `upper`: ± is + and ∓ is −; otherwise the reverse.
   Evaluator(const Algebra& algebra, Budget& budget, bool upper = true) noexcept
       : Algebra(algebra), budget_(budget), upper_(upper) {}
 
   Value value(const Node& at);
-  /// Sets the value of `variable`; `value` must outlive the evaluator.
+  /// Sets the value of `variable`, which must outlive this.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:

@@ -28,8 +28,7 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 }
 std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
-/// Removes the condition of "f(x) = ax + b, where b is any integer". A condition that is an equation stays: it is part
-/// of the answer.
+/// Removes the condition of "f(x) = ax + b, where b is any integer", unless it is an equation, a part of the answer.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
@@ -48,7 +47,7 @@ class Extraction {
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  /// Extracts by the profile; with `automatic`, by the first profile that finds something.
+  /// Extracts by the profile, `automatic` by the first that finds something.
   Candidates run() {
     constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
                                                                   {P::gsm8k, &Extraction::after_mark},
@@ -79,8 +78,8 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns the answers in a clause: its value, and the last number if the clause is a sentence. "18!" at the end may
-  /// also mean 18, unless its line mentions factorials.
+  /// Returns the answers in a clause: its value, and a sentence's last number. "18!" at the end may also mean 18,
+  /// unless its line mentions factorials.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -106,7 +105,7 @@ class Extraction {
 
   Found boxed() {
     const auto last = last_closed(text_);
-    if (!last) {  // for an unclosed box, the rest of its line counts
+    if (!last) {  // an unclosed box extends to the end of its line
       const std::size_t at = find_last(text_, kBox);
       if (at == std::string_view::npos) return std::nullopt;
       std::string_view rest = text_.substr(at + kBox.size());
@@ -128,7 +127,7 @@ class Extraction {
     return one(answer);
   }
 
-  /// Returns a box's content without a leading "Answer:", regardless of where its \text{ is closed.
+  /// Returns a box's content without a leading "Answer:".
   std::string_view without_label(std::string_view content) const noexcept {
     std::string_view rest = content;
     vocabulary_.take(W::silent, rest);  // \text
@@ -141,8 +140,8 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes only joins them: a comma, semicolon, "and" or "or", and the name of the
-  /// second.
+  /// Returns whether the text between two boxes only joins them: a comma, semicolon, "and" or "or", and the second's
+  /// name.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -164,7 +163,7 @@ class Extraction {
     return said(sentence(line, vocabulary_));
   }
 
-  /// Consumes the words between a noun and the answer: a verb, a sign, or both. Returns false if there is neither.
+  /// Consumes a verb, a sign, or both, between a noun and the answer; returns false without either.
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
@@ -176,7 +175,7 @@ class Extraction {
     return joint || vocabulary_.take(W::dash, rest);  // "is - 42" is −42
   }
 
-  /// Returns the items of a list in the following lines, joined as one list; empty if there is none.
+  /// Returns the items of a list in the following lines, joined; empty if there is none.
   std::string listed(std::string_view rest) {
     std::string all;
     skip(rest, " *_:\r");
@@ -228,7 +227,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// Extracts the last number, or the last delimited formula if no number follows it.
+  /// Extracts the last number, or the last delimited formula after it.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
@@ -256,7 +255,7 @@ class Extraction {
 
 namespace {
 
-/// Returns the text before the first chat token that begins another turn.
+/// Returns the text before the first chat token of another turn.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {
@@ -272,8 +271,8 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
-    response = trimmed(response.substr(0, at));  // removes control tokens after the text
-  // Text before </think> is reasoning. If nothing follows it, the reasoning is all there is.
+    response = trimmed(response.substr(0, at));  // drops control tokens after the text
+  // Text before </think> is reasoning. If nothing follows, the reasoning is all there is.
   constexpr std::string_view kThought = "</think>";
   if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
     const std::string_view said = trimmed(response.substr(end + kThought.size()));

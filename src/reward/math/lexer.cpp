@@ -74,12 +74,12 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// Records a currency. Currency signs are no tokens: they are the unit of all numbers in the answer.
+  /// Records a currency sign, the unit of all numbers, as no token.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  /// Pushes a number. Its digits overwrite its spelling, which is at least as long.
+  /// Pushes a number, whose digits overwrite its spelling (at least as long).
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());
@@ -108,7 +108,7 @@ class Lexer {
     }
     if (word.size() == 1 && !(in_text() && word[0] >= 'a' && !has("ei", word[0]))) return push_letter(word);
     const Meaning* meaning = words_.word(word);
-    // In \text{}, a function's name counts only before brackets, \text{lcm}(3,4), and a symbol's name is a word.
+    // In \text{}, a function's name counts only before brackets, and a symbol's name is a word.
     const bool called = peek(at_ + 1 == text_end_ ? 1 : 0) == '(';
     const bool name = meaning != nullptr && (meaning->type == T::symbol || (meaning->type == T::function && !called));
     const bool prose = last() == T::word;
@@ -145,7 +145,7 @@ class Lexer {
     newline_ = newline_ || meaning.code == 'n';
   }
 
-  /// Reads a line break: the end of a row, or a comma outside of environments. \\frac is \frac.
+  /// Reads a line break: a row's end, or a comma outside of environments.
   void read_break() {
     ++at_;
     if (depth_ == 0 && words_.command(letters_of(rest().substr(1))) != nullptr) return;
@@ -158,7 +158,6 @@ class Lexer {
     if (peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
   }
 
-  /// Returns the content of the following braces and moves at_ behind them.
   std::optional<std::string_view> argument() noexcept {
     while (is_space(peek())) ++at_;
     int open = 0;

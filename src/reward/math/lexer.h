@@ -1,4 +1,4 @@
-// Owns the tokens of an answer (LaTeX and plain text), and the spelling of characters and numbers.
+// Owns an answer's tokens (LaTeX and plain text), and the spelling of characters and numbers.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Token {
   std::string_view text;
 };
 
-/// Selects the meaning of a comma between digits.
+/// The meaning of a comma between digits.
 enum class Comma : unsigned char {
   thousands,  ///< "1,234" is a number; other commas separate
   separator,  ///< always separates
@@ -32,7 +32,7 @@ enum class Comma : unsigned char {
 struct Tokens {
   std::vector<char> source;      ///< backing bytes of the tokens' texts; they keep their address in a move
   std::vector<Token> tokens;     ///< ends with one of type end
-  bool ambiguous_comma = false;  ///< another meaning of commas would give other tokens
+  bool ambiguous_comma = false;  ///< another meaning of commas gives other tokens
   std::string_view currency;     ///< unit of its currency signs; "several" if they differ, empty if there are none
   std::string fault;             ///< the error, e.g. an unknown command; empty on success
 };
@@ -42,7 +42,7 @@ Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary
 // ---- spelling.cpp
 
 /// Writes compatibility characters in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤ as
-/// \le. Other characters are normalized by NFKC (Unicode). Non-ASCII letters and invalid UTF-8 stay.
+/// \le. Others are normalized by NFKC (Unicode); non-ASCII letters and invalid UTF-8 stay.
 std::string normalized(std::string_view text);
 
 struct WrittenNumber {
@@ -50,7 +50,7 @@ struct WrittenNumber {
   std::size_t end = 0;  ///< the position after it in the text
   bool ambiguous_comma = false, thousands = false;
 };
-/// Reads the number whose first digit or point is text[begin].
+/// Reads the number that begins at text[begin].
 WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);
 /// Reads a number in words at text[begin]: "twenty-five", "two thirds", "two and a half".
 std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin, const Vocabulary& vocabulary);

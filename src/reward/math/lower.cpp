@@ -1,4 +1,3 @@
-// Converts trees to answers: the rules, and the form of each kind of node.
 #include <algorithm>
 #include <cmath>
 
@@ -6,7 +5,7 @@
 
 namespace qrl::reward::math {
 
-/// Rewrites the number of combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10} and {}_{10}C_3.
+/// Rewrites the combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
@@ -36,7 +35,7 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
-/// Removes a domain that the letter implies: x², x ∈ ℝ and 2kπ, k ∈ ℤ.
+/// Removes a domain that the letter implies: x², x ∈ ℝ; 2kπ, k ∈ ℤ.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
   const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
@@ -48,7 +47,7 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// Returns the text after a number that may be a unit, if white space separates it: "m/s^2" of 6 m/s^2.
+/// Returns the text after a number and white space that may be a unit: "m/s^2".
 std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
   const auto is_other = [](const Node& part) {
@@ -72,7 +71,7 @@ const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
   return &at[0];
 }
 
-/// Records adjacent capitals as a word or points; the node stays a product.
+/// Records adjacent capitals as a word or points; the node stays.
 const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   const bool angle = at[0].text.ends_with("angle");
   const auto letters = at.rest(angle ? 1 : 0);
@@ -82,7 +81,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   return nullptr;
 }
 
-/// Rewrites x ∈ {1, 2} and x ∈ (0, 1) to the set, named by the variable.
+/// Rewrites x ∈ {1, 2} to the set, named by the variable.
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
@@ -151,7 +150,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
 
 namespace {
 
-/// Returns the exponent at the start of the text after a unit's name: 2, ^3 or ^{-1}; 1 if there is none.
+/// Returns the exponent after a unit's name: 2, ^3 or ^{-1}; 1 if none.
 int exponent_of(std::string_view behind) noexcept {
   behind.remove_prefix(std::min(behind.find_first_not_of(" }$^{"), behind.size()));
   const bool negative = behind.starts_with('-');
@@ -162,7 +161,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// The measure is unknown if any word is unknown, or if the only word is "units".
+/// Unknown if any word is, or if the only one is "units".
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

@@ -58,7 +58,7 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
 
 // ---- texts
 
-/// Returns the comparison key of a text without a leading article: "an ellipse" is "ellipse". A lone "A" is a choice.
+/// Returns a text's comparison key without a leading article: "an ellipse" is "ellipse", a lone "A" a choice.
 std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   std::string_view noun = without_layout(text, vocabulary);
   const bool article =
@@ -66,8 +66,8 @@ std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   return text_key(article ? noun : text, vocabulary);
 }
 
-/// Returns whether the gold answer is yes, no, true or false and the answer begins with it; a reason may follow. The
-/// answer must not end with the opposite: "Yes, but no".
+/// Returns whether the gold answer is yes, no, true or false and the answer begins with it, without ending in the
+/// opposite: "Yes, but no".
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
@@ -88,8 +88,8 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// Returns whether the comma may be decimal: 2,74 is 2.74 if the text has no brackets and the other side has a decimal
-/// point; 1,250 is a thousand.
+/// Returns whether the comma may be decimal: 2,74 without brackets, if the other side has a decimal point; 1,250 is a
+/// thousand.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
   std::size_t places = 0;
@@ -120,7 +120,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
   Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
   if (answer.text.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.text.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
-  // If both are labeled choices, label and value must both agree.
+  // Labels and values of two choices must agree.
   const bool labelled = gold.label != 0 && answer.label != 0;
   if (labelled && gold.label != answer.label) return wrong;
   if (labelled && (gold.is_choice || answer.is_choice)) return correct;
@@ -134,7 +134,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
       read = true;
       Equality equality(gold.vocabulary);
       const bool same = equality.run(*g.answer, *a.answer);
-      // A further reading would take the same work again.
+      // Another reading would take the same work.
       if (equality.out_of_budget()) return {Outcome::no_answer, "out of budget", true};
       if (same) return correct;
     }

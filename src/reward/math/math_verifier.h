@@ -1,4 +1,4 @@
-// Owns the math verifier: it extracts an answer, tries its readings, and compares each with the gold answer.
+// Owns the math verifier: extracts an answer, tries its readings, and compares each with the gold answer.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace qrl::reward::math {
 
-/// Holds a text and its readings, without the label of a choice.
+/// A text without a choice's label, and its readings.
 struct Reading {
   struct Read {
     Comma comma;
@@ -24,17 +24,17 @@ struct Reading {
   std::string text;
   char label = 0;           ///< of a choice: B for "(B) 42", whose text is 42; 0: none
   bool is_choice = false;   ///< only a label
-  std::vector<Read> reads;  ///< one for each meaning of its commas; a single one if all agree
+  std::vector<Read> reads;  ///< one for each meaning of its commas, unless all agree
 };
 
 Verdict compare(const Reading& gold, const Reading& answer);
-/// Returns why a gold answer cannot be used; empty if it can. A text (letters that are no formula) is usable.
+/// Returns why a gold answer is unusable, or "". A text (letters that are no formula) is usable.
 std::string fault_of(const Reading& gold);
 
 // ---- answer_form.cpp: reward.answer_form
 
-/// Returns whether an answer has no operation on rational numbers left to compute, or the one that the gold answer has.
-/// Unreadable answers count as computed.
+/// Returns whether an answer has no operation on rational numbers left, or the gold answer's. Unreadable ones count as
+/// computed.
 bool is_worked_out_as(const Reading& gold, const Reading& answer);
 
 // ---- the verifier
@@ -46,17 +46,17 @@ struct Gold {
 };
 Gold read_gold(std::string_view ground_truth);
 
-/// Judges responses; stateless and thread-safe.
+/// Judges responses, stateless and thread-safe.
 class MathVerifier {
  public:
   explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
       : profile_(profile), form_(form) {}
-  /// Throws an input error if `ground_truth` (from `where`) cannot be used. Called at load.
+  /// At load: throws an input error if `ground_truth` (from `where`) is unusable.
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
-  /// Judges a response. Never throws; work is bounded for any input.
+  /// Never throws, with bounded work for any input.
   Verdict judge(std::string_view response, const Gold& gold) const noexcept;
-  /// Returns whether two answers are equal by `compare` in both orders. Truncated answers (kMaxExtracted_bytes) compare
-  /// as texts. Work is bounded.
+  /// Returns, with bounded work, whether two answers are equal in both orders; truncated ones (kMaxExtracted_bytes)
+  /// compare as texts.
   bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:

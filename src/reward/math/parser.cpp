@@ -1,4 +1,3 @@
-// Parses operators after an operand, and units.
 #include "reward/math/parser.h"
 
 namespace qrl::reward::math {
@@ -14,7 +13,7 @@ Node Parser::expression(int least) {
   return left;
 }
 
-/// Returns what joins the operand on the left to the next token, if it is no single-token operator.
+/// Returns the joint between the left operand and the next token, if it is no single-token operator.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
@@ -58,7 +57,7 @@ Node Parser::continue_with(const Operator& op, Node left) {
   return all;
 }
 
-/// Parses an n-ary operation: all operands joined by operators of the same row.
+/// Parses all operands joined by operators of one row.
 Node Parser::several(const Operator& op, Node left) {
   std::vector<Node> parts;
   parts.push_back(std::move(left));
@@ -74,7 +73,7 @@ Node Parser::several(const Operator& op, Node left) {
   return Node{op.kind, std::move(parts)};
 }
 
-/// Consumes one of the signs if it is the whole script, optionally in braces. Returns 0 if there is none.
+/// Consumes one of the signs if it is the whole script, braces allowed; 0 if none.
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);

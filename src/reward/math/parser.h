@@ -1,4 +1,4 @@
-// Owns the state of a parse: a Pratt parser whose operators and binding powers are a table (tables.cpp).
+// Owns the state of a Pratt parser, whose operators and binding powers are a table (tables.cpp).
 #pragma once
 
 #include <algorithm>
@@ -8,20 +8,20 @@
 
 namespace qrl::reward::math {
 
-/// Names the ways to join an operand to the previous one that need more than a single sign.
+/// Joints of operands that need more than one sign.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
 struct Operator {
   Joint joint;
   TokenType type;
   std::string_view codes;  ///< empty: any; for a joint, the code of the result
-  int left, right;         ///< binding powers: it applies if `left` is at least the minimum of the context
+  int left, right;         ///< binding powers: applies if `left` is at least the context's minimum
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
 };
 std::span<const Operator> operators() noexcept;
 
-/// Parses tokens. Members throw Unreadable if the text is not in the grammar.
+/// Members throw Unreadable if the text is not in the grammar.
 class Parser {
  public:
   Parser(std::vector<Token>& tokens, const Vocabulary& vocabulary) : tokens_(tokens), words_(vocabulary) {}
@@ -59,7 +59,7 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// Returns whether the bar or colon between a set's element and its condition is next.
+  /// Returns whether the bar or colon between a set's element and condition is next.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;
@@ -84,7 +84,6 @@ class Parser {
   // ---- primaries.cpp: operands
   Node prefix();
   Node signed_operand();
-  /// Returns a relation whose left side is an empty name.
   static Node relation_to(Node bound, char code) {
     return Node{Kind::relation, Node(Kind::words), std::move(bound).behind(code)};
   }

@@ -1,4 +1,3 @@
-// Parses operands: numbers, names and functions.
 #include <string>
 #include <utility>
 
@@ -64,7 +63,7 @@ Node Parser::signed_operand() {
   ++at_;
   Node operand = expression(59);
   if (code == '+') return operand;
-  // −5 % is (−5) %, so that it differs from −5 only by its mark.
+  // −5 % is (−5) %: it differs from −5 only by its mark.
   if (!operand.is(Kind::percent, Kind::degree, Kind::quantity)) return Node{Kind::sum, std::move(operand).behind(code)};
   operand.parts[0] = Node{Kind::sum, std::move(operand.parts[0]).behind(code)};
   return Node{operand.kind, std::move(operand.parts)};
@@ -85,7 +84,7 @@ Node Parser::words() {
   return Node(Kind::words, all);
 }
 
-/// Parses the argument of \frac, \sqrt or _: a group, or one operand; without braces, a single digit.
+/// Parses the argument of \frac, \sqrt or _: a group, one operand, or, without braces, a single digit.
 Node Parser::argument() {
   if (take_lone("+") != 0) return relation_to_zero('>');  // \mathbb{R}_+
   if (is(T::open, '{')) return bracketed('{');
@@ -97,8 +96,7 @@ Node Parser::argument() {
   return digit;
 }
 
-/// Parses a number, or a mixed number: 11 5/6, 1\frac{4}{5}. A mixed number with an improper fraction is an error. "5
-/// (five)" is one number.
+/// Parses a number, or a mixed number: 11 5/6, 1\frac{4}{5}. With an improper fraction it is an error.
 Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
@@ -125,8 +123,8 @@ Node Parser::number() {
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
-/// Parses a call if "(" after a name is a call, not a product. f(…), f'(…) and f^{-1}(…) are always calls; P(A) and
-/// Y(t) are if the bracket has one symbol or number.
+/// Parses a call, if "(" after a name is no product: f(…), f'(…) and f^{-1}(…) always, P(A) and Y(t) if the bracket has
+/// one symbol or number.
 Node Parser::called(Node function) {
   const Node& name = function.is(Kind::symbol) ? function : function[0];
   if (!is(T::open, '(') || !name.is(Kind::symbol)) return function;
@@ -137,8 +135,8 @@ Node Parser::called(Node function) {
   return calls ? Node{Kind::call, std::move(function), bracketed('(')} : function;
 }
 
-/// Parses a function: sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Its parts are the arguments, `_` the index,
-/// and `^` the exponent of the function.
+/// Parses a function: sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Its parts are the arguments, with links `_`
+/// (index) and `^` (exponent).
 Node Parser::function(const Token& token) {
   std::vector<Node> scripts, parts;
   while (is_op('_') || is_op('^')) {
@@ -157,7 +155,7 @@ Node Parser::function(const Token& token) {
   return call;
 }
 
-/// Parses the argument of a function without brackets: factors up to the next function, sum or bracket.
+/// Parses a function's argument without brackets, up to the next function, sum or bracket.
 Node Parser::plain_argument() {
   if (is_op('-')) return signed_operand();
   std::vector<Node> factors;

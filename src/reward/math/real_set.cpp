@@ -1,4 +1,3 @@
-// Implements sets of real numbers: unions of intervals and points, and their construction from trees.
 #include <algorithm>
 
 #include "reward/math/equal.h"
@@ -11,21 +10,21 @@ namespace {
 struct Cut {
   Value value;
   long double real;
-  bool at, above;  ///< membership of the number, and of the interval up to the next cut
+  bool at, above;  ///< membership of the number, and up to the next cut
   friend bool operator==(const Cut& x, const Cut& y) noexcept {
     return x.at == y.at && x.above == y.above && equal(x.value, y.value);
   }
 };
 
 struct RealSet {
-  bool below = false;     ///< membership of the numbers below all cuts
+  bool below = false;     ///< membership below all cuts
   std::vector<Cut> cuts;  ///< ascending
   bool is_empty() const noexcept { return !below && cuts.empty(); }
   bool operator==(const RealSet&) const = default;
 };
 using Set = std::optional<RealSet>;
 
-/// Returns the union (U), intersection (N) or difference of two sets; nothing if one of them is nothing.
+/// Returns the union (U), intersection (N) or difference, if both sets exist.
 Set combined(const Set& a, char code, const Set& b) {
   if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
@@ -57,8 +56,8 @@ Set half_line(const Value& bound, char code) {
 
 bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text, 'R'); }
 
-/// Reads the set that a tree describes: intervals, finite sets, unions and differences, ℝ. It also reads inequalities
-/// and memberships of one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Returns nothing for any other tree.
+/// Reads the set of a tree: intervals, finite sets, unions and differences, ℝ, and inequalities and memberships of one
+/// isolated variable (a < x ≤ b, |x| < a, x ≠ a); nothing for others.
 struct Reader {
   Evaluator evaluator;
 
@@ -76,8 +75,7 @@ struct Reader {
     return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
 
-  /// Combines the sets that `read` returns for the parts; nothing if one has none. With `code` 0, the sign before each
-  /// part selects the operation.
+  /// Combines the sets of the parts, if all exist; with `code` 0 the sign before each part selects the operation.
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
     constexpr std::size_t kMaxParts = 64;  // each is combined with all before it
@@ -103,8 +101,8 @@ struct Reader {
     return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
-  /// Combines conditions: x > 1, x < 2 is an intersection. x < 1, x > 2 has an empty one, so it is a union, like
-  /// conditions joined by "or" and intervals.
+  /// X > 1, x < 2 is an intersection. x < 1, x > 2 has an empty one, so it is a union, like conditions joined by "or"
+  /// and intervals.
   Set conditions(const Node& at) {
     const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
     const auto member = [&](const Node& each) {
@@ -115,7 +113,6 @@ struct Reader {
     return both && (either || both->is_empty()) ? joined(at.parts, 'U', member) : both;
   }
 
-  /// Reads unions, intersections, differences, and ℝ − {0}.
   Set operation(const Node& at) {
     return joined(at.parts, 0, [&](const Node& part) {
       const bool minus = part.joint == '-' && part.is(Kind::set, Kind::tuple);

@@ -1,4 +1,3 @@
-// Compares equations, inequalities and chains of them.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +15,8 @@ bool all_equalities(const Answer& x) noexcept {
   return std::ranges::all_of(x.at().rest(), [](const Node& side) { return is_equality(side.joint); });
 }
 
-/// Returns whether a formula looks like a side of an equation, not like a requested quantity. It does if it is a
-/// multiple of names or a linear form: 2xy, m − n, m + 2n. Sums of names, also with powers of ten (100a + b), do not.
+/// Returns whether a formula looks like a side of an equation, not a requested quantity: a multiple of names or a
+/// linear form (2xy, m − n, m + 2n), no sum of names with powers of ten (100a + b).
 bool is_equation_side(const Node& at) noexcept {
   const auto is_linear = [](const Node& signed_term) {
     const Node& term = unsigned_of(signed_term);
@@ -33,8 +32,8 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
-/// Returns whether an expression that an answer equates to a constant or matrix may be its name: f(1) + f(2), x² + y²,
-/// A^{-1}. An equation in one variable is no name: it must be solved.
+/// Returns whether an expression that equals a constant or matrix may be its name: f(1) + f(2), x² + y², A^{-1}, but no
+/// equation in one variable, which must be solved.
 bool names(const Node& left, const Answer& gold) {
   const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
   if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
@@ -60,7 +59,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // The side before an ≈ is the answer, and the side after it an illustration. x ≈ 3.14 has only the latter.
+  // The side before an ≈ is the answer, the other an illustration; x ≈ 3.14 has only the latter.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
   if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
@@ -75,8 +74,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Returns whether all constants in a chain of equalities agree, so that a chain cannot give two guesses. A value after
-/// ≈ may be rounded to an integer; after x = 1/3 ≈ it is an illustration and is ignored.
+/// Returns whether all constants in a chain of equalities agree, against two guesses. A value after ≈ may be rounded to
+/// an integer; after x = 1/3 ≈ it is ignored.
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -93,8 +92,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Returns whether two constants are equal, or one is a rounded decimal of the other: 5/6 = 0.833, 9π = 28.26.
-/// Different units disagree; without a unit on one side, only the numbers count: 17 m = 17. `about`: joined by ≈.
+/// Returns whether constants are equal, or one a rounded decimal of the other: 5/6 = 0.833, 9π = 28.26. Different units
+/// disagree; without one, only numbers count: 17 m = 17. `about`: joined by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -108,8 +107,8 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // A decimal may be the other number rounded to its last place, or truncated if the other has infinitely many places.
-  // For a root or π, it may come from rounded factors.
+  // A decimal may be rounded to its last place, truncated if the other has infinitely many places, or, for a root or π,
+  // from rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     constexpr std::size_t kMostPlaces = 18;  // longest terminating decimal
     const std::size_t places = places_of(decimal.at());
@@ -154,11 +153,10 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// Returns whether `solution` is `equation` solved for a variable. They are y = f(x) and x = g(y), inverse to each
-/// other, or the equation is a(x) y + b = 0, b ≠ 0, and holds there. y = 6/x solves xy = 6; y = x/x does not solve xy =
-/// x, which is also true for x = 0.
+/// Returns whether `solution` is `equation` solved for a variable: inverse functions y = f(x) and x = g(y), or a(x) y +
+/// b = 0, b ≠ 0, that holds there. y = 6/x solves xy = 6; y = x/x does not solve xy = x, which also has x = 0.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
-  // Returns the variable on a side of an equation if the other side is a formula without it; else empty.
+  // Returns the variable on one side, if the other is a formula without it; else empty.
   const auto solved_for = [this](const Answer& of, std::size_t side) {
     const Node &name = of.at()[side], &by = of.at()[1 - side];
     const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(of.parts[1 - side]).image;
@@ -197,8 +195,7 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// Returns the sign of the constant factor between the differences (left minus right) of both equations; 0 if there is
-/// none.
+/// Returns the sign of the constant factor between both equations' differences (left minus right); 0 if none.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors

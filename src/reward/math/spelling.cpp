@@ -1,4 +1,3 @@
-// Converts Unicode characters to ASCII, and reads numbers in digits and in English words.
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 #include <unicode/utf8.h>
@@ -20,7 +19,7 @@ struct Spelling {
 constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
-/// Calls `take` with each character and its bytes; the character is negative for invalid UTF-8.
+/// Calls `take` with each character (negative for invalid UTF-8) and its bytes.
 template <class Take>
 void for_each_character(std::string_view text, const Take& take) {
   const auto size = static_cast<std::int32_t>(text.size());
@@ -31,7 +30,7 @@ void for_each_character(std::string_view text, const Take& take) {
   }
 }
 
-/// Returns the replacement of a character's bytes; the bytes themselves if the table has none.
+/// Returns a character's replacement, or its bytes.
 std::string_view written(std::string_view bytes) {
   static const auto table = [] {
     std::unordered_map<std::string_view, std::string_view> all;
@@ -43,7 +42,7 @@ std::string_view written(std::string_view bytes) {
   return found == table.end() ? bytes : found->second;
 }
 
-/// Returns the text of a character: the number of a Roman or circled digit, else its NFKC form.
+/// Returns a Roman or circled digit's number, else the NFKC form.
 std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
   const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
@@ -105,7 +104,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period; other dots are ignored.
+/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period, else unchanged.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -160,7 +159,7 @@ struct NumberWords {
       }
     }
   }
-  /// Returns the denominator of a fraction with numerator `above`: 3 for two thirds; 0 if there is none.
+  /// Returns the denominator of a fraction with numerator `above`: 3 for two thirds; 0 if none.
   std::int64_t parts(std::int64_t above) {
     constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
     const auto below = static_cast<std::int64_t>(next.value);

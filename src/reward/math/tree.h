@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t {
   product,   ///< links: * / m(mod), or another code for an operation without a law here
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: the function; empty: it is the first part; then arguments; links: _ index, ^ exponent
+  call,      ///< text: the function (empty: first part); then arguments; links: _ index, ^ exponent
   factorial,
   absolute,
   percent,
@@ -52,7 +52,7 @@ enum class Kind : std::uint8_t {
   dots,
 };
 
-/// Says why a text is not in the grammar; thrown during parsing.
+/// Says why a text is not in the grammar.
 struct Unreadable {
   std::string_view fault;
 };
@@ -69,11 +69,9 @@ struct Node {
 
   explicit Node(Kind of, std::string_view its_text = {}, char its_code = 0)
       : kind(of), code(its_code), text(its_text) {}
-  /// Throws Unreadable if the node would be too deep.
   Node(Kind of, std::vector<Node> its_parts);
   template <std::same_as<Node>... Parts>
   Node(Kind of, Node first, Parts... others) : Node(of, joined(std::move(first), std::move(others)...)) {}
-  /// Returns the node with a sign before it.
   Node behind(char sign) && noexcept { return joint = sign, std::move(*this); }
 
   template <std::same_as<Kind>... Kinds>
@@ -99,10 +97,8 @@ struct Tree {
   std::deque<Node> added;    ///< by lowering
 };
 
-/// Parses a whole answer. Never throws; on failure there is no root. kMaxTreeDepth bounds the recursion.
+/// Parses an answer without throwing; on failure there is no root. kMaxTreeDepth bounds the recursion.
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
-
-// ---- properties of a tree's form, without its value
 
 template <class Predicate>
 bool any_node(const Node& at, const Predicate& predicate) {
@@ -119,35 +115,33 @@ inline bool has_plus_minus(const Node& at) noexcept {
   return any_node(at, [](const Node& part) { return part.joint == 'P' || part.joint == 'M'; });
 }
 std::set<std::string> variables_of(const Node& at);
-/// Returns whether the node is a number with digits only.
 inline bool is_digits(const Node& at) noexcept {
   return at.is(Kind::number) && std::ranges::all_of(at.text, base::is_digit);
 }
 /// Returns the integer of digits; nothing for other nodes or beyond 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
-/// Returns the letters of factors that are adjacent in the text; empty if there is anything else.
+/// Returns the letters of adjacent factors, or "".
 std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
-/// Returns the number of decimal places of a decimal, which may have a sign; 0 for anything else.
+/// Returns the decimal places of a decimal, signed or not, else 0.
 std::size_t places_of(const Node& at) noexcept;
 inline bool is_capital(const Node& at) noexcept {
   return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z';
 }
 inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) && at.text.starts_with("\\mathbb"); }
-/// Returns the node without its sign.
 inline const Node& unsigned_of(const Node& at) noexcept {
   return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at;
 }
-/// Returns whether the node is only a name of a value, left of "… = value": no sum, power or inequality of variables.
+/// Returns whether the node only names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Node& at) noexcept;
-/// Returns the modulus of "3 mod 7", or of a relation that ends with one; null if there is none.
+/// Returns the modulus of "3 mod 7", or of a relation that ends with one, or null.
 const Node* modulus_of(const Node& at) noexcept;
-/// Returns the relation with swapped sides; 0 if it is unknown.
+/// Returns the relation with swapped sides, or 0.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code && reversed(code) != 0; }  ///< < > ≤ ≥
-/// Returns operations, names and numbers as one text, sorted where order is irrelevant.
+/// Returns operations, names and numbers as text, sorted where order is irrelevant.
 std::string form_of(const Node& at);
-/// Returns the key by which texts compare: lowercase letters and digits, points and signs before digits, and the names
-/// of LaTeX commands that are no layout.
+/// Returns the comparison key of texts: lowercase letters and digits, points and signs before digits, and names of
+/// LaTeX commands that are no layout.
 std::string text_key(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

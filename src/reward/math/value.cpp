@@ -4,7 +4,7 @@
 
 #include "reward/math/evaluate.h"
 
-// 128-bit functions of the C library, which its headers declare for GCC only.
+// The C library's 128-bit functions, which its headers declare for GCC only.
 extern "C" {
 using OfReal = __float128(__float128) noexcept;
 using OfReals = __float128(__float128, __float128) noexcept;
@@ -29,7 +29,6 @@ std::uint64_t hash(std::string_view text, std::uint64_t seed) noexcept {
   return h;
 }
 
-/// Returns a number from 1 to 2.
 Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key) * 0x1p-64L; }
 
 // ---- numbers
@@ -71,7 +70,7 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
-/// Combines two numbers: applies the operations to the images and exact forms if both have one.
+/// Applies the operations to the images and exact forms if both numbers have one.
 template <class OfImages, class OfExact>
 Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfImages of_images, OfExact of_exact) {
   Value value{.z = z, .constant = a.constant && b.constant};
@@ -105,7 +104,6 @@ bool equal(const Value& a, const Value& b) noexcept {
   return size_of(a.z - b.z) <= kSame * std::max(size_of(a.z), size_of(b.z));
 }
 
-/// Returns a value; a whole number gets its exact form.
 Value Algebra::number(Complex z, bool constant) const noexcept {
   if (!is_finite(z)) return Value::nothing();
   const Real whole = floorf128(z.real() + Real(0.5));

@@ -1,4 +1,4 @@
-// Owns the words of answers: LaTeX commands, functions, units, and the words around an answer (tables.cpp).
+// Owns the words in and around answers: LaTeX commands, functions, units (tables.cpp).
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline std::string in_lower_case(std::string_view text) {
   std::ranges::transform(word, word.begin(), base::lower);
   return word;
 }
-/// Iterates over the words of a text: for (Words words{text}; words.next();). Names of LaTeX commands are skipped.
+/// Iterates over a text's words without names of LaTeX commands: for (Words words{text}; words.next();).
 struct Words {
   std::string_view text;
   std::size_t begin = 0, end = 0;
@@ -58,7 +58,7 @@ enum class TokenType : unsigned char {
   layout,   ///< no meaning; code: 'n' for a line end
 };
 
-/// Names the functions with a law, and those with a special syntax.
+/// Functions with a law, and those with a special syntax.
 enum class Law : char {
   none,
   sin,
@@ -87,7 +87,7 @@ enum class Law : char {
   big,  ///< a sum, product, limit or integral
 };
 
-/// Names the classes of names, words, signs and phrases that the stages look up.
+/// Classes of names, words, signs and phrases.
 enum class WordClass : unsigned char {
   command,      ///< a LaTeX command, without its backslash
   plain,        ///< a word in a formula
@@ -141,8 +141,8 @@ struct Meaning {
   std::string_view text;  ///< only if its row has one
   long double value = 0;
 };
-/// Holds names separated by tabs if there are any, else by spaces. "@c" sets the code of the following names to c;
-/// "@c=text" also sets their text.
+/// Names separated by tabs if there are any, else by spaces. "@c" sets the code of the names after it, "@c=text" also
+/// their text.
 struct Row {
   WordClass of;
   TokenType type;
@@ -156,7 +156,7 @@ struct Fault {
 };
 
 std::span<const Row> default_rows() noexcept;
-/// Returns pairs of opening and closing delimiters around an answer, which have no effect.
+/// Returns pairs of delimiters around an answer, without effect.
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept;
 std::span<const std::pair<std::string_view, std::string_view>> characters() noexcept;
 
@@ -165,7 +165,7 @@ constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
 class Vocabulary {
  public:
   explicit Vocabulary(std::span<const Row> rows);
-  /// Returns the meaning of a name; null if the class does not have it.
+  /// Returns the meaning of a name, or null.
   const Meaning* find(WordClass of, std::string_view name) const noexcept;
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
@@ -177,8 +177,8 @@ class Vocabulary {
       if (is(of, words.word)) return true;
     return false;
   }
-  /// Removes the longest word or phrase of the class (ignoring case) from the start of the text; no letter may follow
-  /// it. Returns whether there was one.
+  /// Removes the class's longest word or phrase (ignoring case) from the start of the text, without a letter after it;
+  /// returns whether there was one.
   bool take(WordClass of, std::string_view& text) const noexcept;
   template <class Take>
   void for_each(WordClass of, const Take& take) const {
@@ -189,7 +189,6 @@ class Vocabulary {
     for_each(of, [&](std::string_view name) { found = found || text.ends_with(name); });
     return found;
   }
-  /// Returns whether adjacent letters are a word and not a product.
   bool is_word(std::string_view letters) const noexcept {
     return letters.size() > 3 || (letters.size() > 1 && is(WordClass::shown, in_lower_case(letters)));
   }
