@@ -15,14 +15,14 @@ namespace {
 using nlohmann::json;
 
 struct Alternatives final : types::Gold {
-  std::vector<std::shared_ptr<const types::Gold>> golds;  ///< without those that the rule cannot judge by
+  std::vector<std::shared_ptr<const types::Gold>> golds;  ///< without those that the rule cannot use
 };
 
 bool is_answer(const json& value) { return value.is_string() || value.is_number() || value.is_object(); }
 
 std::string text_of(const json& answer) { return answer.is_string() ? answer.get<std::string>() : answer.dump(); }
 
-/// Returns the items of a ground truth that is a list; null if it is none.
+/// Returns the items of a ground truth that is a list, or null.
 json list_of(const Question& question) {
   if (!question.ground_truth_json.starts_with('[')) return {};
   json list = state::json_or_null(question.ground_truth_json);
@@ -73,7 +73,7 @@ class AnyOf final : public RuleVerifier {
   }
 
  private:
-  /// Returns the question with one of its answers. The caller keeps `answer` alive.
+  /// Returns the question with one of its answers, which the caller keeps alive.
   static Question one_of(Question question, const std::string& answer) {
     question.ground_truth = answer;
     question.ground_truth_json = {};

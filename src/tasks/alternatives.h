@@ -1,4 +1,4 @@
-// Owns ground truths that are lists of accepted answers: a response is right if it matches one of them.
+// Owns ground truths that are lists of accepted answers.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace qrl::tasks {
 
-/// Wraps a rule so that a ground truth may be a non-empty list of texts, numbers or objects that the rule accepts. The
-/// verdict is that of the first answer that the response matches, else the one with the most partial credit.
+/// Wraps a rule so that a ground truth may be a non-empty list of what it accepts. The verdict is that of the first
+/// matching answer, else of the one with the most partial credit.
 std::unique_ptr<Verifier> with_alternatives(std::unique_ptr<RuleVerifier> rule);
 
-/// Returns the first answer of a ground truth that is a list, as compact JSON; else the ground truth itself.
+/// Returns a list's first answer as compact JSON; else the ground truth.
 std::string first_answer(std::string_view ground_truth);
 
 }  // namespace qrl::tasks

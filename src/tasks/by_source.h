@@ -1,4 +1,4 @@
-// Owns the choice of a verifier by a row's data source (reward.by_source).
+// Owns the choice of a verifier by data source (reward.by_source).
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace qrl::tasks {
 
-/// Combines several verifiers. Its scores are those of the rules, if any, followed by those of the command.
+/// Combines verifiers: scores of the rules, if any, then of the command.
 class SourceVerifier final : public Verifier {
  public:
   explicit SourceVerifier(const config::Recipe& recipe);
@@ -18,7 +18,7 @@ class SourceVerifier final : public Verifier {
   void check_ground_truth(const Question& question, const std::string& where) const override;
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  /// Judges the samples. Warns once of data sources of reward.by_source that no row has.
+  /// Warns once of data sources of reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
   std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
@@ -27,14 +27,14 @@ class SourceVerifier final : public Verifier {
   std::optional<JudgeReport> take_report() const override;
   void log_to(const std::filesystem::path& file) const override;
   void show_log() const override;
-  /// Returns whether any of the verifiers says so; the answers of one prompt come from one verifier.
+  /// Returns whether any verifier says so; one prompt's answers come from one.
   bool same_answer(std::string_view one, std::string_view other) const noexcept override;
 
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t index_of(std::string_view data_source) const;
   std::size_t num_rule_scores() const;
-  /// Extends the verdict to one score for each of score_names(); scores of other verifiers are NaN.
+  /// Extends the verdict to all score_names(), NaN for other verifiers'.
   void widen(Verdict& verdict, std::size_t verifier) const;
 
   std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is the one of reward.verifier

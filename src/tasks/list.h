@@ -1,4 +1,4 @@
-// Owns the list of tasks, from which a recipe selects generators and verifiers.
+// Owns the list of tasks, whose generators and verifiers recipes select.
 #pragma once
 
 #include "config/choice.h"

@@ -5,11 +5,10 @@
 
 namespace qrl::tasks {
 
-/// Returns the key max_number. It is a function because static lists in other files use it before main.
+/// Functions, because static lists in other files use them before main.
 inline config::OwnKey max_number_key() {
   return {"max_number", config::OwnKey::Integers{1}, 20, "numbers are 1 … max_number"};
 }
-/// Returns the key max_target.
 inline config::OwnKey max_target_key() {
   return {"max_target", config::OwnKey::Integers{1}, 100, "results are 1 … max_target"};
 }

@@ -1,4 +1,4 @@
-// Owns the type of a task: a generator of prompts, a verifier of answers, or both.
+// Owns the type of a task: a generator, a verifier, or both.
 #pragma once
 
 #include "tasks/generator.h"
@@ -6,7 +6,7 @@
 
 namespace qrl::tasks {
 
-/// A part with an empty word does not exist: arithmetic is judged by `math`, which has no generator.
+/// Parts with an empty word do not exist: `math` has no generator.
 struct Task {
   Generator generator;
   VerifierChoice verifier;

@@ -1,4 +1,4 @@
-// Owns the interface of verifiers: a batch of responses in, verdicts with named scores out.
+// Owns the interface of verifiers: responses in, verdicts with named scores out.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace qrl::tasks {
 using reward::Outcome;
 using reward::Verdict;
 
-/// The input of a verifier about a prompt
+/// A verifier's input about a prompt
 struct Question {
   std::string_view ground_truth;
   std::string_view prompt = {};             ///< text before the chat template; "": unknown
@@ -29,7 +29,7 @@ struct Question {
   std::string_view row = {};                ///< the data row as a JSON object; "": none
 };
 
-/// Holds a response and the data to judge it. Samples of one prompt share its gold and are adjacent in a batch.
+/// A response and the data to judge it; samples of one prompt share its gold and are adjacent.
 struct Sample {
   std::string_view response;
   const types::Gold* gold = nullptr;  ///< made by the verifier that judges; null: it could not prepare one
@@ -37,66 +37,62 @@ struct Sample {
   types::StopReason stop = types::StopReason::eos;
   std::span<const types::TokenId> tokens = {};         ///< of the response; empty: unknown
   std::span<const types::TokenId> prompt_tokens = {};  ///< of the prompt after the chat template; empty: unknown
-  std::int64_t index = 0;                              ///< global index among all samples of the data
+  std::int64_t index = 0;                              ///< global index among the data's samples
 };
 
-/// Describes the context of a batch.
 struct Occasion {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// The run ends with a guard error if there are more errors than this, or if all of its first responses are errors.
-  /// Nothing: no limit.
+  /// The run ends with a guard error after more errors, or if all first responses are errors; Nothing: no limit.
   std::optional<std::int64_t> max_errors = {};
   std::function<void()> pause = {};  ///< called regularly while a verifier waits; its exception ends the judging
 };
 
-/// Reports the cost and the failures of judging since the last report.
+/// Judging's cost and failures since the last report.
 struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
   double seconds = 0;
-  std::vector<double> row_ms;  ///< milliseconds from receipt by a worker to the answer, per row
+  std::vector<double> row_ms;  ///< milliseconds per row in a worker
 };
 
-/// Judges batches: a step's samples, or an evaluation's. Thread-safe. A run creates one.
+/// Judges batches, thread-safe, one per run.
 class Verifier {
  public:
   virtual ~Verifier() = default;
-  /// Throws an input error if the verifier cannot judge by the ground truth (from `where`). Called when the data is
-  /// loaded.
+  /// When data is loaded: throws an input error if it cannot judge by the ground truth (from `where`).
   virtual void check_ground_truth(const Question& question, const std::string& where) const = 0;
-  /// Throws the errors that check_ground_truth deferred. Called after all data is loaded.
+  /// After all data is loaded: throws what check_ground_truth deferred.
   virtual void finish_checks() const {}
-  /// Parses a ground truth, once per prompt. Returns null for one that check_ground_truth rejects.
+  /// Parses a ground truth once per prompt, null if check_ground_truth rejects it.
   virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
   /// Returns a verdict for each sample, in order, with score_names().size() scores each. Uses the process's threads,
-  /// and may be called from one of them.
+  /// from one of which it may be called.
   virtual std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const = 0;
-  /// Returns the names of a verdict's scores; they never change.
+  /// Returns a verdict's score names, which never change.
   virtual const std::vector<std::string>& score_names() const = 0;
-  /// Returns the weight of each score in `recipe`. A response's score is the weighted sum in this order, in double; NaN
-  /// scores do not apply and are skipped.
+  /// Returns each score's weight: a response's score is the weighted sum in this order, in double, without NaN scores.
   virtual std::vector<double> score_weights(const config::RewardRecipe& recipe) const = 0;
-  /// Returns whether all verdicts come from rules: none is dropped, and the scores are those of RuleVerifier.
+  /// Returns whether all verdicts come from rules: none dropped, with RuleVerifier's scores.
   virtual bool is_rule() const { return false; }
   /// Returns whether questions need their data row.
   virtual bool wants_rows() const { return false; }
-  /// Returns the costs; nothing if judging has none to report.
+  /// Returns the costs, if there are any.
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
-  /// Sets the file of the verifier's log, if it has one; earlier text is written to it.
+  /// Sets the log's file, if there is one, earlier text included.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
-  /// Writes the verifier's log, if it has one, to this process's standard error from now on.
+  /// Writes the log, if there is one, to this process's standard error from now on.
   virtual void show_log() const {}
-  /// Returns whether two extracted answers (Verdict::extracted) are equal, independently of the ground truth. Work is
-  /// bounded. The default compares the texts.
+  /// Returns, with bounded work, whether two extracted answers (Verdict::extracted) are equal regardless of the ground
+  /// truth; the default compares texts.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
-/// Judges each sample independently, on all threads. Its scores `correct`, `wrong` and `format` are 0 or 1: a right
-/// answer, any other, and a wrong answer in the right form. `partial` is the partial credit.
+/// Judges each sample independently, on all threads. Scores `correct`, `wrong` and `format` are 0 or 1: a right answer,
+/// any other, and a wrong one in the right form; `partial` is the partial credit.
 class RuleVerifier : public Verifier {
  public:
-  /// Judges one response. Never throws; work is bounded for any input.
+  /// Judges one response without throwing, with bounded work for any input.
   virtual Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept = 0;
 
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const final;
@@ -105,8 +101,7 @@ class RuleVerifier : public Verifier {
   bool is_rule() const final { return true; }
 };
 
-/// Describes a data field that holds a part of a ground truth, for rows without a field for the whole (`qrl-train
-/// judge`).
+/// A data field with a part of a ground truth, for rows without the whole (`qrl-train judge`).
 struct GroundTruthField {
   std::string_view name;
   bool is_text = false;      ///< true: the value is text, false: JSON
@@ -120,13 +115,12 @@ struct VerifierChoice : config::Choice {
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
-/// Creates the verifier of a word of reward.verifier, with the recipe's settings.
+/// Creates the verifier of a word of reward.verifier.
 std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word);
-/// Creates a recipe's verifier: reward.verifier, with those of reward.by_source for some data sources.
+/// Creates a recipe's verifier: reward.verifier's, with reward.by_source's for some data sources.
 std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
 
-/// Calls check_ground_truth for a recipe's data. Its error adds that reward.verifier chose the verifier, and lists the
-/// alternatives.
+/// Calls check_ground_truth, whose error then adds that reward.verifier chose the verifier, and the alternatives.
 void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,
                        const std::string& where);
 

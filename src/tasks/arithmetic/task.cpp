@@ -1,4 +1,4 @@
-// Registers arithmetic word problems: their word, keys and functions. The verifier `math` judges the answers.
+// Registers arithmetic word problems, judged by `math`.
 #include "tasks/task.h"
 
 #include "tasks/arithmetic/generator.h"

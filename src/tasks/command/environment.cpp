@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kPythonPath = "PYTHONPATH";
 
-/// Lists the variables that programs need, by full name or by prefix.
+/// The variables that programs need, by name or by prefix.
 constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
                                                          "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
 constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});
@@ -30,11 +30,11 @@ bool is_handed_on(std::string_view name) {
          name.ends_with("_PROXY");
 }
 
-/// Returns the folder of qrl_reward.py; empty if it does not exist.
+/// Returns the folder of qrl_reward.py, or "".
 std::string python_folder() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  // The paths are relative to the program, to a test program, and to an installed program.
+  // Relative to the program, a test program, and an installed one.
   for (const char* place : {"../apps/python", "../../apps/python", "../share/qrl-train/python"}) {
     const std::filesystem::path folder = (program.parent_path() / place).lexically_normal();
     if (std::filesystem::exists(folder / "qrl_reward.py", error)) return folder.string();

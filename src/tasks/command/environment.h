@@ -1,4 +1,3 @@
-// Owns the environment of a reward program.
 #pragma once
 
 #include <string>
@@ -11,10 +10,9 @@ struct ProgramEnvironment {
   std::vector<std::string> withheld;   ///< sorted names
 };
 
-/// Returns the environment of a reward program: the variables that programs need (docs/reference/reward-protocol.md),
-/// and those in `names` (reward.env). The user's keys and tokens are left out. PYTHONPATH begins with the folder of
-/// qrl_reward.py: PREFIX/share/qrl-train/python, or apps/python next to the build folder. Throws an input error for a
-/// name that is not set.
+/// Returns a reward program's environment: variables that programs need (docs/reference/reward-protocol.md), and those
+/// in `names` (reward.env), without the user's keys and tokens. PYTHONPATH begins with the folder of qrl_reward.py:
+/// PREFIX/share/qrl-train/python, or apps/python next to the build folder. Throws an input error for an unset name.
 ProgramEnvironment program_environment(const std::vector<std::string>& names);
 
 }  // namespace qrl::tasks

@@ -1,4 +1,4 @@
-// Owns the standard error output of a command's workers, in a file of limited size.
+// Owns the workers' standard error, in a file of limited size.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Writes earlier text (at most a tenth of the size limit, the newest) and all later text to `file`.
+  /// Writes earlier text (the newest, at most a tenth of the limit) and later text to `file`.
   void open(const std::filesystem::path& file);
-  /// Writes earlier and all later text to this process's standard error.
+  /// Writes earlier and later text to this process's standard error.
   void show();
-  /// Appends text. If the file exceeds its limit, its older half is removed in whole lines.
+  /// Appends text, and beyond the limit removes the file's older half in whole lines.
   void add(std::string_view text);
 
  private:

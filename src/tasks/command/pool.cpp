@@ -64,7 +64,7 @@ ParsedLine parse_line(std::string_view line) try {
   return {{}, error.what()};
 }
 
-/// Returns whether a line would be valid JSON if NaN and infinities, as Python writes them, were numbers.
+/// Returns whether a line is valid JSON but for NaN and infinities, as Python writes them.
 bool holds_nan(std::string_view line) {
   std::string text(line);
   bool found = false;
@@ -312,7 +312,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
 }
 
 void Pool::died(Slot& slot, Work& work) {
-  // Standard output closes a moment before the process ends.
+  // Standard output closes just before the process ends.
   for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
   if (!slot.worker->had_rows) refuse_start(slot, "");
   last_errors_ = slot.worker->last_errors();

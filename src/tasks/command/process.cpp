@@ -29,7 +29,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Limit the start of a program, and the end of its watchdog.
+/// Limits of a program's start, and of its watchdog's end.
 constexpr double kStart_s = 60, kEnd_s = 2;
 
 std::string described(const WatchdogNote& end) {
@@ -39,7 +39,7 @@ std::string described(const WatchdogNote& end) {
 
 void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-/// Duplicates a descriptor to a number above those that a child replaces.
+/// Duplicates a descriptor above those that a child replaces.
 Fd out_of_the_way(const Fd& fd) {
   constexpr int kFirst = 16;
   const int copy = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirst);
@@ -47,7 +47,7 @@ Fd out_of_the_way(const Fd& fd) {
   return Fd(copy);
 }
 
-/// Returns a message socket: this process's end and the watchdog's end.
+/// Returns a message socket's ends: this process's, the watchdog's.
 std::pair<Fd, Fd> make_socket() {
   int ends[2];
   QRL_INVARIANT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", "a pair of sockets",
@@ -55,7 +55,7 @@ std::pair<Fd, Fd> make_socket() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-/// Returns an anonymous file that holds the watchdog's program, created once.
+/// Returns an anonymous file of the watchdog's program, created once.
 const Fd& watchdog_file() {
   static const Fd file = [] {
     std::string_view program = watchdog_program();
@@ -83,7 +83,7 @@ struct SpawnPlan {
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    // The watchdog has its own session, so that signals that end the run do not end it.
+    // Own session: signals that end the run do not end the watchdog.
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
   ~SpawnPlan() {
@@ -101,7 +101,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// Waits for `events` on a descriptor; returns false at the deadline.
+/// Waits for `events` on a descriptor; false: deadline.
 bool wait_for(int fd, short events, double end_s) {
   for (;;) {
     pollfd file{fd, events, 0};

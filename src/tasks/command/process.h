@@ -1,4 +1,4 @@
-// Owns a child program: its pipes, its limits, and the termination of all processes that it starts.
+// Owns a child program: pipes, limits, and the end of all processes that it starts.
 #pragma once
 
 #include <sys/types.h>
@@ -36,16 +36,15 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Holds a pipe whose ends are not inherited by children.
+/// A pipe that children do not inherit.
 struct Pipe {
   Fd read, write;
 };
 Pipe make_pipe();
 
-/// Runs a program below a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
-/// has its own process group and default signals, writes no core file, and inherits no other descriptors. When the
-/// destructor runs or this process is killed, everything that the program started is killed, in any process group or
-/// session.
+/// Runs a program below a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. It has its own
+/// process group, default signals, no core file and no other descriptors. At destruction or this process's end, all
+/// that it started is killed, in any process group or session.
 class Process {
  public:
   /// Throws an input error if the program cannot be started.
@@ -59,10 +58,10 @@ class Process {
   int errors() const { return err_.get(); }
   void close_input() { in_.reset(); }
   void close_errors() { err_.reset(); }
-  /// Returns whether the program has ended; processes that it started may still run.
+  /// Returns whether the program has ended, though not what it started.
   bool has_ended() const;
-  /// Kills the program and everything that it started, and waits at most 4 s. Returns how the program ended: "exit code
-  /// 1", "signal 11 (Segmentation fault)". A second call only returns the same text.
+  /// Kills the program and all that it started, waits at most 4 s, and returns how it ended: "exit code 1", "signal 11
+  /// (Segmentation fault)". Later calls return the same text.
   std::string kill();
 
  private:
@@ -74,8 +73,8 @@ class Process {
   std::string end_;
 };
 
-/// Returns the file that `name` refers to: a path relative to `folder`, or the first executable of that name in PATH.
-/// Throws an input error that names reward.command.
+/// Returns the file of `name`: a path relative to `folder`, or PATH's first executable of that name. Throws an input
+/// error about reward.command.
 std::string find_program(const std::string& name, const std::string& folder);
 
 }  // namespace qrl::tasks

@@ -6,8 +6,7 @@
 
 namespace qrl::tasks {
 
-/// Blocks SIGPIPE for this thread during its lifetime: a write to a pipe without a reader fails instead of ending the
-/// process. Other threads are not affected.
+/// Blocks SIGPIPE for this thread: a write to a pipe without a reader fails instead of ending the process.
 class NoSigpipe {
  public:
   NoSigpipe() {

@@ -24,10 +24,10 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
-constexpr int kMostGoldFaults = 8;  ///< ground truths that a program may leave without an answer
+constexpr int kMostGoldFaults = 8;  ///< ground truths that a program may leave unanswered
 
 struct CommandGold final : types::Gold {
-  std::string fields;  ///< the fields of the question, the same in each of its rows
+  std::string fields;  ///< the question's fields, the same in all its rows
   std::shared_ptr<const types::Gold> after;
 };
 
@@ -152,12 +152,12 @@ class CommandVerifier::Session {
   std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< among the first responses
 };
 
-/// Holds a batch and its rows, which are samples or groups of samples.
+/// A batch and its rows: samples, or groups of them.
 struct CommandVerifier::Session::Batch {
   std::span<const Sample> samples;
   const Occasion& occasion;
   std::vector<Verdict> verdicts;
-  std::vector<std::size_t> rows;  ///< index of the first sample of each row, then the number of samples
+  std::vector<std::size_t> rows;  ///< each row's first sample, then the number of samples
   std::int64_t num_errors = 0;
 };
 

@@ -1,5 +1,4 @@
-// Owns the verifier that runs a user's program over a pool of workers: it sends questions and responses, and reads
-// verdicts.
+// Owns the verifier that runs a user's program over a pool of workers.
 #pragma once
 
 #include <memory>
@@ -10,9 +9,8 @@
 
 namespace qrl::tasks {
 
-/// Judges with the program of reward.command. The first worker starts when the first question is checked, and receives
-/// that question. If judging a response fails, its verdict has verifier_error: it is dropped with reward.on_error drop,
-/// and otherwise has scores of 0.
+/// Judges with the program of reward.command, started with the first checked question, which it receives. A failed
+/// response's verdict has verifier_error: dropped with reward.on_error drop, else with scores of 0.
 class CommandVerifier final : public Verifier {
  public:
   /// Throws an input error if the program does not exist. `after`, if not null, judges each response first.
@@ -20,10 +18,10 @@ class CommandVerifier final : public Verifier {
   ~CommandVerifier() override;
 
   void check_ground_truth(const Question& question, const std::string& where) const override;
-  /// Throws an input error for all golds that the program rejects, if it checks golds; the first 20 are named.
+  /// Throws an input error for all golds that the program rejects, the first 20 named, if it checks golds.
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  /// Judges one batch at a time. Verdicts do not depend on the number of workers or on the order of their answers.
+  /// Judges one batch at a time. Verdicts do not depend on the number of workers or their order.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
   std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
@@ -38,7 +36,7 @@ class CommandVerifier final : public Verifier {
   std::unique_ptr<Session> session_;
 };
 
-/// Returns the number of workers: reward.workers, or half the process's threads, at least 1.
+/// Returns reward.workers, or half the process's threads, at least 1.
 std::int64_t num_workers(const config::RewardRecipe& recipe);
 
 }  // namespace qrl::tasks

@@ -1,4 +1,4 @@
-// Owns one worker of a command: its process, the lines sent and received, and the rows that it holds.
+// Owns one worker of a command: its process, lines and rows.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,6 @@ namespace qrl::tasks {
 
 inline constexpr std::size_t kMaxCommandLine_bytes = std::size_t{64} << 20;
 
-/// Holds a row that a worker has not answered yet.
 struct HeldRow {
   std::size_t row = 0;
   std::uint64_t id = 0;
@@ -27,8 +26,7 @@ class Worker {
   Worker(const Program& program, ErrorLog& log);
 
   Process& process() { return process_; }
-  /// Appends a line (with its newline) to the output queue, and writes what the pipe accepts. Returns false if the
-  /// worker has closed its input.
+  /// Queues a line (with its newline), and writes what the pipe accepts; false: the worker has closed its input.
   bool send(std::string_view line);
   bool has_unsent() const { return sent_ < unsent_.size(); }
   bool flush();
@@ -36,10 +34,10 @@ class Worker {
   enum class Input : std::uint8_t { open, ended, too_long };
   /// Reads the available bytes without blocking.
   Input read();
-  /// Returns the next whole line, valid until the next call of `read` or `next_line`.
+  /// Returns the next whole line, valid until the next `read` or `next_line`.
   std::optional<std::string_view> next_line();
   void read_errors();
-  /// Returns the newest lines of its standard error, at most 20, each after a newline; "" if there are none.
+  /// Returns its newest standard error lines, at most 20, each after a newline.
   std::string last_errors();
 
   bool is_ready = false;

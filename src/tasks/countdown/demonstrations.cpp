@@ -1,4 +1,4 @@
-// Owns the demonstrations of countdown's cold start (countdown.h describes their form).
+// Owns countdown's demonstrations (countdown.h).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -11,22 +11,21 @@ namespace qrl::tasks {
 
 namespace {
 
-// The values were chosen by measurement on the quickstart: the cold start solves about a quarter, and RL then more than
-// doubles it.
-constexpr double kRightFirst = 0.3;  // probability that an attempt is a correct one while wrong ones are left
-constexpr double kStopWrong = 0.3;   // probability to answer after a failed attempt
+// Measured on the quickstart: the cold start solves about a quarter, and RL then more than doubles it.
+constexpr double kRightFirst = 0.3;  // that an attempt is correct while wrong ones are left
+constexpr double kStopWrong = 0.3;   // to answer after a failed attempt
 constexpr int kMaxTries = 8;
-constexpr double kNearness = 20.0;  // scale of |value − target| in the order of wrong attempts: roughly nearest first
+constexpr double kNearness = 20.0;          // of |value − target| in the order of wrong attempts
 constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits
 
-/// Holds a chain of operations from left to right, ((x o y) o z) …; every value is an integer in 1…kLargestValue.
+/// Operations from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
 struct Chain {
   std::int64_t value = 0;
   std::string steps;       ///< "6*2=12-4=8"
   std::string expression;  ///< "(6*2)-4"
 };
 
-/// Returns a op b within the bounds of a chain: the subtrahend is smaller, and the divisor is above 1 and exact.
+/// Returns a op b if the subtrahend is smaller, the divisor above 1 and exact.
 std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
@@ -57,7 +56,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Returns every chain over the numbers; each first pair is used once, larger number first.
+/// Returns every chain over the numbers, each first pair once, larger number first.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -77,8 +76,7 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   return chains;
 }
 
-/// Returns the wrong chains in random order, near misses first: sorted by |value − target| / kNearness minus Gumbel
-/// noise.
+/// Returns wrong chains in random order, near misses first: by |value − target| / kNearness minus Gumbel noise.
 std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
                                             base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;
@@ -101,7 +99,6 @@ Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index);
   constexpr int kMaxTasks = 1000;  // nearly every task has a chain; failure means unsuitable ranges
   for (int attempt = 0; attempt < kMaxTasks; ++attempt) {
-    // Only tasks of the train split are demonstrated.
     const CountdownTask task = generate_countdown(ranges, seed, Split::train, random.below(std::uint64_t{1} << 62));
     const std::vector<Chain> chains = all_chains(task.numbers);
     std::vector<const Chain*> right;

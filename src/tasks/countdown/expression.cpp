@@ -25,8 +25,7 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing. After a fault of the value parsing continues, because the rest must still
-  /// match the grammar.
+  /// Returns whether a fault ends parsing: after one of the value, the rest must still match the grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }
@@ -35,8 +34,8 @@ class Parser {
     if (result_.fault == ExpressionFault::none || (!stopped() && !of_value)) result_.fault = fault;
   }
 
-  /// Returns the next operator, parenthesis or first digit after white space, without consuming it; '\0' at the end.
-  /// `width_` is its length.
+  /// Returns the next operator, parenthesis or first digit after white space, unconsumed, of length `width_`; '\0' at
+  /// the end.
   char peek() noexcept {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     width_ = 1;
@@ -148,7 +147,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// Returns false beyond the number limit: the answer is then wrong for any value, so nothing is computed.
+  /// False beyond the number limit: the answer is wrong for any value.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

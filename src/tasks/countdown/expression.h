@@ -5,8 +5,7 @@
 //   signed  = { "+" | "-" } ( number | "(" sum ")" )
 //   number  = "0" | nonzero-digit { digit }            ASCII digits only; "05", ".5", "1e3", "1_000" are not numbers
 //
-// ASCII white space is allowed between any two of these. "**", "//", "×", "÷" and implicit products are not in the
-// grammar.
+// ASCII white space is allowed between any two. "**", "//", "×", "÷" and implicit products are not in the grammar.
 #pragma once
 
 #include <array>
@@ -29,7 +28,7 @@ enum class ExpressionFault : std::uint8_t {
   too_deep,  ///< more than kMaxDepth; not parsed to the end
   grammar,
   division_by_zero,  ///< valid grammar, but no value
-  overflow,          ///< valid grammar, but an intermediate numerator or denominator exceeds 64 bits: equal to nothing
+  overflow,          ///< valid grammar, but a numerator or denominator exceeds 64 bits: equal to nothing
 };
 
 struct Expression {
@@ -39,11 +38,11 @@ struct Expression {
   std::size_t num_numbers = 0;                      ///< count in the text; beyond kMaxNumbers only the first are kept
 };
 
-/// Selects the operators: ASCII only, or also those of LaTeX for the content of \boxed{}. LaTeX has \times, \cdot,
-/// \div, \frac{sum}{sum} (dfrac, tfrac; one digit may replace a brace) and \left( \right).
+/// Selects the operators: ASCII's, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac; one
+/// digit may replace a brace) and \left( \right).
 enum class Operators : std::uint8_t { ascii, latex };
 
-/// Evaluates a text without allocation, in linear time over at most kMaxExpression_bytes.
+/// Evaluates a text of up to kMaxExpression_bytes without allocation, in linear time.
 Expression evaluate_expression(std::string_view text, Operators operators) noexcept;
 
 }  // namespace qrl::tasks

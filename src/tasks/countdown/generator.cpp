@@ -13,8 +13,8 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Holds a random expression. Nodes 0 … numbers.size() − 1 are the numbers. Each later node joins two earlier ones; the
-/// last node is the whole.
+/// A random expression: nodes 0 … numbers.size() − 1 are the numbers. Each later one joins two earlier ones; the last
+/// is the whole.
 struct RandomExpression {
   struct Node {
     std::int64_t value = 0;
@@ -28,7 +28,7 @@ struct RandomExpression {
   CountdownTask task() const { return {numbers, value()}; }
 };
 
-/// Returns a op b if it is a 64-bit integer; divisors must be positive.
+/// Returns a op b if it is a 64-bit integer and the divisor positive.
 std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   switch (op) {
@@ -43,7 +43,7 @@ std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// Makes one attempt. Returns nothing if a value is no integer or the result is not in 1…max_target.
+/// Returns nothing if a value is no integer or the result not in 1…max_target.
 std::optional<RandomExpression> try_expression(base::RandomStream& random, const CountdownRanges& ranges) {
   RandomExpression expression;
   const std::int64_t num_numbers = random.between(ranges.min_numbers, ranges.max_numbers);
@@ -74,7 +74,7 @@ std::optional<RandomExpression> try_expression(base::RandomStream& random, const
   return expression;
 }
 
-/// Returns the first successful attempt of a stream that belongs to `split`.
+/// Returns a stream's first successful attempt in `split`.
 RandomExpression expression_of_split(base::RandomStream random, const CountdownRanges& ranges, Split split) {
   QRL_REQUIRE(ranges.min_numbers >= 1 && ranges.min_numbers <= ranges.max_numbers && ranges.max_number >= 1,
               "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",

@@ -16,16 +16,15 @@ namespace {
 
 using base::Rational;
 
-/// Holds a subset of the numbers, one bit each.
+/// A subset of the numbers, one bit each.
 using Mask = unsigned;
 
-/// Holds an expression and its last operation; '\0' for a number.
+/// An expression and its last operation; '\0': a number.
 struct Term {
   std::string text;
   char op = '\0';
 };
 
-/// Returns a op b with the fewest parentheses.
 Term joined(const Term& a, char op, const Term& b) {
   const bool product = op == '*' || op == '/';
   const bool left = product && (a.op == '+' || a.op == '-');
@@ -35,7 +34,7 @@ Term joined(const Term& a, char op, const Term& b) {
   return {wrapped(a.text, left) + op + wrapped(b.text, right), op};
 }
 
-/// Describes an operation on `first` and `second`; `swapped` reverses the operands.
+/// An operation on `first` and `second`; `swapped` reverses the operands.
 struct Operation {
   char op;
   bool swapped;
@@ -57,8 +56,7 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// Returns the `second` with which the operation gives `target`. Returns nothing if no value does, and for 0 · second,
-/// which every value or none solves.
+/// Returns the `second` with which the operation gives `target`, if one value does.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':
@@ -73,8 +71,8 @@ std::optional<Rational> missing(Operation operation, Rational first, Rational ta
   }
 }
 
-/// Searches for an expression. Tables hold the values of small subsets; for larger ones, operations are inverted from
-/// the target until the missing value is in a table.
+/// Tables hold small subsets' values; for larger ones, operations are inverted from the target until the missing value
+/// is in a table.
 class Search {
  public:
   explicit Search(std::span<const std::int64_t> numbers)

@@ -1,4 +1,3 @@
-// Registers the countdown task: its words, keys and functions.
 #include "tasks/task.h"
 
 #include "tasks/alternatives.h"

@@ -19,7 +19,7 @@ struct CountdownGold final : types::Gold {
   CountdownTruth truth;
 };
 
-/// Reads {"numbers":[…],"target":…} and nothing else.
+/// Accepts only {"numbers":[…],"target":…}.
 class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   const CountdownTruth& truth() const { return truth_; }
@@ -79,15 +79,14 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
   GroundTruthReader reader;
   const bool read = nlohmann::json::sax_parse(text, &reader);
-  // The JSON parser stops at a NUL byte.
+  // The parser stops at a NUL byte.
   if (!read || !reader.complete() || text.find('\0') != std::string_view::npos) return std::nullopt;
   return reader.truth();
 }
 
 namespace {
 
-/// Returns "expression = value" without its "= value". Returns the whole text if the part after the last '=' is not a
-/// single number.
+/// Returns "expression = value" without its "= value", if that is a single number.
 std::string_view drop_trailing_value(std::string_view text) noexcept {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos) return text;

@@ -1,13 +1,9 @@
-// Owns the countdown verifier: the numbers that an answer may use, and the value that it must have. expression.h has
-// the grammar and its limits. Ground truth: {"numbers":[3,8,12],"target":36}.
-//
-// Details follow the verdicts of known answers (tests/tasks):
-// - \boxed{} holds LaTeX: \times, \cdot and \div mean * and /, and other LaTeX except \frac is rejected. A plain
-//   <answer> has ASCII operators only.
-// - In \boxed{} one trailing "= value" is ignored, whatever the decimal number: only the value of the expression
-//   counts. Elsewhere, or twice, "=" is rejected.
-// - An answer that is longer or deeper than the limits counts as no answer, with verifier_error set. A response may be
-//   longer than the part that is searched.
+// Owns the countdown verifier: an answer's numbers and value. Grammar and limits: expression.h. Ground truth:
+// {"numbers":[3,8,12],"target":36}.
+// - \boxed{} holds LaTeX: \times, \cdot and \div mean * and /, and other LaTeX except \frac is rejected; a plain
+//   <answer> is ASCII.
+// - In \boxed{} one trailing "= value" is ignored, whatever the number; elsewhere, or twice, "=" is rejected.
+// - An answer beyond the limits counts as none, with verifier_error.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +23,7 @@ struct CountdownTruth {
   std::int64_t target = 0;
 };
 
-/// Parses a ground truth; returns nothing for any other text. No JSON document is built, so deep nesting is harmless.
+/// Parses a ground truth, or returns nothing. Builds no JSON document, so deep nesting is harmless.
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text);
 
 class CountdownVerifier final : public RuleVerifier {

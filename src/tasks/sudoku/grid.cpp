@@ -7,7 +7,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Holds the digits used in each row, column and box: bit d for digit d.
+/// The digits of each row, column and box: bit d for digit d.
 struct Used {
   std::array<std::uint16_t, 9> row{}, column{}, box{};
 };
@@ -47,7 +47,7 @@ class Solver {
                                         used_.box[idx(box_of(grid_, cell))]);
   }
 
-  /// Returns whether to continue the search. Recursion depth is at most 81, one level per cell.
+  /// Returns whether to continue; recursion is at most 81 deep.
   bool search() {
     int best = -1;
     unsigned digits = 0;

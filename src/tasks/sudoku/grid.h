@@ -1,4 +1,4 @@
-// Owns the rules of sudoku on 4×4 and 9×9 grids, shared by generator and verifier.
+// Owns the rules of sudoku on 4×4 and 9×9 grids.
 #pragma once
 
 #include <array>
@@ -18,13 +18,12 @@ struct SudokuGrid {
   friend bool operator==(const SudokuGrid&, const SudokuGrid&) = default;
 };
 
-/// Parses 16 or 81 digits in row-major order, 0 or '.' for an empty cell. Returns nothing for any other text.
+/// Parses 16 or 81 digits in row-major order, 0 or '.' for an empty cell, else returns nothing.
 std::optional<SudokuGrid> read_sudoku(std::string_view digits) noexcept;
 std::string sudoku_digits(const SudokuGrid& grid);
 
 /// Returns whether no row, column or box has a digit twice.
 bool is_consistent(const SudokuGrid& grid) noexcept;
-/// Returns whether the grid is consistent and full.
 bool is_solved(const SudokuGrid& grid) noexcept;
 bool keeps_clues(const SudokuGrid& puzzle, const SudokuGrid& grid) noexcept;
 
@@ -32,8 +31,7 @@ struct SudokuSolutions {
   std::vector<SudokuGrid> grids;  ///< the first ones in a fixed order
   bool complete = false;          ///< true: there are no others
 };
-/// Finds solutions by backtracking over the cell with the fewest candidates. Stops after `max_solutions`, or after
-/// trying `max_trials` digits.
+/// Backtracks over the cell with the fewest candidates, until `max_solutions` or after `max_trials` digits.
 SudokuSolutions solve_sudoku(const SudokuGrid& puzzle, std::size_t max_solutions, std::int64_t max_trials);
 
 }  // namespace qrl::tasks

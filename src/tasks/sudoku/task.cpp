@@ -1,4 +1,3 @@
-// Registers the sudoku task: its words, keys and functions.
 #include "tasks/task.h"
 
 #include "tasks/sudoku/generator.h"

@@ -14,7 +14,7 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::size_t kMaxGolds = 64;          ///< solutions that partial credit considers
+constexpr std::size_t kMaxGolds = 64;          ///< that partial credit considers
 constexpr std::int64_t kVerdictTrials = 4000;  ///< of the solver in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
@@ -23,7 +23,7 @@ struct SudokuGold final : types::Gold {
   std::optional<SudokuGrid> solution;
 };
 
-/// Parses a sudoku ground truth; returns null for any other text.
+/// Parses a ground truth, or returns null.
 std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
   const nlohmann::json json = state::json_or_null(text);
   if (!json.is_object() || !json.contains("puzzle") || !json["puzzle"].is_string()) return nullptr;
@@ -42,8 +42,7 @@ std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Returns the digits of a text that otherwise has only separators, drawn lines and LaTeX matrices. Returns nothing if
-/// it has anything else.
+/// Returns a text's digits if all else is separators, drawn lines and LaTeX matrices.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
@@ -79,7 +78,7 @@ bool names_no_row(std::string_view label) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// Returns the row number in a label: 3 for "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other labels.
+/// Returns a label's row number, 3 for "Row 3", "R3", "3rd row", "3." and "third row"; else 0.
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
                                             "sixth", "seventh", "eighth", "ninth"};
@@ -101,8 +100,8 @@ int number_of_label(std::string_view label) {
   return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
 }
 
-/// Returns the text after a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and before a control token.
-/// Returns nothing without a label, or if the label says that this is no row.
+/// Returns the text between a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and a control token;
+/// nothing without a label, or if it says that this is no row.
 std::optional<std::string_view> behind_label(std::string_view line) {
   constexpr std::size_t kLongest = 32;
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
@@ -127,12 +126,11 @@ struct Line {
   int number = 0;  ///< row number in its label; 0: none
 };
 
-/// Parses a line that has only cells, or a label and cells. A line without cells is a border or an empty line. Returns
-/// nothing for other lines.
+/// Parses a line of cells, with or without a label; one without cells is a border or empty. Nothing for others.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
-  if (num_digits > 0 && num_digits < size) return std::nullopt;  // rejects most lines of a long response early
+  if (num_digits > 0 && num_digits < size) return std::nullopt;  // rejects most lines early
   if (num_digits > 0)
     text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // punctuation at the end of a
                                                                   // sentence is no cell
@@ -152,7 +150,7 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true, number}) : std::nullopt;
 }
 
-/// Collects consecutive rows from the last one up; borders and empty lines separate groups.
+/// Collects consecutive rows from the last one up, in groups between borders and empty lines.
 class Rows {
  public:
   explicit Rows(std::size_t size) : size_(size) {}
@@ -166,15 +164,15 @@ class Rows {
     groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
-  /// Returns whether there are more rows than any answer is expected to have after it.
+  /// Returns whether there are more rows than any answer has after it.
   bool is_full() const { return num_rows_ >= 8 * size_; }
   bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
-  /// Returns whether `row` belongs to another grid: it has no label, but the rows below it do.
+  /// Returns whether `row` has no label, unlike the rows below it: another grid's.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// Returns the grid of the last groups that together have as many rows as a grid. If a group has more, its last rows
-  /// count. If the row labels do not count up, the grid has size 0, because the order of its rows is unclear.
+  /// Returns the grid of the last groups that have as many rows together, of a larger group its last rows. Labels that
+  /// do not count up give size 0: the order is unclear.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);
@@ -207,7 +205,7 @@ class Rows {
   bool group_ended_ = false, last_labelled_ = false;
 };
 
-/// Returns the last grid in a text: consecutive lines that are its rows, or one line with all of it.
+/// Returns a text's last grid: consecutive lines that are its rows, or one line.
 std::optional<SudokuGrid> last_grid(std::string_view text, int size) {
   const auto num_rows = static_cast<std::size_t>(size);
   Rows rows(num_rows);

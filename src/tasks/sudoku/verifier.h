@@ -1,12 +1,10 @@
-// Owns the sudoku verifier for 4×4 and 9×9 grids. Ground truth: {"puzzle":"3102…"}, row-major, with 0 or . for empty
-// cells. A "solution" is optional and checked at load; any other valid completion also counts.
-//
-// Details:
-// - If there is an answer, the grid is read from it: the last complete <answer> (a box inside is unwrapped), else the
-//   last box. Otherwise the end of the response is searched for consecutive rows, or for one run of digits of the
-//   grid's size. Spaces, |, commas, dashes between cells, borders and brackets are ignored.
-// - Partial credit is the share of empty cells that match the solution nearest to the answer; it is 0 unless all clues
-//   are kept. At most 64 solutions are considered.
+// Owns the sudoku verifier. Ground truth: {"puzzle":"3102…"}, row-major, with 0 or . for empty cells. A "solution" is
+// optional and checked at load; any other valid completion also counts.
+// - The grid is read from the last complete <answer> (a box inside is unwrapped), else the last box. Otherwise it is
+//   found at the response's end, as consecutive rows or one run of its digits. Spaces, |, commas, dashes between cells,
+//   borders and brackets are ignored.
+// - Partial credit is the share of empty cells that match the nearest of at most 64 solutions; 0 unless all clues are
+//   kept.
 #pragma once
 
 #include "tasks/verifier.h"

@@ -15,7 +15,7 @@ namespace {
 constexpr double kWrong = 1.0 / 3;
 constexpr std::int64_t kMostOff = 10;
 
-/// The templates of questions; # is a number.
+/// Templates; # is a number.
 constexpr std::array<std::string_view, 2> kSums = {"What is # plus #?", "What is # + #?"};
 constexpr std::array<std::string_view, 2> kDifferences = {"What is # minus #?", "What is # - #?"};
 

@@ -1,4 +1,4 @@
-// Owns sums and differences of two numbers in plain English: their text, generator and demonstrations.
+// Owns sums and differences of two numbers in plain English.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace qrl::tasks {
 
-/// Holds a question about two numbers; a difference is never negative.
+/// A question; a difference is never negative.
 struct SumTask {
   std::string text;  ///< "What is 47 plus 38?"
   std::int64_t first = 0, second = 0;
@@ -16,11 +16,11 @@ struct SumTask {
   std::int64_t answer() const { return op == '+' ? first + second : first - second; }
 };
 
-/// Returns question `index` of the endless sequence (max_number, seed, split), with numbers in 1 … max_number. A pair
-/// of numbers belongs to one split, in any order and wording. Throws an input error if a split has no numbers.
+/// Returns question `index` of the endless sequence (max_number, seed, split), of numbers in 1 … max_number. A pair
+/// belongs to one split, in any order and wording. Throws an input error if a split has none.
 SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns e.g. "47 + 38 = 85" for a task of the train split. With probability 1/3 the result is wrong by up to 10.
+/// Returns e.g. "47 + 38 = 85" for a train-split task, with probability 1/3 wrong by up to 10.
 std::string demonstrate_sum(const SumTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -1,5 +1,4 @@
-// Registers sums and differences in plain English: their word, keys and functions. The verifier `math` judges the
-// answers.
+// Registers sums and differences, judged by `math`.
 #include "tasks/task.h"
 
 #include "tasks/number_keys.h"

@@ -1,9 +1,9 @@
-// Owns the watchdog process between a run and a worker of its reward.command. It kills all processes of the worker when
-// the run requests it, and one second after the run has ended. It is a subreaper: it inherits every orphaned process
-// below it, in any process group or session.
+// Owns the watchdog process between a run and a reward.command's worker, of which it kills all processes at the run's
+// request, and one second after its end. A subreaper inherits every orphaned process below it, in any process group or
+// session.
 //
-// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]. The watchdog has the program's standard streams and a
-// socket to the run (note.h). Its executable is embedded in the program that starts it, and it uses only the C library.
+// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams and a socket to the
+// run (note.h). Its executable is embedded in its starter, and uses only the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +29,7 @@ namespace {
 using qrl::tasks::kWatchdogSocket;
 using qrl::tasks::WatchdogNote;
 
-/// Programs that exit at the end of their input have time to do so.
+/// For programs that exit at their input's end.
 constexpr double kPatience_s = 1;
 constexpr long kMostPause_ms = 100;
 
@@ -44,7 +44,7 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Executes the program in its own process group; it gets SIGKILL when the watchdog dies. Writes errno to `failed` on
+/// Executes the program in its own process group, with SIGKILL when the watchdog dies; writes errno to `failed` on
 /// failure.
 [[noreturn]] void become_program(char** arguments, pid_t watchdog, int failed) {
   for (int number = 1; number <= SIGRTMAX; ++number) (void)std::signal(number, SIG_DFL);
@@ -63,8 +63,7 @@ double now_s() {
   _exit(127);
 }
 
-/// Returns whether the process of that name in /proc is a child of this one. `leads`: whether it leads its process
-/// group.
+/// Returns whether the process in /proc is a child of this one, and in `leads` whether it leads its group.
 bool is_child(const char* name, bool& leads) {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%.16s/stat", name);
@@ -80,8 +79,8 @@ bool is_child(const char* name, bool& leads) {
   return parent == getpid();
 }
 
-/// Kills this process's children and the groups that they lead. Only this process reaps them, so their process ids
-/// cannot have been reused.
+/// Kills this process's children and the groups that they lead. Only this process reaps them, so their ids cannot have
+/// been reused.
 void kill_children() {
   DIR* const all = opendir("/proc");
   if (all == nullptr) return;
@@ -95,7 +94,7 @@ void kill_children() {
   closedir(all);
 }
 
-/// Reaps children that have ended; returns false if no children are left.
+/// Reaps ended children; false: none left.
 bool collect() {
   pid_t child = 0;
   do child = waitpid(-1, nullptr, WNOHANG);
@@ -111,8 +110,8 @@ void wait_for_child(long most_ms) {
   (void)sigtimedwait(&ends, nullptr, &most);
 }
 
-/// Kills all processes below this one until none is left; orphans become children of this process. `program` leads a
-/// group and is not reaped yet; 0: it was reaped.
+/// Kills all below this process, which inherits orphans, until none is left. `program` leads a group, unreaped; 0: it
+/// was reaped.
 [[noreturn]] void end_all(pid_t program) {
   if (program > 0) kill(-program, SIGKILL);
   for (long pause_ms = 1;; pause_ms = pause_ms < kMostPause_ms ? 2 * pause_ms : kMostPause_ms) {
@@ -122,7 +121,7 @@ void wait_for_child(long most_ms) {
   }
 }
 
-/// Exits after the run has ended; processes that still run one second later are killed.
+/// Exits after the run, and kills after one second what still runs.
 [[noreturn]] void end_after_run() {
   const double end_s = now_s() + kPatience_s;
   while (now_s() < end_s) {
@@ -132,8 +131,8 @@ void wait_for_child(long most_ms) {
   end_all(0);
 }
 
-/// Reaps orphans that have ended, and reports the program's own end to the run. The program itself is not reaped, so
-/// its process id stays reserved for its group. Returns whether it has ended.
+/// Reaps ended orphans, and reports the program's end to the run, unreaped: its id stays reserved for its group.
+/// Returns whether it has ended.
 bool has_ended(pid_t program) {
   for (;;) {
     siginfo_t info{};
@@ -162,7 +161,7 @@ bool has_ended(pid_t program) {
   }
 }
 
-/// Starts the program and closes the descriptors that belong to the program.
+/// Starts the program and closes its descriptors.
 pid_t start(char** arguments) {
   int failure[2];
   if (pipe2(failure, O_CLOEXEC) != 0) return -1;

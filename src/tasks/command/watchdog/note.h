@@ -1,12 +1,11 @@
-// Owns the messages between a run and the watchdog of a worker, one per socket message.
+// Owns the messages between a run and a worker's watchdog, one per socket message.
 #pragma once
 
 #include <cstdint>
 
 namespace qrl::tasks {
 
-/// Holds a report of the watchdog to the run. The run answers only with a single byte, at which the watchdog kills
-/// everything below it.
+/// A report to the run, which answers only with one byte, at which all below the watchdog is killed.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process id

@@ -9,7 +9,6 @@ namespace qrl::tasks {
 
 std::span<const base::EmbeddedFile> watchdog_files();
 
-/// Returns the executable of watchdog/main.cpp.
 inline std::string_view watchdog_program() { return watchdog_files().front().text; }
 
 }  // namespace qrl::tasks
