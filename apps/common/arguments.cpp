@@ -22,7 +22,7 @@ std::vector<std::string> names_of(const CLI::App& parent) {
   return names;
 }
 
-/// Removes the plus signs of Hydra's "++key=value", which --set takes without them.
+/// Removes Hydra's plus signs, "++key=value".
 std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
 }
@@ -42,13 +42,14 @@ std::string type_of(const CLI::App& command, const std::string& name) {
   return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();
 }
 
-/// Splits a message: "A requires B" into {A, B}.
+/// Splits "A requires B" into {A, B}.
 std::pair<std::string, std::string> sides_of(const std::string& text, std::string_view separator) {
   const std::size_t at = text.find(separator);
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
 }
 
-/// Holds the parts of a parser error. The error code gives the kind; only the text names the option.
+/// Parts of a parser error, whose code gives the kind and only whose text names the option. only the text names the
+/// option.
 struct Fault {
   std::string where, expected, got;
 };
@@ -83,8 +84,8 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
   }
 }
 
-/// Returns advice for a recipe key used as an option ("--optim.lr=1e-6", or another trainer's "--learning_rate 1e-6"):
-/// --set, or this project's key. `value` is the text after the name. Returns "" for any other word.
+/// Advises --set or this project's key for a recipe key as an option ("--optim.lr=1e-6", "--learning_rate 1e-6"), whose
+/// `value` follows the name; "" for other words.
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;
@@ -92,7 +93,7 @@ std::string advice_for_key(const std::string& option, const std::string& value) 
   return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
 }
 
-/// Returns the most similar option for an unknown word, or advises --set for a recipe key.
+/// Returns the most similar option, or advises --set for a recipe key.
 std::string advice_for_extra(const CLI::App& command, const std::vector<std::string>& words) {
   std::vector<std::string> options;
   for (const CLI::Option* option : command.get_options()) {

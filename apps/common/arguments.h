@@ -1,4 +1,4 @@
-// Owns the checks of command-line words: option values, and the errors for unknown words.
+// Owns the checks of command-line words.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,19 +10,18 @@
 
 namespace qrl::app {
 
-/// Throws the input error for an unknown command; it names the word and `parent`'s commands.
+/// Throws an unknown command's input error, with `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
-/// Throws the error of refuse_command for the first unknown command. Called before parsing, because the parser takes
-/// such a word for a recipe or an extra argument.
+/// Throws that error for the first unknown command, before the parser takes it for a recipe.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 
-/// Returns the words, with "auto" inserted after a --resume that has no value.
+/// Inserts "auto" after a --resume without a value.
 std::vector<std::string> with_bare_options(std::vector<std::string> words);
 
-/// Converts a parser error to base::Error: where, expected, got, and a hint at a misspelled option, --set or --help.
+/// Converts a parser error to base::Error, with a hint at a misspelled option, --set or --help.
 base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
 
-// These check an option's value for CLI::Option::check; their texts say "expected …, got …".
+// Check an option's value for CLI::Option::check ("expected …, got …").
 CLI::Validator between(std::int64_t low, std::int64_t high);  ///< an integer; --help shows "INT:1..1024"
 CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator positive();

@@ -1,4 +1,4 @@
-// Owns the parts that commands share: each command's file adds its options and sets its action.
+// Owns the common parts of commands, each of whose files adds its options and action.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,23 +23,23 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 /// Adds --set only.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
-/// Returns std::cin, which reads in blocks from now on. Only for commands that write with stdio.
+/// Returns std::cin, which reads in blocks from now on: only for commands that write with stdio.
 std::istream& standard_input();
 
-/// Returns the settings that determine the command's memory, for the out-of-memory message; "" before a recipe is read.
+/// Returns the settings that determine memory, for the out-of-memory message; "" before a recipe is read.
 const std::string& memory_settings();
-/// Sets this text. A failed allocation is an input error from now on.
+/// Sets this text and makes later failed allocations input errors.
 void set_memory_settings(const std::string& text);
 
-/// Throws an input error if a file, folder or link of that name exists.
+/// Throws an input error if that name exists.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Throws an input error under mpirun, for commands that run in one process. `command`: "qrl-train eval".
+/// Throws an input error under mpirun, for one-process commands. `command`: "qrl-train eval".
 void require_one_process(const dist::Collectives& world, const std::string& command);
 
 /// Returns e.g. "qrl-train 0.1.0".
 std::string program_name();
-/// Returns the lines of --version: version, instruction sets, LibTorch, MPI, CUDA.
+/// Returns the lines of --version.
 std::string version_text();
 
 }  // namespace qrl::app

@@ -25,8 +25,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure and returns the exit code. Aborts a job of several ranks; the first rank logs first. `stopped`: the
-/// stop was requested, so the message is no error.
+/// Logs the failure, first rank first, aborts a job of several ranks, and returns the exit code. `stopped`: at request,
+/// so the message is no error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -46,8 +46,8 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the error for a path that the standard library could not look at. Missing permissions, loops of links and
-/// names that are too long are input errors.
+/// Returns the error of a path that could not be looked at: an input error for missing permissions, loops of links and
+/// long names.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||
@@ -65,14 +65,15 @@ int finish_output(const dist::Collectives* world) {
       1, world);
 }
 
-/// Opens closed standard streams, so that no other file becomes standard output.
+/// Opens closed standard streams, lest other files take their numbers.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // writing to it fails, as intended
   }
 }
 
-/// Ends the process for an exception without a handler, e.g. in a library's thread or before main. Allocates nothing.
+/// Ends the process, without allocation, for an exception without a handler, e.g. in a library's thread or before main.
+/// .
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
       "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";
@@ -97,7 +98,7 @@ void before_initializers(int argc, char** argv, char** environment) {
   (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like a write to a full disk
 }
 
-/// Only programs execute themselves again; test programs do not.
+/// Test programs do not execute themselves again.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
                                                                                 char**) = before_initializers;
 

@@ -1,4 +1,4 @@
-// Owns the life of a program: command line, ranks, the chosen command, errors and exit code.
+// Owns a program's life: command line, ranks, command, errors and exit code.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@ class Collectives;
 
 namespace qrl::app {
 
-/// The work of the chosen command. The command's callback sets it; run_program runs it after all ranks have connected.
+/// The chosen command's work, set by its callback and run after all ranks have connected. run_program runs it after all
+/// ranks have connected.
 using Action = std::function<void(dist::Collectives& world)>;
 
 struct Program {
@@ -21,7 +22,7 @@ struct Program {
   void (*add_commands)(CLI::App& program, Action& action);
 };
 
-/// Add all commands of qrl-train, or of qrl-bench, in the order of --help. A program links one of the two.
+/// Add all commands of qrl-train, or of qrl-bench, in the order of --help. A program links one.
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 

@@ -1,4 +1,4 @@
-// Implements bench attention: decoding attention of one layer on a GPU, compared with its memory bandwidth.
+// Times a layer's decoding attention on a GPU against its memory bandwidth.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +21,7 @@ struct BenchAttentionArguments {
   bool json = false, dry_run = false;
 };
 
-/// Returns the bytes of keys, values, scales, queries and contexts; a shared prefix counts once.
+/// Bytes of keys, values, scales, queries and contexts; a shared prefix counts once.
 double attention_bytes(const cuda::AttentionSpeedTask& task) {
   model::ModelConfig layer = task.model;
   layer.num_hidden_layers = 1;

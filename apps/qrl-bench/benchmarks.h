@@ -1,4 +1,3 @@
-// Owns the list of benchmarks: each file adds its subcommand to the program.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +14,7 @@ void add_bench_products(CLI::App& program, Action& action);
 void add_bench_attention(CLI::App& program, Action& action);
 void add_bench_ticks(CLI::App& program, Action& action);
 
-/// Prints a benchmark's result: as one JSON object on a line, or as one name and value per line.
+/// Prints a result: one JSON object, or a name and value per line.
 void print_result(const nlohmann::ordered_json& result, bool as_json);
 
 }  // namespace qrl::app

@@ -40,7 +40,7 @@ void add_correction_costs(nlohmann::ordered_json& result, std::span<const types:
   const double none_s = ways.front().best_s;
   result["loss_s"] = none_s;
   for (std::size_t i = 1; i < ways.size(); ++i)
-    // The difference of two timings may be negative by noise.
+    // Noise may make a difference of timings negative.
     result["correction_" + ways[i].name + "_share"] = std::max(0.0, ways[i].best_s - none_s) / step_s;
 }
 

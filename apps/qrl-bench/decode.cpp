@@ -1,4 +1,4 @@
-// Implements bench decode: tokens per second of the sampler, compared with the machine's limit.
+// Measures the sampler's tokens per second against the machine's limit.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -50,12 +50,12 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["prompt_tokens"] = arguments.prompt_tokens;
   result["new_tokens"] = arguments.new_tokens;
   result["decode_tokens_per_s"] = decode_rate;
-  if (!bench.on_gpu()) {  // the ceilings are those of this machine's processors
+  if (!bench.on_gpu()) {  // the ceilings are those of processors
     const double limit = tick.batch / least_tick_s(sampler.snapshot, tick, bench.ceilings);
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
   } else if (best.decode_ticks > 0) {
-    // This is the part of a tick, launches included, in which the host does not wait for the device.
+    // The part of a tick, launches included, not spent waiting for the device.
     const auto ticks = static_cast<double>(best.decode_ticks);
     result["host_s_per_tick"] = (best.decode_s - best.decode_waited_s) / ticks;
     result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;
@@ -67,7 +67,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["tick_kv_bytes"] = attention.kv_bytes;
   result["tick_attention_flops"] = attention.operations;
   result["prefill_tokens_per_s"] = prefill_rate;
-  // Only the layers' matmuls count; attention does not.
+  // Only layers' matmuls count, not attention.
   result["prefill_share_of_ceiling"] =
       2 * train::matmul_params(bench.config).layers * prefill_rate / ceiling_of(bench.quant_format(), bench.ceilings);
   result["weight_bytes"] = sampler.snapshot.num_bytes();
@@ -78,7 +78,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
 
 void add_bench_decode(CLI::App& program, Action& action) {
   const auto arguments = std::make_shared<BenchArguments>();
-  // The prefill samples the first new token, so decoding needs at least two.
+  // The prefill samples the first new token.
   CLI::App* command =
       add_model_bench(program, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
   command->add_option("--batch", arguments->batch, "sequences")

@@ -1,4 +1,4 @@
-// Implements --dry-run of decode, learner and step: it prints what they would measure and the memory that they need.
+// Implements --dry-run of decode, learner and step: what they measure, and the memory.
 #include <nlohmann/json.hpp>
 
 #include "benchmarks.h"

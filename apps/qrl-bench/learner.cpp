@@ -1,4 +1,4 @@
-// Implements bench learner: forward, backward and update, compared with the machine's ceilings.
+// Measures forward, backward and update against the machine's ceilings.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -38,8 +38,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // The sampler or the snapshot holds the weights of a quantized forward pass; low_bit on a GPU uses a decoder's
-  // matmuls.
+  // They hold the weights of a quantized forward pass; low_bit on a GPU uses a decoder's matmuls.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;

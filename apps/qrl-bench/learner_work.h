@@ -1,4 +1,4 @@
-// Owns the update that the benchmarks learner and step time: its micro-batches, the update and its figures.
+// Owns the update that the benchmarks learner and step time.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +11,7 @@
 
 namespace qrl::app {
 
-/// Holds packed micro-batches of prompts·n sequences with random tokens and advantages.
+/// Packed micro-batches of prompts·n sequences with random tokens and advantages.
 struct LearnerWork {
   LearnerWork(const ModelBench& bench, const std::vector<types::Completion>& completions);
 
@@ -20,8 +20,8 @@ struct LearnerWork {
   types::GlobalCounts counts;
 };
 
-/// Accumulates the gradient of all micro-batches and updates the weights. `sampled`: the log-probs in `work` are the
-/// sampler's at the current weights; a bitwise learner then throws unless its own have the same bits.
+/// Accumulates all micro-batches' gradients and updates the weights. `sampled`: the log-probs in `work` are the
+/// sampler's at the current weights; a bitwise learner throws unless its own have the same bits.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 

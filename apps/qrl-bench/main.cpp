@@ -1,4 +1,4 @@
-// Runs qrl-bench; scripts/bench builds and starts it.
+// Runs qrl-bench, built and started by scripts/bench.
 #include "program.h"
 
 int main(int argc, char** argv) {

@@ -28,8 +28,8 @@ model::HfModel model_of(const BenchArguments& arguments) {
   return {config, model::new_weights(config, 0)};
 }
 
-/// Lists the recipe keys that affect the benchmark `name`, which makes its own prompts and schedule. A trailing dot
-/// means all keys of a section.
+/// Lists the recipe keys that affect the benchmark, which makes its own prompts and schedule; a trailing dot means a
+/// section.
 std::vector<std::string> accepted_keys(const std::string& name) {
   const std::vector<std::string> decode = {"quant.kv_calibration.percentile",
                                            "quant.kv_calibration.margin",
@@ -149,7 +149,7 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
                                                      checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
-  // The benchmark works on token ids, so lengths come from its own arguments.
+  // Lengths come from the arguments: the benchmark has only token ids.
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;
@@ -160,7 +160,6 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
 
 namespace {
 
-/// The run whose update these sequences are.
 config::Recipe run_of(const config::Recipe& recipe, const BenchArguments& arguments) {
   config::Recipe run = recipe;
   run.data.train_batch_size = run.actor.mini_batch_size = arguments.prompts;

@@ -1,4 +1,4 @@
-// Implements bench products: the matmuls of one layer on a GPU, compared with its memory bandwidth.
+// Times one layer's matmuls on a GPU against its memory bandwidth.
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -10,13 +10,13 @@
 
 namespace qrl::app {
 
-/// Returns the shapes of docs/performance.md and docs/gpu.md: the quickstart's model, one for a laptop's processor
-/// (86m), Qwen2.5 1.5B and Qwen3 8B.
+/// Names the shapes of docs/performance.md and docs/gpu.md: the quickstart's, a laptop's (86m), Qwen2.5 1.5B and Qwen3
+/// 8B.
 std::vector<std::string> shape_names();
-/// Returns the config of a built-in shape, with up to 8192 positions.
+/// Returns a built-in config, with up to 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 
-/// These list and find the formats of weights, and of keys and values, that the GPU engine supports.
+/// Weight and KV formats of the GPU engine.
 std::vector<std::string> gpu_format_names();
 quant::Format gpu_format(const std::string& name);
 std::vector<std::string> gpu_kv_format_names();

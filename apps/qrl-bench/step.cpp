@@ -1,4 +1,4 @@
-// Implements bench step: a whole GRPO step, compared with the machine's ceilings.
+// Measures a whole GRPO step against the machine's ceilings.
 #include <nlohmann/json.hpp>
 #include <optional>
 

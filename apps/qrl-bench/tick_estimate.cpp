@@ -16,30 +16,29 @@ constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;
                                                                                   // cycle
 constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: limit of one
                                                                                   // multiprocessor
-/// Holds the share of the read bandwidth that a kernel reaches, and its fixed time for start and end.
+/// The share of read bandwidth that a kernel reaches, and its fixed time.
 struct Reach {
   double reads, fixed_s;
 };
 constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{0.94, 5e-6}, kCutlass{0.92, 6e-6},
     kScaled{0.75, 7e-6};
-/// Shares of the tensor cores' peak that kernels reach: mma.sync, CUTLASS's int8 and e4m3 (sums promoted to fp32), and
-/// cuBLASLt's bf16 and scaled e4m3.
+/// Shares of the tensor cores' peak: mma.sync, CUTLASS's int8 and e4m3 (sums promoted to fp32), cuBLASLt's bf16 and
+/// scaled e4m3.
 constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kScaledUnits = 0.85;
-/// For a separate kernel that dequantizes a matrix or rearranges scales: its fixed time and its shares of read
-/// bandwidth.
+/// A kernel that dequantizes a matrix or rearranges scales: fixed time, shares of read bandwidth.
 constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
 /// Fixed seconds of attention, of a tile of lm_head, and of sampling.
 constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
-/// Multiples of the read bandwidth: for rows, most of which are in L2, and for logits.
+/// Multiples of the read bandwidth for rows, mostly in L2, and logits.
 constexpr double kRowReads = 1.45, kLogitReads = 3.2;
-/// The number of query heads that are joined concurrently, and the rows x kv heads from which no row is split.
+/// Query heads joined concurrently, and the rows x kv heads from which no row is split.
 constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
 double up(std::int64_t count, std::int64_t divisor) { return static_cast<double>((count + divisor - 1) / divisor); }
 
-/// Holds thread instructions per weight in the streamed kernel's inner loop, for tiles of 8, 16, 32 and 64 rows. They
-/// were counted in the sm_90a code of commit ce0255e8 (nvcc 13.0).
+/// Thread instructions per weight in the streamed kernel's inner loop, for tiles of 8, 16, 32 and 64 rows, counted in
+/// the sm_90a code of commit ce0255e8 (nvcc 13.0).
 struct InnerLoop {
   quant::Format format;
   double of_tile[4];
@@ -66,9 +65,9 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Returns the share of issue slots that the streamed kernel reaches. Its warps wait for x in L2, longer with more
-/// rows. Instructions for scales per 128 inputs wait less. Several row tiles, whose blocks sum all their splits, occupy
-/// the multiprocessors better.
+/// Returns the streamed kernel's share of issue slots. Its warps wait for x in L2, longer with more rows. Instructions
+/// for scales per 128 inputs wait less. Several row tiles, whose blocks sum all splits, occupy the multiprocessors
+/// better.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
@@ -146,7 +145,6 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
   return estimate;
 }
 
-/// Estimates a layer's attention, and the join of rows that are split.
 double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std::int64_t batch, std::int64_t context,
                           const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
@@ -158,7 +156,7 @@ double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std:
   return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
 }
 
-/// Estimates a layer's norms, rotation, SwiGLU and quantization: a fixed time each, and the traffic of the rows.
+/// Estimates norms, rotation, SwiGLU and quantization: a fixed time each, and the rows' traffic.
 double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const quant::Element element = quant::spec(task.format).activations;
@@ -172,8 +170,7 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
          static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
 }
 
-/// Estimates lm_head, the sums over its logits, and sampling. A tile has as many outputs as give 4 M logits for the
-/// rows (sample/lm_head.cpp).
+/// A tile has the outputs that give 4 M logits for the rows (sample/lm_head.cpp).
 double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;

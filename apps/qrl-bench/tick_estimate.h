@@ -1,5 +1,5 @@
-// Owns the estimate of a decoding tick's time on an H100. It uses bytes, instructions counted in the machine code, and
-// kernel times of a trace, both of 2026-11-26. Its purpose is to show which measurement to investigate.
+// Owns the estimate of a decoding tick's time on an H100, from bytes, instructions counted in the machine code, and a
+// trace's kernel times of 2026-11-26. It shows which measurement to investigate.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace qrl::app {
 
-/// Holds the figures that differ between GPUs or are uncertain. Defaults: an H100 80GB, as measured on 2026-11-26.
+/// Figures that differ between GPUs or are uncertain. Defaults: an H100 80GB, as measured on 2026-11-26.
 struct GpuFigures {
   double read_bytes_per_s = 3.09e12;
   double matmul_flops = 7.45e14;   ///< bf16; 8-bit formats reach twice this
@@ -24,7 +24,6 @@ struct TickEstimate {
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const GpuFigures& gpu);
 
-/// Describes the method in a sentence.
 extern const char* const kHowEstimated;
 
 }  // namespace qrl::app

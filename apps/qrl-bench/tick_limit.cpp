@@ -11,7 +11,7 @@ namespace qrl::app {
 
 namespace {
 
-/// Returns the number of query elements per row, over all layers.
+/// Query elements per row, over all layers.
 double query_width(const model::ModelConfig& config) {
   return static_cast<double>(config.q_size() * config.num_hidden_layers);
 }
@@ -48,7 +48,7 @@ double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings) {
   const train::MatmulParams params = train::matmul_params(snapshot.config());
   const AttentionWork attention = attention_of_tick(snapshot.config(), tick);
-  // The products of int8 keys take queries as two int8 terms, so they run at the bf16 rate.
+  // int8 keys take queries as two int8 terms: the bf16 rate.
   const double attention_rate =
       tick.kv_format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
   const double compute_s = 2 * tick.batch * params.layers / ceiling_of(snapshot.format(), ceilings) +

@@ -1,4 +1,4 @@
-// Owns the least arithmetic and memory traffic of a decoder tick and a learner update.
+// Owns the least work of a decoder tick and a learner update.
 #pragma once
 
 #include <cstdint>
@@ -9,38 +9,36 @@
 
 namespace qrl::app {
 
-/// Describes a decoding tick: `batch` sequences, one row each, with `context` positions (a mean, so not always whole).
+/// A decoding tick: `batch` sequences, one row each, at a mean of `context` positions.
 struct DecodeTick {
   double batch = 0, context = 0;
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   std::int64_t page_size = 16;
 };
 
-/// Holds the attention of a tick: operations of queries with keys and of probabilities with values (2 per
-/// multiply-add), and the bytes of the KV pages (scales and padding included).
+/// A tick's attention: operations of queries with keys and probabilities with values (2 per multiply-add), and bytes of
+/// KV pages, scales and padding included.
 struct AttentionWork {
   double operations = 0, kv_bytes = 0;
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// Holds the least work of a tick on a GPU. Bytes are weights, scales, keys and values, each read once. Other
-/// operations are those of lm_head and attention at the bf16 rate. An int8 lm_head, which has twice that rate, counts
-/// half.
+/// A GPU tick's least work: bytes are weights, scales, keys and values, each read once. Other operations are lm_head's,
+/// an int8 one counted half (twice the rate), and attention's, at the bf16 rate.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
 TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, quant::Format head_format,
                        const DecodeTick& tick);
 
-/// Returns the peak operations per second of matmuls with weights of a format, which its activation format decides.
+/// Returns the peak operations per second of a format's matmuls, by its activation format.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
-/// Returns the least seconds of the tick: the maximum of compute time and DRAM time. DRAM traffic is all weights except
-/// the embedding, and the keys and values, each once.
+/// Returns the tick's least seconds: compute or DRAM time, with all weights but the embedding, keys and values read
+/// once.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
-/// Returns train::learner_operations of separate sequences of `length` tokens with logits of every token: the work
-/// without shared prompts.
+/// Returns train::learner_operations of separate sequences of `length` tokens with all logits.
 double unshared_learner_operations(const model::ModelConfig& config, std::int64_t sequences, std::int64_t length);
 
 }  // namespace qrl::app

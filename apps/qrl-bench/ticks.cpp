@@ -1,4 +1,4 @@
-// Implements bench ticks: whole decoding ticks of a GPU, compared with its memory bandwidth and matmul peak.
+// Measures whole decoding ticks of a GPU against its memory bandwidth and matmul peak.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -108,7 +108,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
-  // The tensor cores process 8-bit values at twice the bf16 rate on every GPU that the program has kernels for.
+  // 8-bit values run at twice the bf16 rate on every supported GPU.
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
   Json result = {{"bench", "ticks"},

@@ -1,4 +1,4 @@
-// Implements bench tokenizer: the speed at which one thread converts texts and conversations to ids.
+// Measures one thread's speed from texts and conversations to ids.
 #include "data/tokenizer.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct BenchTokenizerArguments {
   config::DataRecipe keys;
 };
 
-/// Holds every string of the rows of standard input, or of a row with `messages` its conversation.
+/// All strings of standard input's rows, or a row's `messages` as a conversation.
 struct Inputs {
   std::vector<std::string> texts;
   std::vector<data::Conversation> conversations;

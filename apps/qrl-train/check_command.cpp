@@ -1,4 +1,4 @@
-// Implements check: reads one file like a run and describes it, or says why it is rejected.
+// Reads one file like a run and describes it, or says why it is rejected.
 #include <cstdio>
 #include <filesystem>
 
@@ -28,8 +28,7 @@ std::string describe_recipe(const std::string& file) {
   return file + ": a recipe; its keys, types, ranges and rules hold (qrl-train " + file + " --dry-run checks the rest)";
 }
 
-/// Returns the first of `names` that exists in a model's folder; a path that is no folder is returned unchanged. Throws
-/// an input error if none exists.
+/// Returns the first of `names` in a model's folder, or a path that is no folder; throws an input error if none exists.
 std::string in_folder(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::is_directory(path)) return path;
   std::string all;
@@ -120,8 +119,8 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   });
 }
 
-/// Prints the libraries that a GPU learner and GPU rollouts require and those found, one per line. Then loads
-/// LibTorch's CUDA library, which detects other missing parts.
+/// Prints the libraries that GPU learners and rollouts require and those found, then loads LibTorch's CUDA library to
+/// detect other missing parts.
 void describe_gpu() {
   std::string lacking;
   for (const base::LibraryReport& library : learner::gpu_libraries(true)) {

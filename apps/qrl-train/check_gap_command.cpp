@@ -1,4 +1,4 @@
-// Implements check gap: measures the difference between sampler and learner log-probs in several number formats.
+// Measures the difference of sampler and learner log-probs in several number formats.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -24,7 +24,7 @@ namespace qrl::app {
 
 namespace {
 
-// Enough tokens to separate formats whose gaps differ by factors, in a minute for a 135M model.
+// Enough to separate gaps that differ by factors, in a minute for a 135M model.
 constexpr std::int32_t kGapSamples = 4;  // per prompt
 constexpr std::int32_t kGapTokens = 64;  // per sample
 constexpr const char* kGapPrompts[] = {
@@ -38,7 +38,6 @@ struct GapArguments {
   bool all = false;
 };
 
-/// Holds a candidate configuration of a run.
 struct Setting {
   const char* name;
   std::vector<std::string> keys;  ///< below quant.rollout. unless they contain a dot
@@ -84,7 +83,7 @@ config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
       .recipe;
 }
 
-/// Holds the tokens that all settings score, and the prompt of each sample.
+/// Tokens that all settings score, and each sample's prompt.
 struct Drawn {
   std::vector<GivenPrompt> prompts;
   std::vector<types::Completion> samples;  ///< kGapSamples for each prompt
@@ -93,7 +92,7 @@ struct Drawn {
   }
 };
 
-/// Samples with bf16 weights, so that no setting's rounding influences the tokens.
+/// Samples with bf16 weights, free of any setting's rounding.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
   config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;
@@ -111,7 +110,6 @@ Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& w
   return drawn;
 }
 
-/// Sets the decoder's log-probs of the drawn tokens under a snapshot.
 void score_by_sampler(const model::Snapshot& snapshot, quant::KvFormat kv, Drawn& drawn) {
   const std::int64_t vocab_size = snapshot.config().vocab_size;
   for (std::size_t i = 0; i < drawn.samples.size(); ++i) {
@@ -140,7 +138,7 @@ struct GapRow {
   std::size_t weight_bytes = 0;
 };
 
-/// Scores the tokens with a sampler and a learner for each setting. The log-probs of a bf16 learner are computed once.
+/// Scores with a sampler and a learner per setting, a bf16 learner once.
 class GapTable {
  public:
   GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
@@ -186,8 +184,8 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Recommends the usual setting with the fewest bytes whose gap is small, with a bf16 learner. Among nearly equal
-/// sizes, the smallest gap wins.
+/// Recommends the usual setting with the fewest bytes whose gap is small with a bf16 learner; at nearly equal sizes the
+/// smallest gap wins.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

@@ -1,4 +1,4 @@
-// Implements check reward: judges a few responses with a recipe's verifier, twice, and measures the speed.
+// Judges a few responses with a recipe's verifier, twice, and measures the speed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,7 +32,7 @@ struct CheckRewardArguments {
   std::string file;
 };
 
-/// Holds responses to judge; those of one question are adjacent.
+/// Responses to judge, those of one question adjacent.
 struct Rows {
   struct Row {
     std::string response;
@@ -51,7 +51,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Returns training rows of the recipe, each with three responses.
+/// Returns the recipe's training rows, with three responses each.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
@@ -130,7 +130,6 @@ std::string shown(const tasks::Verdict& verdict, const std::vector<std::string>&
   return text;
 }
 
-/// Prints for each kind of response the number of correct ones and the mean score.
 void print_kinds(const Rows& rows, const Judged& judged, std::span<const double> weights) {
   struct OfKind {
     std::int64_t rows = 0, correct = 0, errors = 0;
@@ -169,7 +168,7 @@ void print_speed(const tasks::JudgeReport& report) {
   std::printf("\n");
 }
 
-/// Throws an input error if rows got other scores the second time, or if too many could not be judged.
+/// Throws an input error if scores changed, or too many rows could not be judged.
 void require_same(const Rows& rows, const Judged& first, const Judged& second, const std::vector<std::string>& names,
                   const config::RewardRecipe& recipe) {
   std::string lines, errors;
@@ -194,7 +193,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(recipe);
   verifier->show_log();
-  // Each verifier reads the rows itself, because it must receive them before it starts.
+  // Each verifier must receive the rows before it starts.
   const auto rows_for = [&](const tasks::Verifier& one) {
     return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);
   };

@@ -1,4 +1,3 @@
-// Owns the list of qrl-train's commands: each file adds its subcommand to the program.
 #pragma once
 
 #include "command.h"

@@ -1,4 +1,4 @@
-// Implements data: writes tasks of the built-in generators as JSONL.
+// Writes tasks of the built-in generators as JSONL.
 #include <algorithm>
 #include <cstdio>
 
@@ -13,7 +13,7 @@ namespace qrl::app {
 
 namespace {
 
-/// Holds the value of a generator option until the command runs: an integer, or one of the key's words.
+/// A generator option's value until the command runs.
 struct GeneratorOption {
   const config::OwnKey* key = nullptr;
   std::int64_t integer = 0;
@@ -58,7 +58,7 @@ void require_ascending(const DataArguments& arguments) {
   }
 }
 
-/// Writes the demonstrations of a cold start: the first `size` of sft.demonstrations with the same seed and keys.
+/// Writes the first `size` of sft.demonstrations with the same seed and keys.
 void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
               "demonstrations are of training tasks");
@@ -96,7 +96,7 @@ void add_integer(CLI::App* command, const std::string& name, std::int64_t& value
   command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
 }
 
-/// Adds the option of a generator's own key with its default; keys are integers or words.
+/// Adds a generator key's option, an integer or words, with its default.
 void add_own_option(CLI::App* command, GeneratorOption& option) {
   const config::OwnKey& key = *option.key;
   const std::string name = option_of(key.name);
@@ -129,7 +129,7 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
                     "write worked tasks, with `response`, as sft.train_files reads them");
   for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
   for (GeneratorOption& option : arguments->own)
-    add_own_option(command, option);  // in place, because the options refer to the elements
+    add_own_option(command, option);  // in place: options refer to the elements
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
 }

@@ -1,5 +1,4 @@
-// Implements dump: writes every layer's output for one prompt, for comparison with another implementation
-// (scripts/parity.py).
+// Writes every layer's output for one prompt, to compare implementations (scripts/parity.py).
 #include <algorithm>
 
 #include "commands.h"

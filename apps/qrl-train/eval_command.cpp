@@ -1,4 +1,4 @@
-// Implements eval: scores a policy with the decoder that training uses.
+// Scores a policy with training's decoder.
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ struct EvalArguments {
   std::string out;
 };
 
-/// Creates the folder, or accepts an empty one, before the work. Throws an input error otherwise.
+/// Creates the folder or accepts an empty one, before the work, or throws an input error.
 void make_new_folder(const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);

@@ -1,4 +1,4 @@
-// Implements export: writes checkpoints in formats of other programs.
+// Writes checkpoints in other programs' formats.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -32,8 +32,8 @@ struct ExportArguments {
   bool merge = false, quantized = false;
 };
 
-/// Reads the folder back and writes our fp32 logits for fixed random sequences: tokens_N (I32 [T]) and logits_N (F32
-/// [T, V]). scripts/golden/check_export.py compares them with another program.
+/// Reads the folder back and writes fp32 logits of fixed random sequences, tokens_N (I32 [T]) and logits_N (F32 [T,
+/// V]), for scripts/golden/check_export.py.
 void write_logits(const std::string& folder, const std::string& file) {
   const model::HfModel hf = model::open_hf(folder);
   model::Snapshot snapshot(hf.config, quant::Format::f32);
@@ -58,7 +58,7 @@ void write_logits(const std::string& folder, const std::string& file) {
   state::write_safetensors(file, tensors, {{"model", folder}});
 }
 
-/// Throws an input error for outputs that cannot be written or would overwrite files, before the model is read.
+/// Throws an input error, before the model is read, for outputs that cannot be written or would overwrite files.
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -68,13 +68,13 @@ void check_outputs(const ExportArguments& arguments) {
   QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
               "one with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
-  // The file may be in the folder that is created later.
+  // It may be in the folder that is created later.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
   require_new_file(arguments.logits, "--logits");
 }
 
-/// Throws an input error for options that apply only to full models, or only to a merge of adapters.
+/// Throws an input error for options of full models only, or of merges only.
 void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
   const bool has_adapters = policy.adapter.has_value();
   QRL_REQUIRE(has_adapters || !arguments.merge, "--merge", "a checkpoint of adapters", "one of all weights",
@@ -91,8 +91,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns the base weights to merge onto: what --onto says, else what the learner multiplied by. Nothing means the
-/// original weights. Prints the choice.
+/// Returns, and prints, the base weights to merge onto: --onto's, else those that the learner multiplied by; nothing:
+/// the original ones.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -114,8 +114,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// Returns a run's weights in bf16. Reading them records in `errors` how rounding changes the update from the recipe's
-/// model.path. Without a matching folder there, the weights are returned unchanged.
+/// Returns a run's weights in bf16, recording in `errors` how rounding changes the update from the recipe's model.path,
+/// if it is there.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -124,7 +124,7 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
-  } catch (const base::Error&) {  // the base may have been deleted since, and an export does not need it
+  } catch (const base::Error&) {  // an export does not need the base, which may have been deleted
   }
   return policy.weights;
 }
@@ -136,10 +136,10 @@ std::string text_of(const train::UpdateErrors& errors) {
 
 constexpr double kLargeError = 0.1;
 
-/// The error of an update that is lost as a whole is 1.
+/// A wholly lost update has an error of 1.
 constexpr double kNearlyLost = 0.9;
 
-/// Prints the error that rounding to bf16 adds to the training update, and warns if little of the update is left.
+/// Prints the error of rounding the training update to bf16, and warns if little is left.
 void report_rounding(const train::UpdateErrors& errors) {
   if (errors.num_layers == 0) return;
   std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
@@ -158,8 +158,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints the error that the run's low-bit format would add to a merged model, whose scores may fall back to those of
-/// the base.
+/// Prints the error that the low-bit format adds to a merged model, whose scores may fall back to the base's.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;
@@ -183,7 +182,7 @@ void report_scores(const std::string& checkpoint) {
   if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
 }
 
-/// Creates the folder (new or empty) and calls `write`; if it throws, empties the folder.
+/// Creates the folder (new or empty), calls `write`, and empties it if that throws.
 template <class Write>
 void write_folder(const std::string& dir, const Write& write) {
   std::error_code error;
@@ -209,7 +208,7 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
               arguments.out.c_str(), adapter.base_path.c_str());
 }
 
-/// Returns the recipe of a checkpoint whose sampler weights fit compressed-tensors. Throws an input error otherwise.
+/// Returns a checkpoint's recipe if its sampler weights fit compressed-tensors, or throws an input error.
 config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
               base::quoted(arguments.checkpoint), "only a run's recipe says how its sampler was quantized");
@@ -235,7 +234,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
   return recipe;
 }
 
-/// Quantizes the checkpoint's weights like the run's publish step, and writes the result.
+/// Writes the checkpoint's weights, quantized like the run's publish step.
 void export_quantized(const ExportArguments& arguments, dist::Collectives& world) {
   const config::Recipe recipe = quantized_recipe(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);
@@ -284,7 +283,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new_file(arguments.logits, "--logits");  // the name may be a file of the folder just written
+    require_new_file(arguments.logits, "--logits");  // the folder just written may have that name
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

@@ -1,4 +1,4 @@
-// Implements generate: prints a model's responses to prompts, with the decoder that training uses.
+// Prints a model's responses to prompts, with training's decoder.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,10 +29,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The response limit for a Hugging Face folder, which has no recipe. transformers' default of 20 cuts most answers.
+/// The response limit without a recipe; transformers' 20 cuts most answers.
 constexpr int kFolderMaxTokens = 256;
 
-/// Describes an option that sets a recipe key.
 struct KeyOption {
   const char* option;
   const char* key;
@@ -62,13 +61,12 @@ struct Source {
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// Returns the overrides of the recipe; the user's are last. The learner's limits are lifted, because they do not apply
-/// here.
+/// Returns the overrides, the user's last, without the learner's limits.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
                                         "rollout.kv_pages=null"};
-  // The keys of a row's fields apply to the recipe's data files.
+  // For row fields, as in the recipe's data files.
   if (!arguments.prompts.file.empty()) {
     const auto files = nlohmann::json::array({arguments.prompts.file});
     overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -83,7 +81,7 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
                      [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// Returns a recipe for a Hugging Face folder: its weights keep their dtype, like in transformers with dtype "auto".
+/// Returns a Hugging Face folder's recipe, in the weights' dtype, like transformers' dtype "auto".
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -108,7 +106,7 @@ Source open_source(const GenerateArguments& arguments) {
   }
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
               "name one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
-  // load_policy checks every byte of a checkpoint before the recipe is read.
+  // load_policy checks a checkpoint's every byte first.
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)
@@ -119,8 +117,7 @@ Source open_source(const GenerateArguments& arguments) {
   return {std::move(recipe), std::move(policy), from};
 }
 
-/// Throws an input error if a run's training prompts, from which fp8 scales and int8 profiles come, are not on this
-/// machine.
+/// Throws an input error if training prompts, needed for fp8 scales and int8 profiles, are not on this machine.
 void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
   const config::DataRecipe& data = recipe.data;
   const auto missing = std::find_if(data.train_files.begin(), data.train_files.end(), [](const std::string& file) {
@@ -180,11 +177,11 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
   encode(prompts, recipe.data, source.policy);
   hint_at_line_break(prompts, recipe);
-  // The number of sequences is limited to those requested, so that the KV cache is smaller than a run's.
+  // No more sequences than requested: a smaller KV cache.
   config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
-  // A checkpoint has its own profile; the file in its recipe may be on another machine.
+  // A checkpoint has its own profile, and its recipe's file may be elsewhere.
   if (loaded.quantizer.profile != nullptr && fs::is_directory(config::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";

@@ -1,4 +1,4 @@
-// Owns the prompts of generate: reading them, and converting them to tokens.
+// Owns generate's prompts.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace qrl::app {
 
-/// Holds the source of prompts; exactly one member is set.
+/// A source of prompts: exactly one member is set.
 struct PromptArguments {
   std::vector<std::string> texts;  ///< --prompt
   std::string file;                ///< --file
@@ -24,18 +24,17 @@ struct GivenPrompt {
   std::shared_ptr<const data::Conversation> conversation = {};  ///< null unless the prompt has several turns
 };
 
-/// Throws an input error unless exactly one source is given. `model` is for the message.
+/// Throws an input error, about `model`, unless exactly one source is given.
 void check_prompts(const PromptArguments& arguments, const std::string& model);
 
-/// Reads the texts, without tokens. Throws an input error with the location of an empty or non-UTF-8 text.
+/// Reads the texts; throws an input error with the place of an empty or non-UTF-8 one.
 std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe);
 
-/// Tokenizes the texts. Only the model's number of positions limits their length.
+/// Tokenizes the texts, limited only by the model's positions.
 void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
 std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< in tokens
 
-/// Warns once if a prompt lacks the newline that ends the prompts of the recipe's task: a model trained on the task has
-/// never seen that.
+/// Warns once if a prompt lacks the newline that ended all prompts of the recipe's task in training.
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// Implements judge: reads rows of any origin from standard input and writes verdicts to standard output.
+// Judges rows of any origin from standard input.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
 
-/// Holds the option of a verifier's own key, whose values are words; `word` starts as the default.
+/// A verifier key's option, whose values are words; `word` starts as the default.
 struct VerifierOption {
   const config::Choice* verifier = nullptr;
   const config::OwnKey* key = nullptr;
@@ -40,14 +40,14 @@ struct JudgeArguments {
   bool time = false;
 };
 
-/// Returns the processor time of this thread, in which other work on the machine does not count.
+/// Returns this thread's processor time, free of other work on the machine.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// Returns the verdicts of the rows, judged one at a time, and the processor time of each.
+/// Returns verdicts judged one at a time, and each one's processor time.
 std::vector<reward::Verdict> judge_timed(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                                          std::vector<double>& times_us) {
   std::vector<reward::Verdict> verdicts(rows.size());
@@ -89,7 +89,7 @@ const char* name_of(reward::Outcome outcome) {
   return outcome == reward::Outcome::correct ? "correct" : outcome == reward::Outcome::wrong ? "wrong" : "no_answer";
 }
 
-/// Prints verdicts with a recipe's score, which is the weighted sum like in training.
+/// Prints verdicts with the recipe's score, a weighted sum like in training.
 void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                   const config::RewardRecipe& recipe) {
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);
@@ -110,7 +110,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-/// Returns the recipe, or the defaults with the verifier and settings of the command line.
+/// Returns the recipe, or defaults with the command line's verifier and settings.
 config::Recipe recipe_of(const JudgeArguments& arguments) {
   if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, config::RecipeUse::sampling).recipe;
   config::Recipe recipe = train::keys().defaults();
@@ -160,7 +160,7 @@ std::string option_of(const config::OwnKey& key) {
   return name;
 }
 
-/// Adds the options of all verifiers' own keys. Settings of verifiers that are not used are rejected.
+/// Adds all verifiers' own options; those of unused verifiers are rejected.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
     for (const config::OwnKey& key : verifier->keys) {
@@ -169,7 +169,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
       arguments.own.push_back(std::move(option));
     }
   }
-  for (VerifierOption& option : arguments.own) {  // in place, because the command's options refer to the elements
+  for (VerifierOption& option : arguments.own) {  // in place: options refer to the elements
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
@@ -178,7 +178,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// Describes the fields that verifiers read instead of a whole ground truth: ", or for countdown numbers and target".
+/// Returns the fields read instead of a whole ground truth: ", or for countdown numbers and target".
 std::string own_fields() {
   std::string text;
   for (const config::Choice* choice : train::keys().catalog().verifiers.all) {

@@ -23,8 +23,7 @@ std::string names_of_fields(const nlohmann::json& row) {
   return names.empty() ? "no field at all" : "none; its fields are " + names;
 }
 
-/// Returns a field of a row, or of nested objects ("a.b"), as text. null is empty, and so is a number whose digits were
-/// lost. Other values are written as JSON.
+/// Returns a field, nested ones as "a.b", as text: "" for null or a number whose digits were lost, JSON for others.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);

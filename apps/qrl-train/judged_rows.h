@@ -1,4 +1,4 @@
-// Owns the reading of rows that hold a response and its ground truth, for `judge` and `check reward`.
+// Owns reading rows with a response and its ground truth.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,7 @@ namespace qrl::app {
 struct JudgedRow {
   std::string response, ground_truth;
   std::string prompt, data_source;      ///< "" if the row has none
-  std::string ground_truth_json, json;  ///< for verifiers that read rows (ground_truth_json also for a list), else
-                                        ///< empty
+  std::string ground_truth_json, json;  ///< for verifiers that read rows (ground_truth_json also for lists), else empty
 
   tasks::Question question() const { return {ground_truth, prompt, data_source, ground_truth_json, json}; }
 };

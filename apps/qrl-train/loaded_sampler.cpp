@@ -25,7 +25,7 @@ bool has_adapters_beside_base(const train::Policy& policy, const config::Recipe&
   return policy.adapter && recipe.lora.publish == config::LoraPublish::adapter;
 }
 
-/// Returns the recipe with the policy's own adapters, regardless of what the recipe trains.
+/// Returns the recipe with the policy's adapters.
 config::Recipe with_adapters_of(const train::Policy& policy, const config::Recipe& recipe) {
   config::Recipe adapted = recipe;
   adapted.lora =
@@ -43,7 +43,7 @@ LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe,
   QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "none for a policy of adapters",
               recipe.quant.profile, "add --set quant.rollout.profile=null");
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
-  // The run's own profile belongs to its weights, but applies to int8 only.
+  // The run's profile applies to int8 only.
   if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Owns loading a policy and its sampler for a command outside a run, quantized and calibrated like in the run.
+// Owns loading a policy and its sampler outside a run, quantized and calibrated like in it.
 #pragma once
 
 #include <string>
@@ -11,20 +11,19 @@
 
 namespace qrl::app {
 
-/// Loads the policy of `checkpoint` (a checkpoint or a Hugging Face folder); with "", the recipe's policy before
-/// training.
+/// Loads a checkpoint or Hugging Face folder; "": the recipe's policy before training.
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint);
 
 struct LoadedSampler {
   LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from, dist::Collectives& world,
                 std::int64_t longest_prompt_tokens);
 
-  /// These return whether `publish` reads the recipe's training prompts to calibrate what the checkpoint lacks.
+  /// Return whether `publish` reads the recipe's training prompts to calibrate what the checkpoint lacks.
   bool calibrates_profile(const config::Recipe& recipe) const;
   bool calibrates_kv(const config::Recipe& recipe) const;
-  /// Publishes the weights and calibrates, like training with this recipe.
+  /// Publishes and calibrates, like training with this recipe.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
-  /// Logs whose weights are sampled and in which formats, because a run's policy and its export score differently.
+  /// Logs whose weights are sampled in which formats: a run's policy and its export score differently.
   void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;

@@ -41,7 +41,7 @@ std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// Returns the files that a run would read and that do not exist here, each with its key.
+/// Returns the files, each with its key, that a run would read and that are absent.
 std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
   std::vector<std::string> absent;
   const auto need = [&](const char* key, const fs::path& file) {
@@ -152,7 +152,7 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   }
 }
 
-/// Prints the disk space that checkpoints need, and warns if the disk of the run folder has less.
+/// Prints checkpoints' disk space, and warns if the run folder's disk has less.
 void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
   const train::DiskEstimate disk = train::estimate_disk(recipe, config);
   const auto kept = [](const train::CheckpointRoom& room) {
@@ -176,7 +176,7 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
         "trainer.default_local_dir");
 }
 
-/// Sets the keys at `auto` and prints them, for this machine's GPU or for one of 80 GiB.
+/// Sets the keys at `auto` and prints them, for this machine's GPU or one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const auto [bytes, is_here] = train::gpu_to_plan_for(recipe);
   std::string chosen;
@@ -211,7 +211,7 @@ Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   return data;
 }
 
-/// Returns the sources of prompts in order of appearance: "a (80), b (40)".
+/// Returns the prompts' sources in order: "a (80), b (40)".
 std::string sources_of(const std::vector<types::Prompt>& prompts) {
   constexpr std::size_t kMaxNamed = 8;
   std::vector<std::pair<std::string, std::size_t>> sources;
@@ -228,7 +228,7 @@ std::string sources_of(const std::vector<types::Prompt>& prompts) {
   return text + (sources.size() > kMaxNamed ? " and " + std::to_string(sources.size() - kMaxNamed) + " more" : "");
 }
 
-/// Returns how often each of `num_prompts` prompts is used if a step draws `drawn` of them.
+/// Returns how often each of `num_prompts` prompts is used if a step draws `drawn`.
 std::string epoch_text(std::size_t num_prompts, double drawn) {
   const double steps = static_cast<double>(num_prompts) / drawn;
   char text[64];
@@ -294,7 +294,7 @@ void describe_run(const config::LoadedRecipe& given, const PlanOptions& options)
   const std::vector<std::string> absent = absent_files(recipe, reads_adapters);
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
   if (absent.empty() && reads_adapters) (void)train::given_adapters(recipe, config);
-  std::optional<Data> data;  // loaded before anything is printed, so that an error is the only output
+  std::optional<Data> data;  // loaded before printing: an error is the only output
   const MemoryFit fit = memory_fit(recipe, config, num_ranks, num_here);
   if (absent.empty() && (fit.fault.empty() || allow_absent)) data = load_data(recipe, config);
   if (data) train::require_known_score(recipe, data->held_out);

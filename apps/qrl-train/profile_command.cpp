@@ -1,4 +1,4 @@
-// Implements profile: makes the fixed int8 profile of a recipe's model, once for any number of runs.
+// Makes the fixed int8 profile of a recipe's model, once for any number of runs.
 #include <cstdio>
 
 #include "base/error.h"

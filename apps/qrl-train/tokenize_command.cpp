@@ -1,4 +1,4 @@
-// Implements tokenize: converts text from standard input to token ids, and back.
+// Converts standard input to token ids, and back.
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -42,8 +42,8 @@ void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
   std::fwrite(line.data(), 1, line.size(), stdout);
 }
 
-/// Prints the ids of a row's conversation, which is a prompt unless its last message is the assistant's. With --learned
-/// it also prints which tokens a cold start learns.
+/// Prints the ids of a conversation, a prompt unless its last message is the assistant's, with --learned also which
+/// tokens a cold start learns.
 void tokenize_conversation(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat,
                            const TokenizeArguments& arguments, const nlohmann::ordered_json& row,
                            const std::string& where) {
@@ -82,7 +82,7 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
   }
 }
 
-/// Converts ids to text as they arrive; a character is written when its last byte is known.
+/// Converts ids to text as they arrive, characters when complete.
 void detokenize(const data::Tokenizer& tokenizer) {
   data::StreamDecoder decoder(tokenizer, true);
   std::string word;

@@ -1,4 +1,4 @@
-// Implements watch: serves the report's page live.
+// Serves the report's page live.
 #include <cstdio>
 
 #include "commands.h"
