@@ -9,8 +9,6 @@
 
 namespace qrl::quant {
 
-/// Names how the weights and input activations of a linear layer are stored and multiplied.
-///
 /// f32           Weights and activations are fp32. Products are accumulated in fp32 in order of the input index.
 /// bf16          Both are rounded to bf16 (nearest even). Products are exact and accumulated in fp32.
 /// int8          W8A8 (QuRL). Weights: symmetric, one scale per output channel. Activations: one dynamic scale per
@@ -28,11 +26,11 @@ namespace qrl::quant {
 /// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 or fp8_channel.
 ///
 /// Quantized integers are round-half-even(w / scale), int8 in −127…127 and int4 in −7…7, with scale = amax/127 or
-/// amax/7. The lowest value is never written, because it has no positive partner. Zero points are not used: they cost a
-/// correction per row and gain nothing for weights centered on 0. e4m3 has scale = amax/448 and rounds to nearest even.
-/// Values are divided by the scale as stored; results beyond the range are clamped. A zero amax, or a scale that
-/// underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity in the weights is an error at publish.
-/// In an activation row it makes the scale NaN, so that the output shows it.
+/// amax/7. The lowest value, without a positive partner, is never written. Zero points cost a correction per row, and
+/// gain nothing for weights centered on 0. e4m3 has scale = amax/448 and rounds to nearest even. Values are divided by
+/// the stored scale and clamped. A zero amax, or a scale that underflows to zero, gives scale 0 and quantized values 0.
+/// A NaN or infinity is an error at publish in the weights. In an activation row it makes the scale NaN, so that the
+/// output shows it.
 ///
 /// Implemented by round_weights (format.cpp, the reference), RowQuantizer (ops/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.
@@ -73,16 +71,15 @@ float max_magnitude(Element element);
 /// Returns the scale, as stored, for values whose largest magnitude is `amax`.
 float scale_of(Element element, float amax);
 
-/// Rounds W [rows, inputs] (row-major, finite) to `format` and writes the dequantized values to `rounded`. Fills
-/// `scales` [rows, ⌈inputs / scale_inputs⌉] unless it is empty. The reference.
+/// Rounds W [rows, inputs] (row-major, finite) and writes the dequantized values to `rounded`, and `scales` [rows,
+/// ⌈inputs / scale_inputs⌉] unless empty. The reference.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales = {});
 /// Same, for one token's activations.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Quantizes one row or channel to int8 and returns the scale. The reference.
+/// Quantizes one row or channel to int8 and returns the scale; the reference.
 float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized);
-/// Computes quantized · scale in fp32.
 void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values);
 
 /// Error of dequantized values, summed in fp64.

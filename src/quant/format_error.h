@@ -1,11 +1,11 @@
-// Owns the sums of a format error, also for tensors that are never dequantized as a whole.
+// Owns a format error's sums, also for tensors never dequantized as a whole.
 #pragma once
 
 #include "quant/format.h"
 
 namespace qrl::quant {
 
-/// Accumulates format_error over pieces of a tensor, added in order; the result has the same bits.
+/// Accumulates format_error over pieces of a tensor in order, with the same bits.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

@@ -1,4 +1,4 @@
-// Owns the formats of the KV cache as specifications.
+// Owns the KV cache's formats.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace qrl::quant {
 
-/// Names how keys and values are stored between ticks. ops/paged_attention.h says how attention computes with them.
+/// How keys and values are stored between ticks; ops/paged_attention.h computes with them.
 ///
 /// f32       Stored as computed.
 /// bf16      Rounded to nearest even.
@@ -33,7 +33,7 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Bytes of a quantized value, and the number of neighboring values in a 32-bit word.
+/// Bytes of a quantized value, and neighboring values per 32-bit word.
 constexpr std::int64_t value_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }

@@ -1,4 +1,4 @@
-// Owns the rotation of a quantized matrix's inputs as a specification, and its reference.
+// Owns the rotation of a quantized matrix's inputs, and its reference.
 #pragma once
 
 #include <array>
@@ -7,16 +7,16 @@
 
 namespace qrl::quant {
 
-/// Rotates the inputs of a linear layer before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal. An outlier
-/// is spread over all numbers of its block, so that it no longer determines the scale alone. Source: QuaRot (Ashkboos
-/// et al. 2024), which rotates for inference.
+/// Rotates a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal. An outlier is
+/// spread over its block, and no longer determines the scale alone. Source: QuaRot (Ashkboos et al. 2024), which
+/// rotates for inference.
 ///
-/// H has blocks of neighboring inputs on its diagonal. Each is Sylvester's Hadamard matrix with entries ±1/√block. H is
-/// symmetric, hence its own inverse. Random signs in front of it gain nothing (docs/science/real-weights.md).
+/// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block. It is symmetric, hence its own
+/// inverse. Random signs in front of it gain nothing (docs/science/real-weights.md).
 ///
-/// A block is rotated by butterflies, (a, b) → (a + b, a − b) in fp32. In the stages step = 1, 2, 4, … block/2 each
-/// number is paired with the one `step` places further. All are then multiplied by 1/√block in fp32, which is a power
-/// of two for blocks of 64. Every instruction set gives these bits.
+/// A block is rotated by butterflies, (a, b) → (a + b, a − b) in fp32, of numbers `step` apart, in the stages step = 1,
+/// 2, 4, … block/2. All are then multiplied by 1/√block in fp32, a power of two for blocks of 64. Every instruction set
+/// gives these bits.
 struct Rotation {
   std::int64_t block = 0;  ///< inputs per block, one of kRotationBlocks; 0: no rotation
 
@@ -29,7 +29,7 @@ inline constexpr std::array<std::int64_t, 3> kRotationBlocks = {32, 64, 128};
 
 float scale_of(const Rotation& rotation);
 
-/// Rotates `row` in place in the plain steps above. Throws an internal error for a row that is not whole blocks.
+/// Rotates `row`, whole blocks, in place in these steps.
 void rotate(const Rotation& rotation, std::span<float> row);
 
 }  // namespace qrl::quant
