@@ -1,4 +1,4 @@
-// Owns the text form of HTTP: requests are read within limits, and responses are written.
+// Owns HTTP's text form.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,6 @@
 
 namespace qrl::report {
 
-/// Limits the head of a request.
 inline constexpr std::size_t kMaxHead_bytes = std::size_t{16} << 10, kMaxHeadLines = 100;
 
 struct Request {
@@ -24,14 +23,15 @@ struct Response {
   std::string body;
 };
 
-/// Returns the end of the head (after its empty line) in the received bytes; npos if it is incomplete.
+/// Returns the end of the head (after its empty line), or npos.
 std::size_t head_end(std::string_view received);
 
-/// Reads a head, including its empty line, into `request`. Returns 0, or an error status: 400 if it is no HTTP/1
-/// request for a path, 431 if it has too many lines.
+/// Reads a head with its empty line into `request`. Returns 0, 400 (no HTTP/1 request for a path) or 431 (too many
+/// lines).
 int read_head(std::string_view head, Request& request);
 
-/// Returns the response's bytes; the connection closes after them. `with_body` is false for HEAD.
+/// Returns the response's bytes, after which the connection closes, without body for HEAD. `with_body` is false for
+/// HEAD.
 std::string written(const Response& response, bool with_body);
 
 }  // namespace qrl::report

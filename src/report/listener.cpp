@@ -26,7 +26,7 @@ namespace qrl::report {
 namespace {
 
 constexpr std::size_t kNumAnswerers = 4;
-constexpr double kDrain_s = 1;  ///< wait for a client that still sends after its response was sent
+constexpr double kDrain_s = 1;  ///< for a client that still sends after its response
 
 /// Returns the listening socket, or −1.
 int bound_socket(const std::string& host, int port) {
@@ -66,7 +66,7 @@ struct Listener::Parts {
     int socket = -1;
     std::uint64_t number = 0;
     Stage stage = Stage::head;
-    double end_s = 0;  ///< the connection is closed at this time, in any stage
+    double end_s = 0;  ///< of the connection, in any stage
     std::string received, response;
     std::size_t num_sent = 0;
   };
@@ -103,7 +103,7 @@ struct Listener::Parts {
 
   void make_room();
   void accept_all();
-  // These return false if the connection has ended.
+  // Return false if the connection has ended.
   bool receive(Connection& connection);
   bool send_some(Connection& connection) const;
   bool attend(Connection& connection, short events);
@@ -174,7 +174,7 @@ bool Listener::Parts::send_some(Connection& connection) const {
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   connection.num_sent += static_cast<std::size_t>(size);
   if (connection.num_sent < text.size()) return true;
-  // Closing a socket with unread bytes would discard the response, so the socket is shut down first.
+  // Closing a socket with unread bytes would discard the response.
   shutdown(connection.socket, SHUT_WR);
   connection.response = {};
   connection.stage = Stage::drain;
@@ -185,7 +185,7 @@ bool Listener::Parts::send_some(Connection& connection) const {
 bool Listener::Parts::attend(Connection& connection, short events) {
   if (events == 0) return true;
   if (connection.stage == Stage::response) return send_some(connection);
-  if (connection.stage == Stage::answer) return true;  // if its client has disconnected, sending the response will fail
+  if (connection.stage == Stage::answer) return true;  // without its client, sending will fail
   return receive(connection);
 }
 

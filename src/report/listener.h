@@ -1,5 +1,4 @@
-// Owns the connections of a small HTTP server: one thread polls them all, within limits of size and time, and a few
-// threads answer.
+// Owns a small HTTP server's connections: one thread polls them within limits, a few threads answer.
 #pragma once
 
 #include <functional>
@@ -16,18 +15,18 @@ struct ListenerLimits {
   int max_connections = 512;
 };
 
-/// Accepts connections, each with one request without a body. A head longer than kMaxHead_bytes is rejected. At the
-/// limit of connections, a new one closes the oldest unfinished one.
+/// Accepts connections of one request without a body each. Heads longer than kMaxHead_bytes are rejected; at the limit,
+/// a new connection closes the oldest unfinished one.
 class Listener {
  public:
-  /// Binds to `host` and `port` (0: any free port). Throws an input error if the address is not available.
+  /// Binds to `host` and `port` (0: any free port), or throws an input error.
   Listener(const std::string& host, int port, const ListenerLimits& limits = {});
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   int port() const;
-  /// Serves until any thread calls `stop`. Several threads call `answer` at once.
+  /// Serves until any thread calls `stop`, with several calls of `answer` at once.
   void run(const std::function<Response(const Request&)>& answer);
   void stop();
 

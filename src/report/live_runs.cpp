@@ -24,7 +24,7 @@ bool is_run(const fs::path& dir) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// Returns the first held-out score; NaN if the metrics have none.
+/// Returns the first held-out score, or NaN.
 double held_out_score(const Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
     if (is_held_out_score(name)) return value;
@@ -55,7 +55,7 @@ Json held_out_files(const fs::path& dir) {
   return list;
 }
 
-/// Returns the result of `ask`, or nothing if the folder was deleted in the meantime.
+/// Returns the result of `ask`, or nothing if the folder was deleted.
 template <class Ask>
 std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
   return ask();

@@ -1,4 +1,4 @@
-// Owns the data of the live page as JSON: the runs below the given folders, and their files as they grow.
+// Owns the live page's data as JSON.
 #pragma once
 
 #include <filesystem>
@@ -13,26 +13,25 @@
 
 namespace qrl::report {
 
-/// Finds runs below folders, and searches again at each call. Thread-safe.
+/// Finds runs below folders at each call; thread-safe.
 class LiveRuns {
  public:
-  /// Takes folders of runs, or run folders. Throws an input error if one of `roots` is no folder.
+  /// Takes folders of runs, or run folders, that exist, or throws an input error.
   explicit LiveRuns(std::vector<std::filesystem::path> roots);
 
-  /// Returns the runs in order of name: `[{name, running, ended, step, total_steps, cold_update, cold_updates, seconds,
-  /// reward, held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}]`.
+  /// Returns the runs by name: `[{name, running, ended, step, total_steps, cold_update, cold_updates, seconds, reward,
+  /// held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}]`.
   nlohmann::ordered_json list();
-  // These take a name from `list`, and return nothing if the run does not exist (any more).
+  // Take a name from `list`, and return nothing for a run that is gone.
   std::optional<nlohmann::ordered_json> run(const std::string& name);
-  /// Returns the rows after byte `since` of metrics.jsonl and after byte `cold_since` of sft_metrics.jsonl, and
-  /// everything else that changes.
+  /// Returns the rows after bytes `since` of metrics.jsonl and `cold_since` of sft_metrics.jsonl, and all else that
+  /// changes.
   std::optional<nlohmann::ordered_json> rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since);
-  /// Returns the held-out answers of evaluations in the form that `run` has.
+  /// Returns evaluations' held-out answers in the form that `run` has.
   std::optional<nlohmann::ordered_json> validation(const std::string& name);
   std::optional<nlohmann::ordered_json> samples(const std::string& name, std::int64_t step);
 
  private:
-  /// Caches what has been read of a run.
   struct Followed {
     std::uint64_t num_bytes = 0, num_cold_bytes = 0;
     std::size_t num_starts = 0;
@@ -45,7 +44,7 @@ class LiveRuns {
     std::vector<double> step_s;  ///< seconds of each training step
   };
   std::map<std::string, std::filesystem::path> find() const;
-  /// Returns an item of `list`. If the run's files cannot be read, its `ended` says why.
+  /// Returns an item of `list`, whose `ended` names unreadable files.
   nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
   const Followed& follow(const std::filesystem::path& dir);
 

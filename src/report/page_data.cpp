@@ -34,8 +34,7 @@ Table table_of(const Rows& rows, bool of_cold_start) {
   return table;
 }
 
-/// Returns the minimum and maximum of values [first, last), in the order in which they occur. Both are NaN if no value
-/// is finite.
+/// Returns the extremes of values [first, last) in their order, or NaN.
 std::pair<double, double> extremes(const std::vector<double>& values, std::size_t first, std::size_t last) {
   std::size_t low = last, high = last;
   for (std::size_t i = first; i < last; ++i) {
@@ -66,8 +65,7 @@ Table thinned(const Table& table, std::size_t max_rows) {
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// Returns the seconds between the first and the last row. Rows of older runs have no times: their step durations are
-/// added.
+/// Returns the seconds between the first and the last row; older runs have no times, so step durations are added.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
   const double first = value_of(rows.rows.front().metrics, "timing_s/unix"),
@@ -81,7 +79,7 @@ double seconds_of(const Rows& rows) {
   return sum;
 }
 
-/// Labels runs by their folders' names. If two names are equal, the parent folder is added.
+/// Labels runs by folder, with the parent if names are equal.
 std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   std::vector<std::string> labels;
   std::set<std::string> names;
@@ -104,7 +102,7 @@ Json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts, s
   return list;
 }
 
-/// Adds samples of a run, at most `max_bytes`. Returns a sentence that says what was left out; empty if nothing was.
+/// Adds samples of a run, at most `max_bytes`, and returns a sentence about those left out. empty if nothing was.
 std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limits, std::size_t max_bytes) {
   const std::vector<SampleFile> all = sample_files(run.dir / "rollouts"),
                                 held_out = sample_files(run.dir / "validation");

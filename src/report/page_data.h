@@ -1,4 +1,4 @@
-// Owns the data of the report's page within size limits: runs as JSON, columns as base64 of float32.
+// Owns the page's data within size limits: JSON, with columns as base64 of float32.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,20 +17,19 @@ struct PageLimits {
   std::size_t max_sample_bytes = 11 << 20;  ///< of all runs
 };
 
-/// Returns the values as little-endian float32 in base64.
 std::string base64_floats(const std::vector<double>& values);
 
-/// Returns the steps and the columns that a panel shows: {"steps": base64, "columns": {name: base64}}.
+/// Returns a panel's data: {"steps": base64, "columns": {name: base64}}.
 nlohmann::ordered_json table_json(const Rows& rows, bool of_cold_start, std::size_t max_rows);
 
 nlohmann::ordered_json verdicts_json(const std::vector<Verdict>& verdicts);
 nlohmann::ordered_json sessions_json(const std::vector<Session>& sessions);
 nlohmann::ordered_json panels_json();
 
-/// Returns a run without its samples. `label` is its name on the page.
+/// Returns a run without samples, named `label`.
 nlohmann::ordered_json run_json(const RunFiles& run, const std::string& label, std::size_t max_rows);
 
-/// Returns the whole data of a page. `by_seed`: runs that differ only in the seed form a group.
+/// Returns a page's data; `by_seed`: runs that differ only in the seed form a group.
 nlohmann::ordered_json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits& limits);
 
 /// Returns JSON that is safe in a script element: without "<" and JavaScript's line separators.

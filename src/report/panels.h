@@ -1,4 +1,4 @@
-// Owns the choice of charts: the metrics, question and unit of each panel.
+// Owns the charts: each panel's metrics, question and unit.
 #pragma once
 
 #include <span>

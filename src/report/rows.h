@@ -1,4 +1,4 @@
-// Owns the reading of a run's metric rows, also while the run is writing them or after it was killed.
+// Owns reading a run's metric rows, also while they grow or after a kill.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,9 @@
 
 namespace qrl::report {
 
-/// Maps the metric names of one step to values, sorted by name; null is read as NaN.
+/// One step's metrics, sorted by name, null as NaN.
 using Metrics = std::map<std::string, double>;
 
-/// Marks a missing value.
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct Row {
@@ -29,19 +28,18 @@ struct Rows {
   std::uint64_t num_bytes = 0;
 };
 
-/// Reads the rows of metrics.jsonl or sft_metrics.jsonl after byte `from`; none if the file is missing. An incomplete
-/// last line is skipped: it is still being written, or a kill cut it.
+/// Reads the rows of metrics.jsonl or sft_metrics.jsonl, if it exists, after byte `from`. An incomplete last line (in
+/// writing, or cut by a kill) is skipped.
 Rows read_rows(const std::filesystem::path& file, std::uint64_t from = 0);
-/// Reads rows from text that consists of whole lines.
+/// Reads rows from whole lines.
 Rows parse_rows(std::string_view text);
 
-/// Returns whether this is the name of a held-out set's score, val/SOURCE/mean@N.
+/// Returns whether the name is a held-out set's score, val/SOURCE/mean@N.
 bool is_held_out_score(std::string_view name);
 
-/// Returns the value of a metric; NaN if it is missing.
+/// Returns a metric's value, or NaN.
 double value_of(const Metrics& metrics, const std::string& name);
 
-/// Replaces every byte of `text` that is not UTF-8 by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
 }  // namespace qrl::report

@@ -34,13 +34,13 @@ double median(Values values) {
   return *middle;
 }
 
-/// Returns the recent steps of a run: the last quarter, at least ten.
+/// Returns a run's last quarter, at least ten steps.
 std::span<const double> recent(std::span<const double> values) {
   const std::size_t count = std::min(values.size(), std::max<std::size_t>(10, values.size() / 4));
   return values.last(count);
 }
 
-/// Returns the start of a run: the first tenth, at least five steps.
+/// Returns a run's first tenth, at least five steps.
 std::span<const double> start(std::span<const double> values) {
   return values.first(std::min(values.size(), std::max<std::size_t>(5, values.size() / 10)));
 }
@@ -49,7 +49,6 @@ double recent_mean(const Course& course, std::string_view metric) {
   return mean(finite(recent(course.column(metric))));
 }
 
-/// Returns the highest mean of five consecutive steps.
 double best_mean(std::span<const double> values) {
   constexpr std::size_t kSteps = 5;
   double best = kNan;
@@ -83,13 +82,13 @@ double reward_left(const Course& course) {
   const Values rewards = finite(course.column(kReward));
   const double now = mean(recent(rewards));
   double best = best_mean(rewards);
-  // A policy that broke in its first updates never had five good steps, so the first reward also counts.
+  // A policy that broke at once never had five good steps, so the first reward also counts.
   if (!rewards.empty() && now < kBroken * rewards.front()) best = std::fmax(best, rewards.front());
   return best > kAnyReward ? now / best : kNan;
 }
 
-/// Returns the rise of a held-out score as a share of the rise of the training reward, the maximum over sets. The
-/// higher of a set's last two scores counts, because one score is noisy; an older one may be forgotten since.
+/// Returns a held-out score's rise as a share of the training reward's, at most over sets. The higher of a set's last
+/// two noisy scores counts; an older one may be forgotten since.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));

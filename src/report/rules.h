@@ -1,5 +1,4 @@
-// Owns the rules that detect a run that does not learn: a table of measures and bounds, for a run's warnings and for
-// reports.
+// Owns the rules that detect a run that does not learn, for warnings and reports.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +13,16 @@
 
 namespace qrl::report {
 
-/// Holds the columns of training steps that rules read; NaN for a missing value.
+/// The columns of training steps that rules read; NaN: missing.
 class Course {
  public:
-  /// Adds a row; rows must come in order. A row that has only an evaluation adds to the held-out scores.
+  /// Adds a row, in order. One with only an evaluation adds to the held-out scores.
   void add(const Row& row);
 
   std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()); }
   std::int64_t step(std::int64_t index) const { return steps_[static_cast<std::size_t>(index)]; }
   std::span<const double> column(std::string_view metric) const;
-  /// Returns the scores of each held-out set (val/SOURCE/mean@N), in order.
+  /// Returns each held-out set's scores (val/SOURCE/mean@N), in order.
   const std::map<std::string, std::vector<double>>& held_out() const { return held_out_; }
 
  private:
@@ -39,16 +38,16 @@ struct Rule {
   bool above;               ///< true: bad above the bound, false: bad below it
   double bound;
   std::int64_t min_steps;  ///< the rule gives no verdict before this step count
-  /// Returns the measured number; NaN if it is unavailable.
+  /// Returns the measured number, or NaN.
   double (*measure)(const Course& course);
   std::string_view advice;
-  /// The bound of a single step's value, above which train/health warns immediately; NaN: no such warning.
+  /// The bound above which train/health warns of a single step at once; NaN: no such warning.
   double step_bound = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// The order is that of the page.
+/// In the page's order.
 std::span<const Rule> rules();
-/// Returns the rule of that name, which must exist.
+/// Returns that rule, which must exist.
 const Rule& rule(std::string_view name);
 
 struct Verdict {
@@ -57,17 +56,16 @@ struct Verdict {
   bool bad;
 };
 
-/// Returns a verdict for each rule, in the rules' order.
+/// Returns each rule's verdict, in order.
 std::vector<Verdict> judge(const Course& course);
 std::vector<Verdict> judge(const Rows& rows);
 /// Returns e.g. "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take prompts
 /// …".
 std::string describe(const Verdict& verdict);
 
-/// Judges a run as it progresses and reports each bad verdict once.
 class Watcher {
  public:
-  /// Adds a row and returns the bad verdicts that were not returned before.
+  /// Adds a row and returns bad verdicts not returned before.
   std::vector<Verdict> observe(const Row& row);
 
  private:

@@ -1,4 +1,4 @@
-// Owns the reading of a run folder, in which any file may be missing, incomplete or growing.
+// Owns reading a run folder, whose files may be missing, incomplete or growing.
 #pragma once
 
 #include <filesystem>
@@ -18,14 +18,13 @@ struct RunFiles {
   std::vector<Session> sessions;
 };
 
-/// Reads a run folder. Throws an input error if it is no folder, or has neither config.yaml nor metric rows.
+/// Throws an input error without a folder, or without config.yaml and metric rows.
 RunFiles read_run(const std::filesystem::path& dir);
 
-/// Returns whether a process is training in the folder. It looks for the process's lock in /proc/locks and does not try
-/// to lock.
+/// Returns whether a process trains in the folder, by its lock in /proc/locks, without locking.
 bool is_running(const std::filesystem::path& dir);
 
-/// Writes TensorBoard events files to `out`, and those of the cold start to `out`/sft.
+/// Writes TensorBoard events files to `out`, the cold start's to `out`/sft.
 void write_tensorboard(const RunFiles& run, const std::filesystem::path& out);
 
 }  // namespace qrl::report

@@ -1,4 +1,4 @@
-// Owns the reading of a run's sampled responses, with limits on files, prompts and text.
+// Owns reading a run's sampled responses, within limits.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct SampleFile {
   std::filesystem::path path;
 };
 
-/// Returns the sample files of a folder in order of step; none if the folder is missing.
+/// Returns a folder's sample files, if any, in order of step.
 std::vector<SampleFile> sample_files(const std::filesystem::path& dir);
 
-/// Returns at most `count` files, evenly spaced, including the first and the last.
+/// Returns at most `count` files, evenly spaced, with the first and the last.
 std::vector<SampleFile> spread(const std::vector<SampleFile>& files, std::size_t count);
 
-/// Returns the groups of a file's first `max_prompts` prompts: [{prompt, ground_truth, …, samples: [{response, score,
-/// …}]}]. Long texts are cut, and lines that are no sample are skipped. The file is read only as far as needed.
+/// Returns the groups of the first `max_prompts` prompts: [{prompt, ground_truth, …, samples: [{response, score, …}]}],
+/// long texts cut, other lines skipped. Reads only as far as needed.
 nlohmann::ordered_json read_groups(const std::filesystem::path& file, std::size_t max_prompts);
 
 }  // namespace qrl::report

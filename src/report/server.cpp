@@ -31,7 +31,7 @@ std::string make_token() {
   return token;
 }
 
-/// Compares in constant time, so that the duration does not reveal the token.
+/// Compares in constant time, to keep the token secret.
 bool equal(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -39,7 +39,7 @@ bool equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-/// Returns the host of a Host header without its port.
+/// Returns a Host header's host without its port.
 std::string host_of(const std::string& header) {
   const std::size_t colon = header.rfind(':'), bracket = header.rfind(']');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
@@ -77,11 +77,11 @@ struct Server::Parts {
   std::string token;  ///< empty: no token is required
   std::string page;
 
-  /// Returns the status of the refusal; 0 if the request is allowed.
+  /// Returns the refusal's status, or 0.
   int refusal_of(const Request& request) const {
     if (request.method != "GET" && request.method != "HEAD") return 405;
     if (!token.empty()) return equal(parameter(request, "token"), token) ? 0 : 401;
-    // DNS rebinding: a page under another name that resolves to this machine must not read the runs.
+    // DNS rebinding: a page of another name that resolves to this machine must not read the runs.
     return is_this_machine(host_of(request.host)) ? 0 : 403;
   }
 

@@ -1,4 +1,4 @@
-// Owns the live page's HTTP server: access control and routing.
+// Owns the live page's access control and routing.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +16,12 @@ struct ServerOptions {
 
 class Server {
  public:
-  /// Starts listening. Throws an input error if the address is not available, or if it is reachable from the network
-  /// and no token is required.
+  /// Starts listening, or throws an input error if the address is not available, or reachable from the network without
+  /// a token.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 
-  /// Returns the page's URL, including the token if there is one.
+  /// Returns the page's URL, with the token.
   std::string url() const;
   void run();
   void stop();

@@ -13,7 +13,7 @@ struct Session {
   std::string host, processor, isa, program;
   int ranks = 1, threads = 1;  ///< processes, and threads per process
   std::int64_t first_step = 0;
-  // Set at the end; a start that was killed never has them.
+  // Set at the end, unless the start was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
   std::string ended;  ///< "done", or "exit 3: …" with the error's text
@@ -21,11 +21,11 @@ struct Session {
 
 Session session_here();
 
-/// Appends a line for a start. Throws an internal error if the file cannot be written.
+/// Appends a start's line; throws an internal error if it cannot.
 void begin_session(const std::filesystem::path& file, const Session& session);
-/// Completes the line of the newest start. Call it before the lock of the run folder is released.
+/// Completes the newest start's line, before the run folder's lock is released.
 void end_session(const std::filesystem::path& file, std::int64_t last_step, const std::string& ended);
-/// Returns all starts, oldest first; none if the file is missing. Lines that are no start are skipped.
+/// Returns all starts, if any, oldest first, skipping other lines.
 std::vector<Session> read_sessions(const std::filesystem::path& file);
 
 }  // namespace qrl::report

@@ -66,7 +66,6 @@ std::size_t width_of(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-/// Aligns the first column to the left, the others to the right.
 std::string aligned(const std::vector<Line>& lines) {
   std::vector<std::size_t> widths(lines.front().size());
   for (const Line& line : lines) {
@@ -129,7 +128,7 @@ std::string report_text(const std::vector<RunFiles>& runs) {
     else if (num_bad == 0) text += "  no rule is broken, of " + std::to_string(num_known) + "\n";
   }
   const std::string metrics = table(runs);
-  // Names and session texts may come from untrusted files.
+  // Texts may come from untrusted files.
   return base::printable(metrics.empty() ? text : text + "\n" + metrics);
 }
 

@@ -13,21 +13,20 @@ namespace qrl::report {
 /// Returns the CRC-32C (Castagnoli, RFC 3720): crc32c("123456789") is 0xe3069283.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// Returns the first record of a file, which names its version.
+/// Returns a file's first record, its version.
 std::string version_record(double wall_time_s);
-/// Returns one step's metrics as a record: a Summary with a float32 for each finite metric. `wall_time_s` is in seconds
-/// since 1970.
+/// Returns one step's record: a Summary with a float32 for each finite metric. `wall_time_s` is in seconds since 1970.
 std::string step_record(double wall_time_s, std::int64_t step, const Metrics& metrics);
 
-/// Appends a record per step to a folder's events file, in one write call each: a kill leaves a readable file.
+/// Appends one record per step in one write call: a kill leaves a readable file.
 class EventsFile {
  public:
   EventsFile() = default;  ///< append has no effect
-  /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes the folder's earlier events
-  /// files. Throws an input error if the folder cannot be created.
+  /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes the folder's earlier ones.
+  /// Throws an input error without the folder.
   EventsFile(const std::filesystem::path& dir, const Rows& rows);
 
-  /// Appends a step. Its time is timing_s/unix, which is not written as a metric; without it, the current time.
+  /// Appends a step, at timing_s/unix (no metric itself) or the current time.
   void append(std::int64_t step, const Metrics& metrics);
   const std::filesystem::path& path() const { return path_; }
 
