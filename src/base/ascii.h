@@ -1,4 +1,4 @@
-// Owns locale-independent classification of ASCII characters. Every class is false for bytes outside ASCII.
+// Owns locale-independent classes of ASCII characters, false for other bytes.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Owns the bfloat16 storage type and its conversions.
 #pragma once
 
 #include <bit>
@@ -6,16 +5,15 @@
 
 namespace qrl::base {
 
-/// Stores a bfloat16: the upper half of an IEEE float.
+/// A bfloat16: the upper half of an IEEE float.
 struct bf16 {
   std::uint16_t bits = 0;
   friend bool operator==(bf16, bf16) = default;
 };
 
-/// Converts exactly.
 inline float to_float(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 
-/// Rounds to nearest, ties to even. NaN becomes the quiet NaN of its sign, like in torch and AVX512-BF16.
+/// Rounds to nearest, ties to even; NaN becomes its sign's quiet NaN, like in torch and AVX512-BF16.
 inline bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((bits >> 16) | 0x0040U)};

@@ -12,7 +12,7 @@ namespace qrl::base {
 
 namespace {
 
-/// A block that is not touched takes address space only.
+/// Untouched blocks take address space only.
 constexpr std::size_t kArenaBlock_bytes = std::size_t{64} << 20;
 
 std::size_t round_up(std::size_t count, std::size_t multiple) { return (count + multiple - 1) / multiple * multiple; }
@@ -41,8 +41,7 @@ Buffer::Buffer(DType dtype, const Shape& shape, Arena* arena) : view_{nullptr, d
   if (arena != nullptr) {
     std::shared_ptr<void> piece = arena->take(padded);
     void* bytes = piece.get();
-    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // already zero: an arena hands out each piece
-                                                                          // once
+    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // already zero: an arena uses each piece once
   } else {
     bytes_.reset(std::aligned_alloc(kAlignment_bytes, padded));
     if (bytes_ == nullptr) throw std::bad_alloc();

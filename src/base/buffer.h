@@ -8,11 +8,11 @@
 
 namespace qrl::base {
 
-/// Allocates buffers' memory from blocks of whole huge pages, so that many small matrices cause fewer TLB misses.
-/// Unwritten pages take address space only. A block is freed with the last buffer in it.
+/// Allocates buffers from blocks of whole huge pages: fewer TLB misses with many small matrices. Unwritten pages take
+/// address space only. A block lives as long as its last buffer.
 class Arena {
  public:
-  /// Returns untouched, zeroed memory, 64-byte aligned. Throws std::bad_alloc.
+  /// Returns untouched, zeroed, 64-byte aligned memory, or throws std::bad_alloc.
   std::shared_ptr<void> take(std::size_t num_bytes);
 
  private:
@@ -20,14 +20,14 @@ class Arena {
   std::size_t used_bytes_ = 0, block_bytes_ = 0;
 };
 
-/// Owns a zero-initialized, 64-byte aligned CPU tensor; movable. The bytes are padded to a multiple of 64: a kernel may
-/// read (never write) past the last element up to the next cache line.
+/// Owns a zero-initialized, 64-byte aligned CPU tensor; movable. Bytes are padded to a multiple of 64: a kernel may
+/// read (never write) up to the next cache line.
 class Buffer {
  public:
   static constexpr std::size_t kAlignment_bytes = 64;
 
   Buffer() = default;
-  /// Allocates from `arena` if it is not null, else separately.
+  /// Allocates from `arena` unless null.
   Buffer(DType dtype, const Shape& shape, Arena* arena = nullptr);
 
   View view() const { return view_; }

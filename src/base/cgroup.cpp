@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Describes a mounted control-group hierarchy, read from /proc/self/mountinfo (proc_pid_mountinfo(5)).
+/// A mounted control-group hierarchy of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 struct Hierarchy {
   std::string root;  ///< the group that is mounted
   fs::path place;
@@ -20,7 +20,6 @@ struct Hierarchy {
   std::string options;  ///< version 1: the controllers
 };
 
-/// Returns whether a comma-separated list contains the word.
 bool lists(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
@@ -39,7 +38,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& root) {
   return all;
 }
 
-/// Returns the process's group in a hierarchy that has the controller, read from /proc/self/cgroup (cgroups(7)).
+/// Returns the process's group in a hierarchy with the controller, by /proc/self/cgroup (cgroups(7)).
 std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std::string& controller) {
   std::ifstream in(root / "proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -51,15 +50,14 @@ std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std:
   return std::nullopt;
 }
 
-/// Calls `visit(folder, is_v2)` for the process's group and each mounted ancestor, in hierarchies that have the
-/// controller.
+/// Calls `visit(folder, is_v2)` for the process's group and its mounted ancestors, in hierarchies with the controller.
 template <class Visit>
 void visit_groups(const fs::path& root, const std::string& controller, const Visit& visit) {
   for (const Hierarchy& hierarchy : hierarchies(root)) {
     if (!hierarchy.is_v2 && !lists(hierarchy.options, controller)) continue;
     const std::optional<std::string> group = group_of(root, hierarchy.is_v2, controller);
     if (!group) continue;
-    // A container may see only its own group, mounted as the root of the hierarchy.
+    // A container may see only its own group, as the hierarchy's root.
     fs::path below = fs::path(*group).lexically_relative(hierarchy.root);
     if (below.empty() || *below.begin() == "..") below = ".";
     const fs::path top = (root / hierarchy.place.relative_path()).lexically_normal();
@@ -72,7 +70,7 @@ void visit_groups(const fs::path& root, const std::string& controller, const Vis
   }
 }
 
-/// Returns the first number of a file, or nothing if the file is missing or has a word there ("max").
+/// Returns a file's first number, nothing for a missing file or a word ("max").
 std::optional<double> first_number(const fs::path& file) {
   std::ifstream in(file);
   double number = 0;
@@ -103,7 +101,7 @@ std::optional<double> cpu_quota(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
-  constexpr double kNoLimit = 9e18;  // version 1 writes the largest number of whole pages for "no limit"
+  constexpr double kNoLimit = 9e18;  // version 1 writes the most whole pages for "no limit"
   std::optional<std::uint64_t> least;
   visit_groups(root, "memory", [&](const fs::path& folder, bool is_v2) {
     const auto limit = first_number(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));

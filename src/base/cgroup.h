@@ -1,4 +1,4 @@
-// Owns the CPU and memory limits of this process's control groups (a container's limits), versions 1 and 2.
+// Owns the CPU and memory limits of control groups (a container's), versions 1 and 2.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace qrl::base {
 
-/// Returns the CPU quota of the process in processors (1.5 for 150 ms of each 100): the minimum over its control group
-/// and the ancestors. Returns nothing without a quota. `root` is the folder that has /proc and the paths named in it.
+/// Returns the process's CPU quota in processors (1.5 for 150 ms of each 100), the least of its group and the
+/// ancestors', if there is one. `root` has /proc and the paths named in it.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
-/// Returns the lowest memory limit of the process's control group and its ancestors; nothing without a limit.
+/// Returns the lowest memory limit of the group and its ancestors, if any.
 std::optional<std::uint64_t> memory_limit_bytes(const std::filesystem::path& root = "/");
 
 }  // namespace qrl::base

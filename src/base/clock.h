@@ -1,21 +1,19 @@
-// Owns the clocks. Nothing reproducible may depend on them.
+// Owns the clocks, on which nothing reproducible may depend.
 #pragma once
 
 #include <chrono>
 
 namespace qrl::base {
 
-/// Returns the seconds of a monotonic clock.
 inline double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the seconds since 1970, UTC.
 inline double unix_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Adds the lifetime of the object, in seconds, to a total.
+/// Adds its lifetime in seconds to a total.
 class ScopedTimer {
  public:
   explicit ScopedTimer(double& total_s) : total_s_(total_s), start_s_(now_s()) {}

@@ -1,4 +1,4 @@
-// Owns the type of a file that is embedded in the program (src/embed.cmake).
+// Owns the type of an embedded file (src/embed.cmake).
 #pragma once
 
 #include <span>

@@ -16,8 +16,7 @@ std::string join(const std::string& where, const std::string& expected, const st
   if (!expected.empty()) line += ": expected " + expected;
   if (!got.empty()) line += (expected.empty() ? ": " : ", got ") + got;
   if (!what_to_do.empty()) line += "; " + what_to_do;
-  // Names and values may come from untrusted files, so terminal control bytes are escaped. Newlines stay: they separate
-  // the errors of a list.
+  // Untrusted names and values: terminal control bytes are escaped, except newlines, which separate a list's errors.
   return printable(line);
 }
 

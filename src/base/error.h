@@ -1,4 +1,4 @@
-// Owns the project's one error type and the checks that throw it.
+// Owns the one error type and the checks that throw it.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace qrl::base {
 
-/// Classifies an error by its effect on the process; `exit_code` returns the code (recipes.md).
+/// Errors by their effect on the process; `exit_code` returns the code (recipes.md).
 enum class ErrorKind {
   input,     ///< the recipe, the arguments, a file or the data are wrong: exit 2
   guard,     ///< a training guard stopped the run: exit 3
@@ -14,8 +14,8 @@ enum class ErrorKind {
   internal,  ///< a bug in this program, or a failing machine: exit 1
 };
 
-/// Holds one error: where (file:line, path, tensor, op), what was expected, what was found, what to do. Every part but
-/// `where` may be empty. `what()` joins them; newlines (a list of errors) are its only control bytes.
+/// One error: where (file:line, path, tensor, op), expected, found, what to do. Only `where` is never empty. `what()`
+/// joins them; newlines (a list of errors) are its only control bytes.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
@@ -36,21 +36,21 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase in which a run is built from its recipe: running out of memory is then an input error, later an
+/// Marks the phase in which a run is built from its recipe, when running out of memory is an input error, later an
 /// internal one. The reader of a recipe sets it, the start of the work resets it, and main reads it.
 void set_making_parts(bool making);
 bool making_parts();
 
 }  // namespace qrl::base
 
-/// Checks input, also in release builds. The texts are built only on failure.
+/// Checks input, also in release builds, with texts built only on failure.
 #define QRL_REQUIRE(condition, ...)         \
   do {                                      \
     if (!(condition)) [[unlikely]]          \
       ::qrl::base::fail_input(__VA_ARGS__); \
   } while (false)
 
-/// Checks an invariant, also in release builds. The texts are built only on failure.
+/// Checks an invariant likewise.
 #define QRL_INVARIANT(condition, ...)          \
   do {                                         \
     if (!(condition)) [[unlikely]]             \

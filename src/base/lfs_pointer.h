@@ -1,14 +1,14 @@
-// Owns the recognition of Git LFS pointers: small text files in place of files that are not yet fetched.
+// Owns the recognition of Git LFS pointers, text files in place of unfetched ones.
 #pragma once
 
 #include <string_view>
 
 namespace qrl::base {
 
-/// Describes such a file in an error, and what to do.
+/// Such a file in an error, and what to do.
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
 
-/// Returns whether a file with this text (or beginning) is a Git LFS pointer.
+/// Returns whether a text begins a Git LFS pointer.
 constexpr bool is_lfs_pointer(std::string_view text) { return text.starts_with("version https://git-lfs"); }
 
 }  // namespace qrl::base

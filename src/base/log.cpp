@@ -41,7 +41,7 @@ std::string time_stamp() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S ", &local)};
 }
 
-/// Appends a line that already has its time stamp.
+/// Appends a line with its time stamp.
 void to_file(Log& log, const std::string& line) {
   if (log.file == nullptr) {
     if (!log.had_file && log.before_file.size() < kMostBeforeFile) log.before_file.push_back(line);

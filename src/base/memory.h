@@ -1,4 +1,3 @@
-// Owns the amount of memory that this process can have.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ struct MemoryLimit {
   std::uint64_t free_bytes = 0;  ///< memory not in use now (MemAvailable), at most `bytes`
 };
 
-/// Returns the lower of the machine's memory and the limit of the process's control group.
+/// Returns the lower of the machine's memory and the control group's limit.
 MemoryLimit memory_limit();
 
 }  // namespace qrl::base

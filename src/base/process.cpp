@@ -21,12 +21,12 @@ void shorten_spins(int, char** argv, char** environment) {
   extended[count] = spins;
   extended[count + 1] = nullptr;
   execve("/proc/self/exe", argv, extended);
-  // Without /proc the program continues unchanged: correct, but slower on a busy machine.
+  // Without /proc the program continues, slower on a busy machine.
 }
 
 void skip_library_destructors() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  // Exit handlers run in the reverse order of their registration, so those of libraries run last.
+  // Exit handlers run in reverse order of registration, those of libraries last.
   on_exit(
       [](int exit_code, void*) {
         std::cout.flush();

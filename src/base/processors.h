@@ -1,10 +1,8 @@
-// Owns the number of processors that this process may use.
 #pragma once
 
 namespace qrl::base {
 
-/// Returns the number of processors that this process may run on, 1 or more. A CPU quota of its control group lowers it
-/// to the quota, rounded up.
+/// Returns the processors that this process may run on, 1 or more, at most its control group's CPU quota, rounded up.
 int usable_processors();
 
 }  // namespace qrl::base

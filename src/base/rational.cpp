@@ -6,8 +6,7 @@ namespace qrl::base {
 
 namespace {
 
-/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127. Returns nothing if the result needs more
-/// than 64 bits.
+/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127, if the result fits 64 bits.
 std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcept {
   __int128 a = numerator < 0 ? -numerator : numerator;
   __int128 b = denominator;
@@ -25,8 +24,7 @@ std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcep
 
 }  // namespace
 
-// Operands are below 2^63 in magnitude, so products are below 2^126 and sums of two below 2^127: the 128-bit values are
-// exact.
+// Operands are below 2^63 in magnitude, products below 2^126, sums of two below 2^127: exact in 128 bits.
 std::optional<Rational> sum(Rational a, Rational b) noexcept {
   if (a.is_integer() && b.is_integer()) {  // needs no gcd
     std::int64_t value = 0;

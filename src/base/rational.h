@@ -15,7 +15,7 @@ struct Rational {
   friend bool operator==(const Rational&, const Rational&) = default;
 };
 
-/// Each operation returns nothing if the reduced result does not fit in 64 bits, and for a division by zero.
+/// Operations return nothing if the reduced result exceeds 64 bits, or for a division by zero.
 std::optional<Rational> sum(Rational a, Rational b) noexcept;
 std::optional<Rational> difference(Rational a, Rational b) noexcept;
 std::optional<Rational> product(Rational a, Rational b) noexcept;

@@ -12,7 +12,7 @@ namespace qrl::base {
 
 namespace {
 
-/// Returns whether a code point is escaped: C1 controls, direction marks, joiners, line separators.
+/// C1 controls, direction marks, joiners, line separators.
 bool is_hidden(std::uint32_t code) {
   struct Range {
     std::uint32_t first, last;
@@ -56,7 +56,7 @@ void append_byte(unsigned char byte, std::string& out) {
   append_hex(byte, 2, out);
 }
 
-/// Returns the length of the UTF-8 character of two bytes or more at the start of `text`; 0 if there is none.
+/// Returns the length of a first UTF-8 character of two bytes or more, or 0.
 std::size_t character_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;

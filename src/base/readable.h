@@ -1,4 +1,4 @@
-// Owns how text in any language is shown to a person.
+// Owns how text in any language is shown.
 #pragma once
 
 #include <string>
@@ -6,16 +6,15 @@
 
 namespace qrl::base {
 
-/// Quotes a text in a form that YAML and JSON read back, at most `max_bytes` of it in whole characters. \", \\, \n and
-/// \t are escaped. Control characters, and characters that reorder or hide text on a terminal, become \xNN or \uNNNN.
-/// Bytes that are not UTF-8 become \xNN.
+/// Quotes at most `max_bytes` of a text, in whole characters, so that YAML and JSON read it back. \", \\, \n and \t are
+/// escaped. Control characters, those that reorder or hide text, and bytes that are not UTF-8 become \xNN or \uNNNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
-/// Escapes a text for a terminal: control characters except newline and tab, characters that reorder or hide text, and
-/// bytes that are not UTF-8.
+/// Escapes for a terminal: control characters except newline and tab, characters that reorder or hide text, and bytes
+/// that are not UTF-8.
 std::string printable(std::string_view text);
 
-/// Prints like printf, with the formatted text passed through `printable`.
+/// Prints like printf, through `printable`.
 [[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
 
 }  // namespace qrl::base

@@ -8,7 +8,7 @@
 
 namespace qrl::base {
 
-/// Names the use of a random stream. Streams of different purposes are independent.
+/// The uses of random streams, which are independent.
 enum class RandomPurpose : std::uint32_t {
   sampling = 1,
   model_init,
@@ -23,14 +23,14 @@ enum class RandomPurpose : std::uint32_t {
   gain_noise
 };
 
-/// Computes Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"). The four words depend
-/// on the counter and the key only.
+/// Computes Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"). The words depend on
+/// counter and key only.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Returns a uniform number in [0, 1) with 53 bits, made from two words.
+/// Returns a uniform number in [0, 1) with 53 bits from two words.
 double to_unit(std::uint32_t high, std::uint32_t low);
 
-/// Provides a stateless family of random words: word(counter) depends only on (seed, purpose, counter).
+/// Random words by (seed, purpose, counter) alone.
 class RandomField {
  public:
   RandomField(std::uint64_t seed, RandomPurpose purpose);
@@ -42,8 +42,7 @@ class RandomField {
   std::array<std::uint32_t, 2> key_;
 };
 
-/// Reads one stream of a RandomField sequentially. Copyable. `index` selects the stream, so item i does not depend on
-/// the number of draws for item i−1.
+/// Reads a RandomField's stream `index` sequentially, so that item i does not depend on the draws for item i−1.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}

@@ -1,4 +1,4 @@
-// Owns shared libraries that are opened at run time: their files, and the versions required and found.
+// Owns shared libraries opened at run time, and versions required and found.
 #pragma once
 
 #include <span>
@@ -6,20 +6,19 @@
 
 namespace qrl::base {
 
-/// Holds a library that stays open until the process ends. Without a handle, `why` has the loader's message for each
-/// name.
+/// A library that stays open until the process ends. Without a handle, `why` has the loader's messages.
 struct SharedLibrary {
   void* handle = nullptr;
   std::string path;
   std::string why;
 };
-/// Opens the first of `names` (paths, or names for the loader) that can be opened.
+/// Opens the first of `names` (paths, or loader names) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names);
 
-/// Returns the file of the loaded library of this name; empty if the process has not loaded it.
+/// Returns the file of this library, if the process has loaded it.
 std::string loaded_library_path(const std::string& name);
 
-/// Describes the required version of a library (or driver) and the version found.
+/// A library's (or driver's) required version, and the one found.
 struct LibraryReport {
   std::string name;    ///< "cuBLASLt"
   std::string wanted;  ///< "13"
@@ -34,7 +33,7 @@ struct LibraryReport {
   std::string line() const;
 };
 
-/// Throws an input error that names both versions unless the library fits. `where` is the recipe key that needs it.
+/// Throws an input error, with both versions, unless the library fits; `where`: the recipe key that needs it.
 void require(const LibraryReport& library, const std::string& where);
 
 }  // namespace qrl::base

@@ -1,4 +1,3 @@
-// Owns the quoting of words for a shell.
 #pragma once
 
 #include <string>
@@ -6,7 +5,7 @@
 
 namespace qrl::base {
 
-/// Quotes the text as one word of a shell command if it needs quotes.
+/// Quotes the text as one shell word if needed.
 std::string shell_word(std::string_view text);
 
 }  // namespace qrl::base

@@ -35,7 +35,7 @@ bool is_utf8(std::string_view text) {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Rows of the dynamic program: distances from the first i, i−1 and i−2 letters of `a` to each prefix of `b`.
+  // Rows of the dynamic program: distances from the first i, i−1 and i−2 letters of `a` to prefixes of `b`.
   std::vector<std::size_t> row(b.size() + 1), before(row.size()), two_before(row.size());
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -51,7 +51,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// Counts the letters that two words share, in any order. Each other letter of the longer word needs an edit.
+/// Counts letters shared in any order; each other one of the longer word needs an edit.
 std::size_t letters_in_common(std::string_view a, std::string_view b) {
   std::array<std::uint8_t, 256> unmatched{};
   for (const char c : a) ++unmatched[static_cast<unsigned char>(c)];

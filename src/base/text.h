@@ -1,4 +1,4 @@
-// Owns small text helpers: UTF-8 checks, the nearest known name, joined words, printf to a string.
+// Owns small text helpers.
 #pragma once
 
 #include <span>
@@ -7,14 +7,14 @@
 
 namespace qrl::base {
 
-/// Returns whether the text is strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+/// Returns whether the text is strict UTF-8: no overlong forms or surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-/// Returns the candidate with the smallest edit distance to `word` (Damerau–Levenshtein, adjacent swaps). Returns "" if
-/// the nearest needs more edits than a third of the word's length (one edit for words of two letters).
+/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps); "" above a third
+/// of the word's length (one edit for two letters).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
-/// Quotes untrusted text for a message: at most `max_chars` bytes, with bytes outside printable ASCII as \xNN.
+/// Quotes at most `max_chars` bytes of untrusted text, with \xNN outside printable ASCII.
 std::string quoted(std::string_view text, std::size_t max_chars = 60);
 
 template <class Words>
@@ -29,7 +29,7 @@ std::string joined(const Words& words, std::string_view separator) {
   return text;
 }
 
-/// Formats like printf into a string; the result is cut at 511 bytes.
+/// Formats like printf, cut at 511 bytes.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
 }  // namespace qrl::base

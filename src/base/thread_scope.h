@@ -1,11 +1,10 @@
-// Owns the number of threads that the parallel regions of one part of the program use.
 #pragma once
 
 namespace qrl::base {
 
-/// Sets the number of threads of parallel regions that the calling thread begins, LibTorch's included, during its
-/// lifetime. A `count` of 0 changes nothing. Scopes nest. libgomp keeps a pool of workers for each thread that begins
-/// regions, so a decoder in another thread has its own pool.
+/// Sets the threads of parallel regions, LibTorch's included, that the calling thread begins during its lifetime (0:
+/// unchanged). Scopes nest. libgomp keeps a pool per thread that begins regions, so a decoder in another thread has its
+/// own.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(int count);

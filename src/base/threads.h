@@ -1,5 +1,5 @@
-// Owns the process's one pool of worker threads and the division of work among them. The pool is that of OpenMP
-// (libgomp.so.1), which LibTorch also uses, so both share the processors.
+// Owns the process's one pool of worker threads, OpenMP's (libgomp.so.1), which LibTorch shares, and the division of
+// work.
 #pragma once
 
 #include <atomic>
@@ -8,26 +8,25 @@
 
 namespace qrl::base {
 
-/// Holds a half-open index range.
+/// A half-open index range.
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t size() const { return end - begin; }
 };
 
-/// Represents one thread of a team that runs a function together (SPMD). Each thread has its own Team.
+/// One thread of a team that runs a function together (SPMD).
 class Team {
  public:
-  /// Returns a team with the calling thread only.
   static Team solo() { return Team(0, 1, nullptr); }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Returns this thread's contiguous share of [0, count), cut at multiples of `grain`.
+  /// Returns this thread's share of [0, count), cut at multiples of `grain`.
   Range slice(std::int64_t count, std::int64_t grain = 1) const;
 
-  /// Waits for all threads of the team. Memory that any of them wrote before is visible to all after.
+  /// Waits for all threads of the team; what they wrote before is visible after.
   void barrier();
 
  private:
@@ -42,17 +41,16 @@ class Team {
   Meeting* meeting_;
 };
 
-/// Returns the default of `parallel` and of LibTorch: OMP_NUM_THREADS, else the processors that this process may run
-/// on.
+/// Returns the default for `parallel` and LibTorch: OMP_NUM_THREADS, else usable processors.
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
-/// Runs `body` on `num_threads` threads (0: num_threads()) and returns when all have ended. A nested call runs on the
-/// calling thread only. The exception of the lowest rank is rethrown after all threads have ended. A body that throws
-/// while others wait at a barrier would hang them, so bodies check their inputs before the first barrier.
+/// Runs `body` on `num_threads` threads (0: num_threads()), nested calls on the calling thread alone. Rethrows the
+/// lowest rank's exception after all have ended. A body that throws while others wait at a barrier would hang: check
+/// inputs before the first barrier.
 void parallel(int num_threads, const std::function<void(Team&)>& body);
 
-/// Splits [0, count) over the threads, at least `grain` indices each, and calls body(range) on each.
+/// Calls body(range) on each thread, for shares of [0, count) of at least `grain`.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(Range)>& body);
 
 }  // namespace qrl::base

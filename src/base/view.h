@@ -23,14 +23,14 @@ std::string_view name(DType dtype);
 
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// Holds a shape of up to eight dimensions (row-major, contiguous).
+/// A shape of up to eight dimensions (row-major, contiguous).
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-  /// Throws an internal error for more than kMaxRank dimensions, a negative dimension, or a product that overflows.
+  /// Throws an internal error beyond kMaxRank, for negative dimensions, or an overflowing product.
   explicit Shape(std::span<const std::int64_t> dims);
 
   int rank() const { return rank_; }
@@ -59,7 +59,7 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Holds a pointer, dtype, shape and device. It owns nothing: the bytes must outlive it. `data` may be null only if the
+/// A pointer, dtype, shape and device, without ownership: the bytes must outlive it. `data` may be null only if the
 /// view is empty.
 struct View {
   void* data = nullptr;
@@ -71,7 +71,7 @@ struct View {
   std::size_t num_bytes() const { return static_cast<std::size_t>(numel()) * size_bytes(dtype); }
   bool empty() const { return data == nullptr; }
 
-  /// Returns a typed pointer. Throws an internal error if T is not the dtype or the bytes are not in CPU memory.
+  /// Throws an internal error unless T is the dtype and the bytes are in CPU memory.
   template <class T>
   T* as() const {
     QRL_INVARIANT(dtype == dtype_of<T>() && device == Device::cpu, "view", std::string(name(dtype_of<T>())) + " on cpu",
