@@ -37,15 +37,14 @@ void require_regular(const std::filesystem::path& path, int fd) {
   require_regular(path, status);
 }
 
-/// Returns whether the errno of a failed open means that no such file exists. A link in a place that allows no link
-/// counts as absent.
+/// Returns whether a failed open means no such file, or a forbidden link.
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace
 
 File::File(std::filesystem::path path, int flags) : path_(std::move(path)) {
   constexpr mode_t kMode = 0666;  // less the umask
-  // O_NONBLOCK lets a pipe without a writer fail instead of blocking; it has no effect on regular files.
+  // O_NONBLOCK: a pipe without a writer fails instead of blocking.
   fd_ = ::open(path_.c_str(), flags | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 
@@ -164,7 +163,7 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
     target = fs::canonical(path, error);
     QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
   }
-  // A name like /dev/stdout may refer to a file that other processes also write to.
+  // Names like /dev/stdout may refer to a file that others write to.
   const std::string name = path.lexically_normal().string();
   QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
               "a file to write", "a name below /dev or /proc", "name a file");

@@ -1,4 +1,4 @@
-// Owns reading and writing of files, with errors that name the file.
+// Owns reading and writing of files, with errors that name them.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace qrl::state {
 
-/// Holds an open file; movable, closed by the destructor. New files get the permissions of the process's umask. A read
-/// past the end is an input error, because the file has changed. Any other failure of the system is an internal error.
+/// An open file, closed by the destructor; new ones get the umask's permissions. A read past the end is an input error
+/// (the file has changed), other failures internal errors.
 class File {
  public:
-  /// Opens for reading and follows links. Throws an input error unless the target is a regular file.
+  /// Opens for reading, through links, or throws an input error unless it is a regular file.
   static File open(const std::filesystem::path& path);
-  /// Opens like `open`, but throws an input error if the last component of the path is a link.
+  /// Opens like `open`, but throws an input error if the path's last component is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Opens like `open_no_follow`, but returns nothing if the file does not exist or is a link. Throws an internal error
-  /// for every other failure of the system: the file may be undamaged.
+  /// Opens like `open_no_follow`, but returns nothing for a missing file or a link. Other failures are internal errors:
+  /// the file may be undamaged.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
-  /// Opens a new file for writing. Throws an internal error if a file or a link of that name exists.
+  /// Opens a new file for writing, or throws an internal error if the name exists.
   static File create(const std::filesystem::path& path);
-  /// Opens for writing and empties an existing file. Throws an internal error for a link of that name.
+  /// Opens for writing, emptied, or throws an internal error for a link.
   static File create_or_empty(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
@@ -38,7 +38,7 @@ class File {
   void write(const void* bytes, std::size_t num_bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void sync();
-  /// Closes the file. Throws an internal error for a write error that the system reports only now.
+  /// Closes the file, or throws an internal error for a late write error.
   void close();
 
  private:
@@ -47,21 +47,21 @@ class File {
   int fd_ = -1;
 };
 
-/// Returns the whole text of a regular file. Throws an input error for more than `max_bytes` and for a Git LFS pointer.
+/// Returns a regular file's text, or throws an input error beyond `max_bytes` and for a Git LFS pointer.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-/// Throws an input error if anything but a regular file has that name; links are followed. The file is not opened,
-/// because opening a device or a pipe may block.
+/// Throws an input error if the name, through links, is no regular file, without opening it: a device or pipe may
+/// block.
 void require_no_special_file(const std::filesystem::path& path);
 
-/// Returns the file to write when a user names `path`: the path itself, or the target of a link. Throws an input error
-/// if the folder is missing or not writable, or if `path` exists and is no regular file.
+/// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error without a writable
+/// folder, or if it is no regular file.
 std::filesystem::path output_file(const std::filesystem::path& path);
 
-/// Syncs a folder: the names in it then survive a power cut.
+/// Syncs a folder, so that its names survive a power cut.
 void sync_dir(const std::filesystem::path& dir);
 
-/// Returns a path for messages, quoted if one of its bytes is not printable ASCII.
+/// Returns a path for messages, quoted unless printable ASCII.
 std::string shown(const std::filesystem::path& path);
 
 }  // namespace qrl::state

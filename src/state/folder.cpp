@@ -36,7 +36,7 @@ constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
 constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
-// The manifest ends with its own hash, which covers every byte before the digits. The bytes after the digits are fixed.
+// The manifest ends with its hash over every byte before the digits. The bytes after the digits are fixed.
 constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
 constexpr std::string_view kAfterHash = "\"\n}\n";
 
@@ -56,7 +56,7 @@ std::string hash_of(const File& file) {
   return hash.hex();
 }
 
-/// Returns `path` with a mark and 64 random bits appended. The name cannot be guessed, so no link can be placed there.
+/// Appends a mark and 64 random bits, which cannot be guessed to place a link there.
 fs::path temporary_name(const fs::path& path) {
   std::uint64_t id = 0;
   QRL_INVARIANT(getrandom(&id, sizeof id, 0) == sizeof id, "getrandom", "8 random bytes", std::strerror(errno));
@@ -75,8 +75,8 @@ bool is_temporary_name(std::string_view name) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// Returns the sorted relative names of the regular files below `dir`. Throws an input error for anything but files and
-/// folders, which could be neither hashed nor synced.
+/// Returns the sorted relative names of regular files below `dir`, or throws an input error for others than files and
+/// folders, which cannot be hashed.
 std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
   std::set<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
@@ -149,7 +149,7 @@ void rename_or_fail(const fs::path& from, const fs::path& to) {
                 std::strerror(errno));
 }
 
-/// Removes a temporary file or folder in the destructor unless `keep` was called.
+/// Removes a temporary file or folder unless `keep` was called.
 class Leftover {
  public:
   explicit Leftover(fs::path path) : path_(std::move(path)) {}

@@ -11,8 +11,8 @@ namespace qrl::state {
 
 namespace {
 
-/// Builds the value from the parser's events. nlohmann's own callback searches the parent after each child, which takes
-/// quadratic time for the header of a file with many tensors.
+/// Builds the value from the parser's events. nlohmann's own callback searches the parent after each child: quadratic
+/// for a header of many tensors.
 template <class Json>
 class StrictBuilder final : public nlohmann::json_sax<Json> {
   using Sax = nlohmann::json_sax<Json>;
@@ -68,7 +68,7 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  /// Stores the value at its place: the root, the end of the innermost list, or the value of the key just read.
+  /// Stores the value at the root, the innermost list's end, or the key just read.
   Json* place(Json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_array()) return &open_.back()->emplace_back(std::move(value));
@@ -86,13 +86,13 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
   const std::string& where_;
   int max_depth_;
   Json root_;
-  std::vector<Json*> open_;  ///< lists and objects that are not complete, outermost first
+  std::vector<Json*> open_;  ///< incomplete lists and objects, outermost first
   Json* member_ = nullptr;   ///< in the innermost object, the value of the key just read
 };
 
 template <class Json>
 Json parse_strictly(std::string_view text, const std::string& where, int max_depth) {
-  // nlohmann's lexer skips a byte-order mark and stops at a NUL byte; either would hide bytes from the checks.
+  // nlohmann's lexer skips a byte-order mark and stops at NUL, hiding bytes from the checks.
   QRL_REQUIRE(!text.starts_with("\xef\xbb\xbf"), where, "JSON", "a byte-order mark before it",
               "save the file as UTF-8 without one");
   QRL_REQUIRE(text.find('\0') == std::string_view::npos, where, "JSON", "a NUL byte in it");

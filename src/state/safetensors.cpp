@@ -33,7 +33,6 @@ struct FormatDType {
   std::optional<DType> dtype;
 };
 
-/// Lists every dtype of safetensors 0.8.
 constexpr std::array<FormatDType, 22> kDTypes = {{
     {"BOOL", 8, DType::boolean},      {"U8", 8, DType::u8},         {"I8", 8, DType::i8},
     {"U16", 16, DType::u16},          {"I16", 16, DType::i16},      {"F16", 16, DType::f16},
@@ -50,7 +49,7 @@ bool has_control_byte(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-/// Returns a JSON integer from 0 to 2^63 − 1. Throws an input error for anything else.
+/// Returns a JSON integer from 0 to 2^63 − 1, or throws an input error.
 std::uint64_t natural(const Json& value, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && std::in_range<std::int64_t>(value.get<std::uint64_t>()), where,
               "integers from 0 to 2^63 - 1", base::quoted(value.dump()));
@@ -109,7 +108,7 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   return entry;
 }
 
-/// Checks that the tensors tile the data section: in order of (begin, end), each starts where the previous one ends.
+/// Checks that tensors tile the data section, in order of (begin, end).
 void require_tiling(const SafetensorsFile::Tensors& tensors, std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   order.reserve(tensors.size());
@@ -131,14 +130,13 @@ float f16_to_float(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
   const std::uint32_t magnitude = bits & 0x7fffU;
   if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
-  // The shifted bits form a float whose exponent is 112 too small. Multiplication by 2^112 corrects normal and
-  // subnormal halves exactly.
+  // The shifted bits form a float whose exponent is 112 too small, which 2^112 corrects exactly, also for subnormals.
   const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// Names the format of a file that is no safetensors file by its first bytes, and what to do; "" if unknown. Called
-/// only for an invalid header, because a valid length field may look like a magic number.
+/// Names the format of another file by its first bytes, and what to do, or ""; only after an invalid header, since a
+/// valid length may look like a magic number.
 std::string foreign_format(std::string_view start) {
   struct Mark {
     std::string_view bytes;
@@ -175,7 +173,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File
               std::to_string(size) + " bytes");
   std::uint64_t header_bytes = 0;
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  // The comparison subtracts because 8 + length may overflow.
+  // 8 + length may overflow.
   const bool length_fits = header_bytes <= std::min(kMaxHeader_bytes, size - kLengthField_bytes);
   std::string header(length_fits ? header_bytes : 0, '\0');
   file_.read_at(kLengthField_bytes, std::as_writable_bytes(std::span(header)));
@@ -270,7 +268,7 @@ void write_as_bf16(File& out, std::span<const std::byte> floats) {
 
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged) {
-  // The header is written as text, so that members keep the given order.
+  // Written as text, to keep the members' order.
   std::string header = "{";
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;
