@@ -1,4 +1,4 @@
-// Owns a time limit for library calls that have none of their own.
+// Owns a time limit for library calls without one.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace qrl::dist {
 
-/// Runs a timer during its lifetime. After `limit_s` seconds it prints "qrl-train: " and `message` to stderr and exits
-/// with code 1, which ends the job. Suspended time does not count.
+/// After `limit_s` seconds prints "qrl-train: " and `message` to stderr and exits with code 1, which ends the job.
+/// Suspended time does not count.
 class Deadline {
  public:
   Deadline(double limit_s, std::string message);

@@ -1,4 +1,4 @@
-// Owns all-gathers whose ranks have different numbers of values.
+// Owns all-gathers of different numbers of values.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace qrl::dist {
 
-/// Returns the values of each rank, in rank order, on every rank.
+/// Returns each rank's values, in rank order, on every rank.
 template <class T>
 std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectives& world) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -25,7 +25,7 @@ std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectiv
   return by_rank;
 }
 
-/// Returns the values of all ranks in ascending order, so the result does not depend on their division among ranks.
+/// Returns all ranks' values in ascending order, regardless of their division.
 template <class T>
 std::vector<T> all_gather_sorted(std::span<const T> mine, Collectives& world) {
   std::vector<T> all;

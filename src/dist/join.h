@@ -1,4 +1,4 @@
-// Owns the interface between a launcher's environment and the part that the build links: mpi.cpp or no_mpi.cpp.
+// Owns the interface between a launcher's environment and mpi.cpp or no_mpi.cpp.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,20 @@
 
 namespace qrl::dist {
 
-/// Names the environment variable of Launch::join_limit_s. It is no recipe key because no recipe is read before the job
-/// starts.
+/// The environment variable of Launch::join_limit_s: no recipe is read before the job starts.
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
-/// Holds the launcher's description of this process's job.
 struct Launch {
   std::string variable;       ///< the environment variable that was found; empty: not started by a launcher
   int num_ranks = 1;          ///< 0: several, a number that only MPI knows
   double join_limit_s = 600;  ///< wait for the other processes to start, in seconds (kJoinLimit, 1 or more)
 };
 
-/// Reads kJoinLimit and the environment of Open MPI, MPICH and Intel MPI, PMIx, and Slurm. Throws an input error if a
-/// value is not a number.
+/// Reads kJoinLimit and the environment of Open MPI, MPICH and Intel MPI, PMIx, and Slurm. Throws an input error for
+/// values that are no numbers.
 Launch find_launch();
 
-/// Joins the job of several ranks that `launch` describes. Throws like make_world.
+/// Joins a job of several ranks; throws like make_world.
 std::unique_ptr<Collectives> join_job(const Launch& launch, int* argc, char*** argv);
 
 }  // namespace qrl::dist

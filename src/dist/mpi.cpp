@@ -1,6 +1,6 @@
 // Implements Collectives with MPI. MPI_Allreduce's order of addition depends on message size, rank count and topology,
-// and may differ between ranks. Here each rank receives all terms for its own part of the array, adds them in rank
-// order and sends the result. The traffic is that of a ring all-reduce, and the bits do not depend on the library.
+// and may differ between ranks. Here each rank adds all terms of its part in rank order and sends the result, with a
+// ring all-reduce's traffic.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -21,12 +21,12 @@
 namespace qrl::dist {
 namespace {
 
-/// MPI counts are int, so longer buffers are sent in pieces.
+/// MPI counts are int: longer buffers go in pieces.
 constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
-/// An all-reduce processes its array in windows of this size, which bounds its scratch memory.
+/// An all-reduce's window, which bounds its scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
-/// Ends the job on any MPI failure. A rank that returned an error would leave the others waiting.
+/// Ends the job on any MPI failure, which would leave other ranks waiting.
 void on_mpi_error(MPI_Comm* /*comm*/, int* code, ...) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -35,7 +35,6 @@ void on_mpi_error(MPI_Comm* /*comm*/, int* code, ...) {
   abort_job(1);
 }
 
-/// Calls body(piece) for each piece of at most kMaxMessageBytes, in order.
 template <class Byte, class Body>
 void for_each_piece(std::span<Byte> bytes, const Body& body) {
   for (std::size_t at = 0; at < bytes.size(); at += kMaxMessageBytes) {
@@ -47,7 +46,7 @@ class Mpi final : public Collectives {
  public:
   Mpi(const Launch& launch, int* argc, char*** argv) {
     int provided = 0;
-    // MPI_Init and MPI_Finalize wait for every rank without a limit of their own.
+    // MPI_Init and MPI_Finalize wait without a limit.
     const Deadline deadline(launch.join_limit_s, "waited " + whole(launch.join_limit_s) +
                                                      " s for the other ranks of the job to start: the job ends here (" +
                                                      std::string(kJoinLimit) + ")");
@@ -68,8 +67,8 @@ class Mpi final : public Collectives {
   }
 
   ~Mpi() override {
-    // During an exception the other ranks may be in another call, and waiting would hang. The launcher ends the job
-    // when this process exits without MPI_Finalize.
+    // During an exception other ranks may be in another call: waiting would hang. The launcher ends the job if a
+    // process exits without MPI_Finalize.
     if (std::uncaught_exceptions() != 0) return;
     const Deadline deadline(limit_s_, "waited " + whole(limit_s_) +
                                           " s for the other ranks to end: the job ends here "
@@ -103,7 +102,7 @@ class Mpi final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), size_);
-    // Each owner sums one window per round, which bounds the scratch memory.
+    // Owners sum one window per round, which bounds scratch memory.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -161,7 +160,7 @@ class Mpi final : public Collectives {
   };
   static constexpr int kAll = -1;
 
-  /// Holds the pending requests and the rank that each waits for (kAll: any rank).
+  /// Pending requests, and the rank that each waits for (kAll: any).
   struct Requests {
     MPI_Request& add(int peer) {
       peers.push_back(peer);
@@ -202,19 +201,19 @@ class Mpi final : public Collectives {
     for (int done = 0;;) {
       MPI_Testall(static_cast<int>(calls.requests.size()), calls.requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done != 0) return;
-      // If this process was suspended, that time is no wait for others: at most one second of it counts.
+      // Suspended time is no wait for others: at most one second counts.
       const double now_s = base::now_s();
       waited_s += std::min(now_s - last_s, 1.0);
       last_s = now_s;
       if (waited_s > limit_s_) give_up(calls);
-      // Another rank may work for minutes, and spinning would take its cores. Sleeping for a hundredth of the time
-      // waited adds at most one percent.
+      // Spinning would take the cores of a rank that works for minutes; sleeping a hundredth of the time waited adds at
+      // most one percent.
       constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
       if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
     }
   }
 
-  /// Ends the job with a message that names the ranks that have not arrived.
+  /// Ends the job with the names of the missing ranks.
   [[noreturn]] void give_up(const Requests& calls) const {
     std::string whom;
     for (int peer = 0; peer < size_; ++peer) {
@@ -231,7 +230,7 @@ class Mpi final : public Collectives {
     abort_job(1);
   }
 
-  /// Copies every rank's bytes into place_of(rank) on all ranks. `mine` may already be this rank's place.
+  /// Copies every rank's bytes into place_of(rank) on all ranks, where `mine` may already be.
   template <class PlaceOf>
   void gather(std::span<const std::byte> mine, const PlaceOf& place_of) {
     Requests requests;
@@ -247,8 +246,8 @@ class Mpi final : public Collectives {
     wait(requests);
   }
 
-  /// Computes out = fold over ranks, in rank order, of part_of(this rank) as each rank holds it. part_of(rank) is the
-  /// part of this rank's values that `rank` folds. `out` may be part_of(this rank).
+  /// Computes out = fold, in rank order, of every rank's part_of(this rank). part_of(rank) is what `rank` folds of this
+  /// rank's values; `out` may be part_of(this rank).
   template <class T, class PartOf, class Fold>
   void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
     std::vector<T> terms(out.size() * index(size_));
@@ -319,7 +318,7 @@ std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(text, &length);
-  // Open MPI returns "Open MPI v4.1.4, package: …, ident: …"; others add more lines after the first.
+  // Open MPI returns "Open MPI v4.1.4, package: …", others more lines.
   const std::string whole(text, static_cast<std::size_t>(std::max(length, 0)));
   return whole.substr(0, whole.find_first_of(",\n"));
 }

@@ -13,8 +13,7 @@ namespace qrl::dist {
 
 namespace {
 
-/// Returns the whole number, 1 or more, in an environment variable; nothing if it is not set. Throws an input error for
-/// any other text.
+/// Returns an environment variable's whole number, 1 or more, if set, or throws an input error.
 std::optional<int> number_in(const char* variable, const char* expected, const char* what_to_do) {
   const char* value = std::getenv(variable);
   if (value == nullptr) return std::nullopt;
@@ -31,7 +30,7 @@ std::optional<int> number_in(const char* variable, const char* expected, const c
 Launch find_launch() {
   Launch launch;
   if (const auto limit = number_in(kJoinLimit, "a number of seconds", "unset it: 600")) launch.join_limit_s = *limit;
-  // The most specific variable is first: mpirun in a Slurm job sets OMPI_COMM_WORLD_SIZE and inherits Slurm's.
+  // Most specific first: mpirun in a Slurm job sets OMPI_COMM_WORLD_SIZE and inherits Slurm's.
   constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   for (const char* variable : kSizeVariables) {
     const auto num_ranks =
@@ -50,7 +49,7 @@ Launch find_launch() {
 
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv) {
   const Launch launch = find_launch();
-  // One process needs no MPI: MPI_Init would take half a second and start a daemon.
+  // MPI_Init would take half a second and start a daemon.
   return launch.num_ranks == 1 ? make_solo() : join_job(launch, argc, argv);
 }
 
