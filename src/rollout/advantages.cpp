@@ -28,14 +28,13 @@ GroupSpread spread_of(std::span<Rollout* const> group) {
   return spread;
 }
 
-/// Returns reward − mean of the group, exactly 0 for a flat group. A rounding error of the mean would otherwise be
-/// magnified by the division by std + eps.
+/// Returns reward − the group's mean, exactly 0 for a flat group, lest division by std + eps magnify a rounding error.
 double centred(const Rollout& rollout, const GroupSpread& group, std::size_t size) {
   return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
 }
 
-/// Returns the standard deviation (ddof 1) of the values of all ranks; 1 for a single value. Values are sorted, so the
-/// result does not depend on the ranks. Sums are in fp64.
+/// Returns the standard deviation (ddof 1, fp64) of all ranks' values, sorted so that the ranks do not matter; 1 for a
+/// single value.
 double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
   if (of == BatchStd::none) return 1;
   std::vector<double> mine;

@@ -1,11 +1,11 @@
-// Owns the advantage estimators that algorithm.adv_estimator selects.
+// Owns the estimators of algorithm.adv_estimator.
 #pragma once
 
 #include "config/choice.h"
 
 namespace qrl::rollout {
 
-/// Holds the inputs of an estimator for one sample.
+/// An estimator's inputs for one sample.
 struct RewardSpread {
   double centred = 0;                   ///< reward − mean of the group; exactly 0 in a flat group
   double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std of what BatchStd names
@@ -13,11 +13,10 @@ struct RewardSpread {
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
 };
 
-/// Stabilizes a division by a standard deviation.
+/// Added to standard deviations that divide.
 inline constexpr double kAdvantageEps = 1e-6;
 
-/// Selects a standard deviation (ddof 1) over all samples of a step on all ranks: of the rewards, or of reward − group
-/// mean.
+/// A standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.
 enum class BatchStd : std::uint8_t { none, of_rewards, of_centred };
 
 struct AdvantageEstimator : config::Choice {

@@ -1,4 +1,4 @@
-// Owns a step's samples between sampling and learning: collecting, judging, advantages, packing.
+// Owns a step's samples between sampling and learning.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@ struct Rollout {
   double score = 0;   ///< weighted sum of the verdict's scores (tasks::score_weights)
   double reward = 0;  ///< after shaping
   double advantage = 0;
-  bool teaches = true;  ///< false: excluded from the loss and its denominators, because it was not judged or was the
-                        ///< only judged one of its group
+  bool teaches = true;  ///< false: excluded from the loss and its denominators, as not judged, or alone judged in its
+                        ///< group
 };
 
-/// Requests samples of a prompt with indices from first_sample.
+/// Requests a prompt's samples from first_sample on.
 struct PromptRequest {
   const types::Prompt* prompt = nullptr;
   std::int32_t first_sample = 0;
 };
 
-/// Samples n completions of each prompt and returns them in prompt-major order.
+/// Samples n completions of each prompt, in prompt-major order.
 std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
-/// Splits a score into the parts that rollout files show; they add up to the score.
+/// A score's parts in rollout files, which add up to it.
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
   double format = 0;    ///< reward.format, if a wrong answer has the right form
@@ -47,33 +47,33 @@ struct ScoreParts {
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
 
-/// Decodes the rollouts on all threads and judges them as one batch, in groups of n. The prompts' golds must have been
-/// prepared by `verifier`. Sets response, verdict, score and reward.
+/// Decodes and judges the rollouts as one batch, in groups of n, on all threads, with golds prepared by `verifier`.
+/// Sets response, verdict, score and reward.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
            const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion = {});
 
-/// Returns the weighted sum of a verdict's scores in their order, in fp64. NaN scores are skipped.
+/// Returns the weighted sum of a verdict's scores in order, in fp64, without NaN.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
 
 /// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len. It
-/// is 0 up to L_max − L_c tokens, then falls linearly to −1 at L_max, and is −1 beyond.
+/// is 0 up to L_max − L_c tokens, falls linearly to −1 at L_max, and stays −1.
 double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_length, std::int64_t buffer_len);
-/// Adds penalty_factor times the overlong penalty to the rewards if it is enabled.
+/// Adds penalty_factor times the overlong penalty to the rewards, if enabled.
 void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
                     std::int64_t max_response_length);
 
-/// Returns whether all judged samples of a group have the same score, before length penalties. Dynamic sampling drops
-/// such groups (DAPO, eq. 11). A group with fewer than two judged samples also counts.
+/// Returns whether a group's judged samples, or fewer than two, have the same score before length penalties. Dynamic
+/// sampling drops such groups (DAPO, eq. 11).
 bool has_equal_scores(std::span<const Rollout> group);
-/// Returns whether all judged samples of a group are correct, or all are not, regardless of their scores.
+/// Returns whether a group's judged samples are all correct or all not, regardless of scores.
 bool has_equal_outcomes(std::span<const Rollout> group);
-/// Like has_equal_scores, for one score. It is the first of the verdict's scores at `places` that applies.
+/// Like has_equal_scores, for the first score at `places` that applies.
 bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
 
 /// Compares algorithm.filter_groups.metric within a group.
 class FlatGroups {
  public:
-  /// Throws an input error if `metric` is none of the verifier's scores.
+  /// Throws an input error if `metric` is no score of the verifier.
   FlatGroups(const std::string& metric, const tasks::Verifier& verifier);
   bool is_flat(std::span<const Rollout> group) const;
 
@@ -88,16 +88,16 @@ struct AdvantageSettings {
   bool positive_only = false;  ///< negative advantages become 0
 };
 
-/// Sets advantages by the estimator (algorithms.md). Groups are consecutive runs of `n`, and deviations have ddof 1; a
-/// group of one has mean 0 and std 1. Samples that were not judged enter no mean. They, and a sample that is the only
-/// judged one of its group, get `teaches` = false. Returns the number of flat groups (all rewards equal). Collective.
+/// Sets advantages by the estimator (algorithms.md). Groups are runs of `n`, deviations have ddof 1; a group of one has
+/// mean 0 and std 1. Samples that were not judged enter no mean; they, and the only judged one of a group, get
+/// `teaches` = false. Returns the number of flat groups (all rewards equal). Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
 
 /// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). Each score
 /// is normalized in its group to (r − mean)/(std + 1e-6), or 0 if it is flat or does not apply. The sum weighted by
-/// `weights` is then normalized over all teaching samples of all ranks; a deviation of 0 gives 0. All is in fp64, with
-/// ddof 1. `teaches` is set like in set_advantages. Collective.
+/// `weights` is normalized over all ranks' teaching samples; a deviation of 0 gives 0. All is fp64, with ddof 1;
+/// `teaches` is set like in set_advantages. Collective.
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);
 
@@ -109,13 +109,13 @@ struct PackItem {
   const types::KeptTokens* kept = nullptr;     ///< [response]; null or without entries: all tokens
 };
 
-/// Makes the item of a sample, to whose arrays it points.
+/// Makes a sample's item, which points to its arrays.
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);
 
-/// Packs items into micro-batches of at most `max_tokens` tokens. Throws an input error for a longer item. Items with
-/// the very same prompt span form a group. Its prompt without the last token is packed once per micro-batch, as a
-/// shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible; within a group the
-/// longest items come first. The order depends only on lengths and indices.
+/// Packs items into micro-batches of at most `max_tokens` tokens, or throws an input error for a longer item. Items
+/// with the very same prompt span form a group, whose prompt without the last token is packed once per micro-batch, as
+/// a shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible, their longest
+/// items first. The order depends on lengths and indices alone.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

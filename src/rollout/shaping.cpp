@@ -26,7 +26,6 @@ void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRec
 
 namespace {
 
-/// Returns whether `value` is equal for all judged samples.
 template <class Value>
 bool is_equal(std::span<const Rollout> group, Value value) {
   const Rollout* first = nullptr;

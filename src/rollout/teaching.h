@@ -1,4 +1,4 @@
-// Owns the selection of the samples that teach, and the spread of a number over all ranks.
+// Owns the selection of samples that teach, and a number's spread over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace qrl::rollout {
 
-/// Returns the samples of a group that teach: the judged ones if there are at least two, or if the group has size one.
-/// The others get `teaches` = false and advantage 0.
+/// Returns a group's teaching samples: the judged ones if at least two, or in a group of one. Others get `teaches` =
+/// false and advantage 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group);
 
-/// Holds mean and standard deviation (ddof 1; 0 for fewer than two values), computed in fp64.
+/// Mean and standard deviation (ddof 1; 0 for fewer than two values) in fp64.
 struct Spread {
   std::int64_t count = 0;
   double mean = 0, std = 0;
 };
-/// Returns the spread of the values of all ranks. Values are summed in ascending order, so the bits do not depend on
-/// the number of ranks. Collective.
+/// Returns the spread of all ranks' values, summed in ascending order, so that bits do not depend on the ranks.
+/// Collective.
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world);
 
 }  // namespace qrl::rollout
