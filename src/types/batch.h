@@ -1,4 +1,4 @@
-// Owns the learner's input: packed sequences with their per-token training data.
+// Owns the learner's input: packed sequences with per-token training data.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace qrl::types {
 
-/// Holds several sequences, concatenated without padding. Arrays have N = tokens.size() entries except where noted.
-/// Position t of a sequence predicts token t+1, which entry t of the per-token arrays describes. Entries at the end of
-/// a sequence, and those that predict a prompt token, have loss_mask 0.
+/// Sequences, concatenated without padding. Arrays have N = tokens.size() entries except where noted. Position t of a
+/// sequence predicts token t+1, which entry t of the per-token arrays describes. Entries at a sequence's end, and those
+/// that predict a prompt token, have loss_mask 0.
 struct MicroBatch {
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> sequence_starts;  ///< S+1 offsets into tokens, first 0, last N
-  /// [S], or empty for all 0: 1 if the sequence continues the last sequence before it that has a 0. Attention then sees
-  /// the prefix's tokens before its own, so samples of one prompt compute it once. A prefix has no targets.
+  /// [S], or empty for all 0: 1 if the sequence continues the last one before it that has a 0. Attention then sees the
+  /// prefix first, so a prompt's samples compute it once; it has no targets.
   std::vector<std::uint8_t> continues_prefix;
   std::vector<TokenId> targets;           ///< tokens[t+1]; 0 at the end of a sequence
   std::vector<std::uint8_t> loss_mask;    ///< 1 if the target is a response token in the loss
@@ -36,7 +36,7 @@ struct MicroBatch {
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };
 
-/// Holds the denominators of an optimizer mini-batch over all ranks (not those of a micro-batch).
+/// Denominators of an optimizer mini-batch over all ranks.
 struct GlobalCounts {
   std::int64_t response_tokens = 0;  ///< sum of loss_mask
   std::int64_t sequences = 0;        ///< sequences with at least one token in the loss

@@ -1,5 +1,4 @@
-// Owns the sets of tokens that top-k and top-p left to be sampled from. They travel beside sampled tokens, so that a
-// learner's distribution is over the same tokens as the sampler's. Knows nothing of models.
+// Owns the sets of tokens left by top-k and top-p, so that a learner's distribution is over the sampler's tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +9,14 @@ namespace qrl::types {
 
 using TokenId = std::int32_t;
 
-/// Holds a set of ascending token ids for each entry of another array. An empty set means that nothing was excluded.
+/// A set of ascending token ids for each entry of another array, empty if nothing was excluded.
 class KeptTokens {
  public:
-  /// Tells whether there are no entries, as without top-k and top-p.
+  /// Returns whether there are no entries, as without top-k and top-p.
   bool empty() const { return ends_.empty(); }
   std::size_t size() const { return ends_.size(); }
   std::int64_t num_ids() const { return static_cast<std::int64_t>(ids_.size()); }
 
-  /// Appends an entry.
   void add(std::span<const TokenId> set) {
     ids_.insert(ids_.end(), set.begin(), set.end());
     ends_.push_back(static_cast<std::int64_t>(ids_.size()));

@@ -1,5 +1,4 @@
-// Owns the text-side data that rollout, reward, data and learner exchange: prompts, completions, and the interface of a
-// text generator.
+// Owns prompts, completions, and the interface of a text generator.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace qrl::types {
 
-/// Holds a verifier's prepared form of a ground truth, made once per prompt. Each kind of verifier derives its own.
+/// A ground truth in a verifier's prepared form, made once per prompt, of its own type.
 struct Gold {
   Gold() = default;
   Gold(const Gold&) = delete;
@@ -20,16 +19,16 @@ struct Gold {
   virtual ~Gold() = default;
 };
 
-/// Holds one task for the model. `id` is its position in its data source's fixed order. It is part of the sampling key,
-/// so a prompt's samples do not depend on the shuffle, batch or rank.
+/// One task for the model. `id`, its position in its data source, is part of the sampling key, so samples do not depend
+/// on shuffle, batch or rank.
 struct Prompt {
   std::uint64_t id = 0;
   std::string text;             ///< as in the data source, before the chat template
   std::vector<TokenId> tokens;  ///< after the chat template
   std::string ground_truth;     ///< input of the verifier, in its own syntax; checked at load
   std::string data_source;      ///< name in metrics ("countdown", a file's stem, …)
-  /// `ground_truth` as prepared by the run's verifier (tasks::Verifier::prepare); shared by copies. Null: the prompt
-  /// cannot be judged.
+  /// `ground_truth` prepared by the run's verifier (tasks::Verifier::prepare), shared by copies; null: cannot be
+  /// judged.
   std::shared_ptr<const Gold> gold = nullptr;
   std::int64_t unencodable_bytes = 0;  ///< bytes of its text that the tokenizer has no token for
 };
@@ -37,7 +36,7 @@ struct Prompt {
 /// eos: a stop token or a stop string; length: max_new_tokens.
 enum class StopReason : std::uint8_t { eos, length };
 
-/// Holds the tokens sampled for one prompt. The end token, if sampled, is the last of `tokens`.
+/// Tokens sampled for one prompt, the end token included.
 struct Completion {
   std::vector<TokenId> tokens;
   std::vector<float> sampler_logprobs;  ///< [tokens]: natural log, under the distribution actually sampled from
@@ -47,20 +46,20 @@ struct Completion {
   std::int32_t num_limited = 0;  ///< tokens whose set max_kept made smaller than top-k and top-p did
 };
 
-/// Holds the sampling parameters. Training rejects temperature 0 (greedy: the arg max, with log-prob 0 by convention).
+/// Training rejects temperature 0 (greedy: the arg max, with log-prob 0 by convention).
 struct SamplingParams {
   float temperature = 1.0F;
   float top_p = 1.0F;                ///< (0, 1]; 1 is off
   std::int32_t top_k = -1;           ///< −1 is off
   std::int32_t max_new_tokens = 0;   ///< 1 or more
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
-  /// The completion ends after the token whose text completes one of these strings. The prompt's text does not count.
+  /// The completion ends after the token that completes one of these strings, regardless of the prompt's text.
   std::vector<std::string> stop_strings;
-  /// Limits what top-k and top-p leave to the likeliest max_kept tokens, which completions then name; 0: no limit.
+  /// Limits top-k and top-p to the likeliest max_kept tokens, which completions then name; 0: no limit.
   std::int32_t max_kept = 0;
 };
 
-/// Requests samples first_sample … first_sample + num_samples − 1 of one prompt.
+/// Samples first_sample … first_sample + num_samples − 1 of one prompt.
 struct SampleRequest {
   std::uint64_t prompt_id = 0;
   std::span<const TokenId> prompt_tokens;
@@ -68,18 +67,17 @@ struct SampleRequest {
   std::int32_t num_samples = 1;
 };
 
-/// Keys the sampling together with prompt id, sample index and position. Nothing else influences the random numbers.
+/// Keys the sampling, alone with prompt id, sample index and position.
 struct SampleKey {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
 };
 
-/// Generates completions of prompts. Implemented by the decoder, and by fakes and recorders in tests.
+/// Generates completions: the decoder, or tests' fakes and recorders.
 class TextSource {
  public:
   virtual ~TextSource() = default;
-  /// Returns the completions of all requests in order: request 0's samples, then request 1's, … Blocks until all have
-  /// stopped.
+  /// Returns all requests' completions in order, and blocks until all have stopped.
   virtual std::vector<Completion> complete(std::span<const SampleRequest> requests, const SamplingParams& params,
                                            SampleKey key) = 0;
 };
