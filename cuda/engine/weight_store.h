@@ -111,7 +111,7 @@ class WeightStore {
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // For a learner on the same device, after an upload. Each call returns at once, with its work at the end of the
-  // caller's stream, ordered with the engine's work. Any thread may call, one at a time.
+  // caller's stream, after the engine's earlier and before its later work. Any thread may call, one at a time.
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;

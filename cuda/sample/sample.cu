@@ -226,7 +226,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy considers the whole block of the largest logit, sampling the part that the uniform number selects. If
+  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects the block's part. If
   // rounding puts it beyond all weights, the last token with a weight above zero is sampled.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;

@@ -78,8 +78,8 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Fills a panel of `to` from all outputs of a tensor: words of four inputs of one output become four outputs of one
-/// input.
+/// Fills a panel of `to` from all outputs of a tensor. Words of four inputs of one output become words of four outputs
+/// of one input.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);

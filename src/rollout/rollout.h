@@ -62,7 +62,7 @@ double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_
 void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
                     std::int64_t max_response_length);
 
-/// Returns whether a group's judged samples, or fewer than two, have the same score before length penalties. Dynamic
+/// Returns whether a group's judged samples have the same score before length penalties, or are fewer than two. Dynamic
 /// sampling drops such groups (DAPO, eq. 11).
 bool has_equal_scores(std::span<const Rollout> group);
 /// Returns whether a group's judged samples are all correct or all not, regardless of scores.

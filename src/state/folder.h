@@ -17,8 +17,9 @@ namespace qrl::state {
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns why a folder is damaged (file, expected, found): bytes that differ from the manifest, or missing files.
-/// Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …): the folder may be undamaged.
+/// Returns why a folder is damaged (file, expected, found), or nothing. Damage means missing files, or bytes that were
+/// read and differ from the manifest. Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …):
+/// the folder may be undamaged.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
 /// Returns the facts_json of a committed folder. Throws an input error for a damaged manifest, an internal error for an

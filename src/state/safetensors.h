@@ -27,7 +27,7 @@ struct TensorEntry {
 
 /// An open, checked file. Format: the header is at most 100 MB, fits in the file, and is strict JSON that starts with
 /// '{', of bounded depth. Names are unique, dtypes known and products checked. Offsets are contiguous, without holes,
-/// overlaps or trailing bytes. __metadata__ is a map of strings. Where the format is silent:
+/// overlaps or trailing bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
 /// - a control byte in a name is rejected: readers could cut "a\0b" to "a".
 /// - a zero-size tensor may share its neighbor's offset, as in the reference reader.
 /// - a tensor with fields beside dtype, shape and data_offsets is rejected: they may change its meaning.

@@ -100,7 +100,7 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// A segment of inputs, its scales' index, and whether it is its scale's first and last.
+/// A segment of inputs, its index among the scales, and whether it is the first and the last under its scale.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;

@@ -1,4 +1,4 @@
-// Owns the type of an answer: one of a few forms, of answers as parts, with notes.
+// Owns the type of an answer: one of a few forms, whose parts are answers, with notes.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing: after one of the value, the rest must still match the grammar.
+  /// Returns whether a fault ends parsing. Faults of the value do not: the rest must still match the grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }

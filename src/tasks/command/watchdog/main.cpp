@@ -29,7 +29,7 @@ namespace {
 using qrl::tasks::kWatchdogSocket;
 using qrl::tasks::WatchdogNote;
 
-/// For programs that exit at their input's end.
+/// Lets programs exit by themselves at the end of their input.
 constexpr double kPatience_s = 1;
 constexpr long kMostPause_ms = 100;
 
