@@ -64,7 +64,7 @@ ParsedLine parse_line(std::string_view line) try {
   return {{}, error.what()};
 }
 
-/// Returns whether a line is valid JSON but for NaN and infinities, as Python writes them.
+/// Returns whether a line is valid JSON except for NaN and infinities, as Python writes them.
 bool holds_nan(std::string_view line) {
   std::string text(line);
   bool found = false;
