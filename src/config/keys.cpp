@@ -28,7 +28,6 @@ constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, hel
 
 using List = std::vector<Key>;
 
-/// Makes null mean a fixed value.
 template <class T>
 Unset<T> always(std::string text, T value) {
   return {std::move(text), [value](const Recipe&) { return std::optional<T>(value); }};
@@ -79,7 +78,6 @@ Key resume_mode_key() {
   return key;
 }
 
-/// Adds the keys that optim and sft share; `section` leads to an OptimRecipe.
 template <class AnySection>
 void add_update_rule(AnySection section) {
   using O = OptimRecipe;

@@ -56,7 +56,6 @@ std::string one_of(const std::vector<std::string_view>& values) {
   return text;
 }
 
-/// Returns a table of words: meaning, defaults and excluded values.
 std::string words_table(const Choices& choices) {
   std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
   for (const Choice* choice : choices.all) {

@@ -35,7 +35,6 @@ bool read_bytes(const fs::path& file, std::string& bytes) {
   return !stream.bad() && (stream.eof() || bytes.size() > kMaxYamlBytes);
 }
 
-/// Reads a recipe and collects faults.
 class Loader {
  public:
   Loader(const Keys& keys, std::string whole) : keys_(keys), recipe_(keys.defaults()) {
@@ -73,7 +72,6 @@ class Loader {
     }
   }
 
-  /// Applies "optim.lr=2e-6".
   void add_override(const std::string& argument) {
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);

@@ -17,7 +17,6 @@ constexpr const char* kSelector = "reward.verifier";
 using W = RewardRecipe;
 using List = std::vector<Key>;
 
-/// Makes the key effective for reward.by_source's verifiers as well.
 void count_by_source(Key& key) {
   key.condition.holds = [alone = key.condition.holds](const Recipe& recipe) {
     Recipe other = recipe;
@@ -29,7 +28,6 @@ void count_by_source(Key& key) {
   };
 }
 
-/// Returns the built-in verifiers' words.
 std::vector<std::string> rules(const Choices& verifiers) {
   std::vector<std::string> words;
   for (const Choice* one : verifiers.all) {

@@ -240,7 +240,6 @@ void check_devices(const Recipe& recipe, RuleBook& rules) {
                 "use bf16, int8 or fp8_e4m3");
 }
 
-/// Checks the formats of an int8 lm_head, which the learner lacks.
 void check_head(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   if (quant.lm_head != HeadFormat::int8) return;
@@ -294,7 +293,6 @@ void check_conditions(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
   }
 }
 
-/// Checks values that the choices exclude.
 void check_choices(const Recipe& recipe, RuleBook& rules) {
   for (const Selector& selector : selectors_of(recipe)) {
     const std::string key_of_word(selector.key);
@@ -326,7 +324,6 @@ void check_choices(const Recipe& recipe, RuleBook& rules) {
                 "every weight would be 0");
 }
 
-/// Checks samples, tokens and rejection of the loss.
 void check_selection(const Recipe& recipe, RuleBook& rules) {
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   const ClipCovRecipe &cov = algorithm.clip_cov, no_cov;

@@ -30,7 +30,6 @@ struct Decoder::State {
   State(const model::ModelConfig& model_config, const DecoderOptions& decoder_options, std::unique_ptr<Backend> backend)
       : config(model_config), options(decoder_options), loop(config, options, std::move(backend)) {}
 
-  /// Throws an internal error if a request is unfinished.
   void require_idle(const char* what) const {
     QRL_INVARIANT(loop.idle(), std::string("decoder: ") + what, "no unfinished request", "some",
                   "call tick until it returns false");

@@ -20,7 +20,6 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Converts a matrix, with null values unless `has_values`.
 cuda::HostMatrix host_matrix(const ops::PackedLinear& packed, bool has_values) {
   return {packed.format,
           packed.out,

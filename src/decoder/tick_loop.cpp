@@ -122,7 +122,6 @@ bool TickLoop::ends(Sequence& sequence, types::TokenId token) const {
          completes_stop_string(params.stop_strings, options_.bytes_of(token), sequence.text_tail);
 }
 
-/// Counts the time since the last count.
 void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
   const double now_s = base::now_s(), tick_s = now_s - std::exchange(counted_s_, now_s);
   const double waited_s = backend_->device_stats().waited_s;

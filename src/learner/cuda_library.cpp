@@ -21,7 +21,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Removes the place from an error's text.
 std::string without_place(const std::string& what) {
   const std::size_t at = what.find(": expected ");
   return at == std::string::npos ? what : what.substr(at + 2);

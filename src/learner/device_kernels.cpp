@@ -8,7 +8,6 @@ namespace {
 
 cuda::CallersStream callers_stream(const Tensor& x) { return {stream_on(x.device())}; }
 
-/// Describes adjacent row numbers.
 cuda::ReadRows read_rows(const Tensor& x) {
   TORCH_INTERNAL_ASSERT(x.stride(-1) == 1);
   return {x.data_ptr(), x.stride(0), x.scalar_type() == torch::kFloat32};

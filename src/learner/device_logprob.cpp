@@ -159,7 +159,6 @@ TargetScores begin_arrival(const ScoredRows& scored) {
   return {row(0), row(1), arrival};
 }
 
-/// Sends defined gradients of the scores to the device together.
 TensorList sent_gradients(const TensorList& d, const torch::Device& device) {
   TensorList dense, sent(d.size());
   std::vector<HostArray> arrays;

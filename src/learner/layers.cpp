@@ -43,7 +43,6 @@ Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns,
   return y;
 }
 
-/// Makes an incoming gradient dense: zeros for an unused output.
 Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return gradient.defined() ? gradient.contiguous() : make(rows, width, dtype).zero_();
 }

@@ -101,7 +101,6 @@ double positive(const Json& value, double max, const std::string& where) {
   return value.get<double>();
 }
 
-/// Throws an input error unless in the vocabulary.
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
               "token ids from 0 to " + std::to_string(vocab_size - 1), shown(value));

@@ -115,7 +115,6 @@ void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& 
   lora = less;
 }
 
-/// Reads all-linear, a list of names or their ends, or a regular expression.
 void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "target_modules";
   const Json targets = reader.at(kKey);
@@ -127,7 +126,6 @@ void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraCon
   lora.target_modules = targets.get<std::vector<std::string>>();
 }
 
-/// Reads a list of names or their ends, or a regular expression.
 void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);

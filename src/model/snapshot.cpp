@@ -150,7 +150,6 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   }
 }
 
-/// Writes weights in weight_specs' order.
 class Snapshot::Writer {
  public:
   Writer(Snapshot& snapshot, std::int64_t version) : snapshot_(snapshot), version_(version) {
@@ -185,7 +184,6 @@ class Snapshot::Writer {
     }
   }
 
-  /// Completes the version, or throws by fail_broken.
   void finish() {
     if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
     snapshot_.finish_gains(true, version_);

@@ -162,7 +162,6 @@ void write_neighbors(const fs::path& dir, const RunState& state, const learner::
   save_quantizer(dir, context.quantizer);
 }
 
-/// Reads a folder's weights and moments, from any of its optimizer files.
 class StoredLearner {
  public:
   explicit StoredLearner(const fs::path& checkpoint)

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
 
-/// Returns the evaluation's recipe: no low-bit format, one greedy response a prompt.
 config::Recipe export_recipe(const config::Recipe& recipe) {
   config::Recipe plain = recipe;
   plain.quant = config::QuantRecipe{};
@@ -29,7 +28,6 @@ config::Recipe export_recipe(const config::Recipe& recipe) {
   return plain;
 }
 
-/// Reads the masters as `qrl-train export` writes them.
 model::WeightSource exported(const learner::Learner& learner, const model::ModelConfig& config) {
   model::WeightSource masters = learner.state().all_masters();
   if (config.dtype == base::DType::f32) return masters;
@@ -39,7 +37,6 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-/// Reads this step's scores; null without any.
 nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
   const std::filesystem::path file = setup.folder->path() / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};

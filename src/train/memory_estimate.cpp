@@ -58,7 +58,6 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
   return bytes + linear_bytes(head, config.vocab_size, config.hidden_size);
 }
 
-/// Counts the sampler's packed A and B.
 double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelConfig& config) {
   const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
   double bytes = 0;
