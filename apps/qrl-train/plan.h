@@ -14,7 +14,7 @@ struct PlanOptions {
 ///
 /// Reports what this machine lacks (weights, tokenizer, data files, a GPU) and skips dependent checks, then throws an
 /// input error unless `allow_absent`. Also throws one if `num_here` processes exceed this machine's memory.
-/// `allow_change`: --allow-change.
+/// `allow_change` has the effect of --allow-change.
 void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options);
 
 }  // namespace qrl::app

@@ -39,8 +39,8 @@ class TickMemory {
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in the stream's order. It must have finished reading the tick before the
-  /// previous one.
+  /// Copies a checked tick to the device, in the stream's order. The stream must have finished reading the tick before
+  /// the previous one.
   ///
   /// A tick that samples for every row is padded to padded_rows, so that few shapes and addresses occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);

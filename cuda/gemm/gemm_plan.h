@@ -87,8 +87,8 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
 }
 
 /// Plans a streamed GEMM. Takes the smallest tile for all rows, or the largest that fits shared memory. Splits are
-/// apart while there are fewer tiles than multiprocessors, or than half with several tiles of rows. Measured on an
-/// H100: 128 such tiles of `o` took 96 us apart, 192 tiles of `qkv` with the same inputs 63 us whole.
+/// apart while there are fewer tiles than multiprocessors, or than half of them with several tiles of rows. Measured on
+/// an H100: 128 such tiles of `o` took 96 us apart, 192 tiles of `qkv` with the same inputs 63 us whole.
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};

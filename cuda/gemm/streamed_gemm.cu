@@ -9,8 +9,8 @@
 // - Up to 8 rows a step of 64 weights takes a lane some 250 instructions, 3.9 per weight. Dequantization takes 1.5
 //   (shift, mask and one fma per pair), multiplying and x's loads 0.4, loads ahead, scales and addresses the rest.
 // - At 64 rows one warp has 32 outputs, to reuse dequantized weights and x.
-// - An int-to-float conversion per weight would need 30 per cycle, of 16 to 64.
-// - e4m3 has 8.6 instructions per weight; dequantization of weights and x takes 0.5 (3.5 before Hopper).
+// - An int-to-float conversion per weight would need 30 per cycle of a unit that computes 16 to 64.
+// - e4m3 may take 8.6 instructions per weight; dequantization of weights and x takes 0.5 (3.5 before Hopper).
 // - The GEMMs are 107 and 214 TFLOP/s at 1 and 16 rows, but 857 at 64, above mma.sync's 600: the tensor cores are the
 //   limit from some 45 rows on.
 // - Each tile of outputs reads x from L2. At 16 rows these bytes equal the weights'; at 64 rows and 128 outputs they

@@ -8,7 +8,7 @@
 
 namespace qrl::base {
 
-/// Writes a line to stderr and the log file, thread-safe, except on ranks after the first (set_log_quiet).
+/// Writes a line to stderr and the log file, thread-safe. Ranks other than the first write nothing (set_log_quiet).
 void log_info(std::string_view line);
 /// Logs like log_info, with the prefix "warning: ".
 void log_warning(std::string_view line);

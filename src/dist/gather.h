@@ -1,4 +1,4 @@
-// Owns all-gathers of different numbers of values.
+// Owns all-gathers whose ranks have different numbers of values.
 #pragma once
 
 #include <algorithm>

@@ -30,7 +30,7 @@ std::size_t head_end(std::string_view received);
 /// lines).
 int read_head(std::string_view head, Request& request);
 
-/// Returns the response's bytes, after which the connection closes, without body for HEAD. `with_body` is false for
+/// Returns the response's bytes, after which the connection closes. `with_body` is false for
 /// HEAD.
 std::string written(const Response& response, bool with_body);
 

@@ -34,7 +34,7 @@ class SourceVerifier final : public Verifier {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t index_of(std::string_view data_source) const;
   std::size_t num_rule_scores() const;
-  /// Extends the verdict to all score_names(), NaN for other verifiers'.
+  /// Extends the verdict to all score_names(), with NaN for the scores of other verifiers.
   void widen(Verdict& verdict, std::size_t verifier) const;
 
   std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is the one of reward.verifier

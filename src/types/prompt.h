@@ -67,7 +67,7 @@ struct SampleRequest {
   std::int32_t num_samples = 1;
 };
 
-/// Keys the sampling, alone with prompt id, sample index and position.
+/// Keys the sampling, together with prompt id, sample index and position. Nothing else influences the random numbers.
 struct SampleKey {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;

@@ -42,7 +42,7 @@ constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::i
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Computes the tasks in order, with attention_scratch_floats of the largest.
+/// Computes the tasks in order; `scratch` has attention_scratch_floats of the largest.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

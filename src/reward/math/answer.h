@@ -29,7 +29,7 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary);
 /// Returns the factors of the two numbers before comparison; nothing if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// What accompanies an answer: notes must agree if both sides have them.
+/// What accompanies an answer. Notes must agree if both sides have them, and are ignored otherwise.
 struct Notes {
   std::string name;  ///< of a point, A in A(1, 2), or of the variable in x ∈ {1, 2}
   std::string run;   ///< consecutive capitals, e.g. HTH, which may also be a product

@@ -1,8 +1,8 @@
 // Owns the value of a tree: its image in a finite field, a number of 34 digits, and its exact form if a short fraction.
 //
 // A lane is a field with two assignments of the variables: pseudo-random elements, and pseudo-random positive numbers.
-// Two values are equal if they are in every lane. Exact forms decide alone; images of rational functions decide if the
-// numbers agree; all other values must agree to 25 digits. A function without a law becomes a polynomial with
+// Two values are equal if they are equal in every lane. Exact forms decide alone; images of rational functions decide
+// if the numbers agree; all other values must agree to 25 digits. A function without a law becomes a polynomial with
 // pseudo-random coefficients.
 #pragma once
 

@@ -131,8 +131,8 @@ void wait_for_child(long most_ms) {
   end_all(0);
 }
 
-/// Reaps ended orphans, and reports the program's end to the run, unreaped: its id stays reserved for its group.
-/// Returns whether it has ended.
+/// Reaps ended orphans, and reports the program's end to the run. The program is not reaped: its id stays reserved for
+/// its group. Returns whether it has ended.
 bool has_ended(pid_t program) {
   for (;;) {
     siginfo_t info{};
