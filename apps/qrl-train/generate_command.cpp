@@ -61,7 +61,7 @@ struct Source {
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// Returns the overrides, the user's last, without the learner's limits.
+/// Returns overrides that lift the learner's limits, then the user's.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",

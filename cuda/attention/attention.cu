@@ -12,8 +12,8 @@
 // would double it. Shared memory holds only the queries: 8 KB for each 64 KB of keys and values that a block reads.
 //
 // bf16 pages have twice the bytes and need no dequantization. int8 values are multiplied unconverted, by queries and
-// weights of two terms each: as many mma instructions as bf16, each of twice the depth. Each value also takes half a
-// permutation, and a multiply-add to join the terms.
+// weights of two terms each: as many mma instructions as bf16, each of twice the depth. Each value also costs half a
+// byte permutation, and a multiply-add that joins the terms.
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
 #include "cuda/runtime/kernels.h"

@@ -123,9 +123,9 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 };
 
-/// Splits operands as the CPU does. A query is 254·high + low of int8 terms, with 15 bits of its largest. Weights times
-/// the values' scales are 256·high + low of uint8 terms, with 16 bits of the largest of a warp's chunk. All sums are
-/// exact in int32.
+/// Splits operands into two terms, as the CPU does. A query, scaled by its largest magnitude to 15 bits, is 254·high +
+/// low of int8 terms. Weights times the values' scales, scaled by the largest of a warp's chunk to 16 bits, are
+/// 256·high + low of uint8 terms. All sums are exact in int32.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
@@ -189,7 +189,7 @@ struct KvElements<quant::KvFormat::int8> {
       to[2 * step + 1] = pick_bytes(first, second, 0x7632);
     }
   }
-  /// Adds both terms to int32 sums. A warp's 64 positions of a chunk give at most 64 · 127 · 65,535.
+  /// Adds both terms to int32 sums without overflow: a warp's 64 positions of a chunk add at most 64 · 127 · 65,535.
   QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
                                           const std::uint32_t (&weights)[2][2]) {
     std::int32_t high[4] = {};

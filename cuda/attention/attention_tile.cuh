@@ -12,7 +12,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions per step of a warp; warps alternate by steps, to share a short chunk.
+/// Positions that a warp takes at once. Steps alternate between warps, so that short chunks occupy all warps.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);

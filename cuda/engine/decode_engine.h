@@ -81,8 +81,8 @@ struct EngineOptions {
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// True: GEMM results stay fp32, as on the CPU (slower). False: bf16.
   bool f32_gemms = false;
-  /// True: a row's bits depend on no other row of the tick, so no library computes fp32 sums (gemm_plan.h,
-  /// choose_gemm). Slower for many rows.
+  /// True: a row's bits depend on no other row of the tick, so no library may compute fp32 sums (gemm_plan.h,
+  /// choose_gemm). This is slower for many rows.
   bool row_only_sums = false;
   /// Launches ticks that sample for every row as CUDA graphs, from the second of their shape, with the same bits.
   bool graphs = true;

@@ -3,8 +3,8 @@
 //
 // Estimates for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz) and a layer of 4096 x 14336 in int4 (29 MB, 9 us): a
 // multiprocessor receives 15 bytes of weights per cycle.
-// - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB per multiprocessor. Here 48 KiB, three stages of 8 KiB in each
-//   of two blocks (up to 16 rows), or 32 KiB, two of 16 KiB.
+// - In flight (Little's law at 0.7 us): 2.3 MB are needed, 18 KiB per multiprocessor. The kernel has 48 KiB (three
+//   stages of 8 KiB in each of two blocks, up to 16 rows) or 32 KiB (two stages of 16 KiB).
 // - Instruction budget: 128 lanes issue per cycle, so at most 8.6 instructions per byte of int4, 4.3 per weight.
 // - Up to 8 rows a step of 64 weights takes a lane some 250 instructions, 3.9 per weight. Dequantization takes 1.5
 //   (shift, mask and one fma per pair), multiplying and x's loads 0.4, loads ahead, scales and addresses the rest.
@@ -184,7 +184,7 @@ struct Streamed {
     }
   };
 
-  /// A thread's tile of the GEMM, and its warp's outputs and half of each step.
+  /// Holds a thread's tile of the GEMM, its warp's outputs, and the half of each step that its warp computes.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
@@ -202,7 +202,7 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
-  /// Returns the lane's output (they are neighbors) for row q of instruction m's tile, or row q + 8 if `upper`.
+  /// Returns the lane's output for row q of instruction m's tile, or row q + 8 if `upper`. They are all adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
   /// Returns the byte offset in a stage of vector j of an output, which only this lane writes and reads.
@@ -501,7 +501,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
-  // Rows in x, so that consecutive blocks share weights.
+  // The grid's x counts row tiles, so that consecutive blocks share weights.
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),

@@ -17,7 +17,7 @@ class DequantizedGemms {
   /// rows_at_once: the most rows of quantized activations to dequantize at once.
   explicit DequantizedGemms(std::int64_t rows_at_once = kDequantizedRowsAtOnce) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory of a tick's GEMMs with such a matrix, unless it exists.
+  /// Allocates the memory of a tick's GEMMs with `w`, unless it is large enough.
   void reserve(const DeviceMatrix& w);
   /// Forbids reserved memory to move (growing_memory.h), or allows it again.
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }

@@ -136,7 +136,7 @@ class RowQuantizer {
     if (lane_idx() == 0 && first < width_) scales_[first / static_cast<int>(kInputChunk)] = scale.by;
     store(first, quad, scale);
   }
-  /// Quantizes and stores waiting quads, after all were taken.
+  /// Quantizes and stores the quads in value_memory, once all were taken.
   QRL_DEVICE void finish() {
     if (!has_row_scale<kRounding>(out_)) return;
     const Divisor scale(scale_of(block_max<kBlockThreads / 32>(largest_, exchange_memory()), max_magnitude()));
@@ -154,7 +154,7 @@ class RowQuantizer {
   }
   QRL_DEVICE void store(int first, const Quad& quad, const Divisor& scale) const {
     std::uint32_t word = quantized_word(element_of<kRounding>(out_), quad, scale);
-    // Zeros beyond the width, under any scale.
+    // Stores 0 beyond the width, even if the scale is NaN.
     const int there = width_ - first;
     if (there < 4) word = there <= 0 ? 0U : word & (0xffffffffU >> (8 * (4 - there)));
     *reinterpret_cast<std::uint32_t*>(quantized_ + first) = word;
@@ -182,7 +182,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Norms a row, with squares summed in the order of kSumThreads threads; each thread acts as several.
+/// Applies RMSNorm to a row. Squares are summed in the order of kSumThreads threads; a thread sums for several of them.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
@@ -271,7 +271,8 @@ void quantize_kernel(QuantizeTask task) {
   to.finish();
 }
 
-/// Computes and quantizes SwiGLU likewise. Wide rows have 512 threads: two rows share a multiprocessor.
+/// Computes SwiGLU of a row or a segment and quantizes it, kOwn quads per thread at once. Wide rows have 512 threads:
+/// two rows share a multiprocessor.
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {

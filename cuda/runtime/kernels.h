@@ -143,8 +143,8 @@ struct KvPercentileTask {
 };
 void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
 
-/// A plan of attention_plan.h for the rows of `where`, and the launches' blocks, which loop over tiles if fewer. Each
-/// kind with tiles needs at least one block, unchecked.
+/// Holds a plan of attention_plan.h for the rows of `where`, and each launch's number of blocks, which loop if there
+/// are more tiles. A kind with tiles needs at least one block; this is not checked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -161,8 +161,9 @@ struct AttentionWork {
 ///   tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
 ///   2⁻¹⁴ of its chunk's largest has fewer than 11 bits, and one below 2⁻²⁵ is 0.
-/// - int8: queries are 254·high + low of int8 terms, with 15 bits of their largest. Weights times the values' scales
-///   are 256·high + low of uint8 terms, with 16 bits of the largest of a warp's 64 positions. Sums are exact in int32.
+/// - int8: a query, scaled by its largest magnitude to 15 bits, is 254·high + low of int8 terms. Weights times the
+///   values' scales, scaled by the largest of a warp's 64 positions to 16 bits, are 256·high + low of uint8 terms. Sums
+///   are exact in int32.
 ///
 /// Scales, scores, softmax and its denominator are fp32, in chunks of kAttentionChunk. A chunk's weights are exp(score
 /// − its largest); the sums of its four warps are added in pairs. Segments of kSegmentChunks chunks are joined in

@@ -131,7 +131,7 @@ inline TickLayout tick_layout(const TickCounts& counts) {
   return at;
 }
 
-/// Returns the threads of a block for a whole row, by the width alone, since they determine a norm's order of sums.
+/// Returns a block's threads for a whole row, from the width alone: the number fixes a norm's order of sums.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 

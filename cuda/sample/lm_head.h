@@ -27,7 +27,7 @@ class LmHead {
   const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
   /// Copies the last `sample` call's tokens to one of two pinned memories: turn 0 or 1.
   void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
-  /// Reads the first num_rows of them, after the copy has ended.
+  /// Reads num_rows tokens that send_sampled copied to memory `turn`, after the copy has ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
   /// Implements SequenceScorer::score for rows without a branch; waits for the stream.

@@ -56,7 +56,7 @@ struct AddNormGradientTask {
   ReadRows d_out, d_sum;                       ///< d_sum.values null: all 0
   WrittenRows d_x, d_branch;                   ///< d_branch.values null: not computed
   float *d_gain = nullptr, *d_bias = nullptr;  ///< null: not computed
-  float* scratch = nullptr;                    ///< add_norm_scratch_floats of them
+  float* scratch = nullptr;                    ///< [add_norm_scratch_floats]
   std::int64_t num_rows = 0, width = 0;
 };
 
@@ -85,7 +85,7 @@ struct HeadsGradientTask {
   ReadRows heads, d_q, d_k, d_v;
   WrittenRows d_heads;
   float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< null: not computed; both gains or none
-  float* scratch = nullptr;                                           ///< heads_scratch_floats of them
+  float* scratch = nullptr;                                           ///< [heads_scratch_floats]
 };
 
 /// The softmax statistics of a row of logits; sum is Σ exp((logit − largest) / temperature).
@@ -106,20 +106,20 @@ struct ScoreTask {
   float temperature = 1;                  ///< above 0
   float *log_probs = nullptr, *entropies = nullptr;
   RowSums* sums = nullptr;
-  float* scratch = nullptr;  ///< score_scratch_floats of them
+  float* scratch = nullptr;  ///< [score_scratch_floats]
 };
 /// Computes d_logits (dense) = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass.
 /// fp32 d_logits may be the memory of the logits.
 struct ScoreGradientTask {
-  ScoreTask scored;  ///< entropies and sums written by `score`; log_probs and scratch are not read
+  ScoreTask scored;  ///< entropies and sums as `score` wrote them; log_probs and scratch are not read
   const float* d_log_probs = nullptr;
   const float* d_entropies = nullptr;  ///< null: all 0
   void* d_logits = nullptr;
   bool is_f32 = false;  ///< false: bf16
 };
 
-/// Computes row i of `to` = Σ of those rows of `from` that list i names, in fp32 in order, rounded once. Lists of one
-/// gather. One launch also processes a second pair of `from` and `to`.
+/// Computes row i of `to` as the sum of the rows of `from` that list i names, in fp32 in order, rounded once. A gather
+/// has lists of one row. One launch also processes a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second without values: none
   WrittenRows to[2];
@@ -130,7 +130,7 @@ struct RowListsTask {
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// One of several tensors in an array, whose sum of squares is that of the parts from first_part on.
+/// Names one tensor of an array. Its sum of squares is the sum of its parts, from first_part on.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };

@@ -201,7 +201,7 @@ MapNames score_names() { return {"score names", is_score_name, "names have 1 to 
 MapNames source_names() { return {"data sources", is_source_name, "names are texts without control characters"}; }
 
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
-  // Pairs names of one format; the key decides which is a choice.
+  // Two names for the same value; each key allows one of the two.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
   std::string lower = word.substr(0, 100);

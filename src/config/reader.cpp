@@ -131,7 +131,7 @@ class Loader {
   const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
-  /// Ranks a key's last source: its depth of includes, or kOverride.
+  /// Ranks the source of a key's last setting: its file's depth of includes, or kOverride. Lower levels override.
   using Level = int;
   static constexpr Level kOverride = -1;
 

@@ -54,7 +54,7 @@ class JsonLines {
 
 struct FileRow {
   const nlohmann::json& value;  ///< an object's members are sorted
-  std::string_view text;        ///< its line of JSONL; "": the format keeps no order of members
+  std::string_view text;        ///< its JSONL line; "" for formats that keep no order of members
   std::string where;            ///< FILE:LINE
   std::int64_t line = 0;
 
@@ -75,7 +75,7 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {},
                                   std::int64_t* num_read = nullptr);
 
-/// Same, from a stream. `name` denotes it in messages, `default_source` replaces the file's stem.
+/// Does the same from a stream. `name` denotes it in messages, `default_source` replaces the file's stem.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {}, std::int64_t* num_read = nullptr);
 

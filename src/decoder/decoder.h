@@ -45,7 +45,7 @@ struct DecoderStats {
   std::int64_t ticks = 0;
   std::int64_t prefill_tokens = 0;      ///< prompt rows computed, and rows recomputed after a preemption
   std::int64_t decode_tokens = 0;       ///< rows of newest sampled tokens, except after an end token
-  std::int64_t decode_only_tokens = 0;  ///< those in ticks without prefill, timed by decode_s
+  std::int64_t decode_only_tokens = 0;  ///< decode_tokens of ticks without prefill, timed by decode_s
   std::int64_t samples_finished = 0;
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows saved by shared prompts
@@ -91,12 +91,12 @@ class Decoder final : public types::TextSource {
 
   /// Computes a tick; a GPU may compute it while the next is planned. Returns false if all requests have finished.
   ///
-  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Also for fp8
-  /// scales that are missing or of another version, and for logits that cannot be sampled. Any error, also of
-  /// before_tick, abandons all requests not taken.
+  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Missing fp8
+  /// scales, scales of another version, and logits that cannot be sampled are internal errors as well. Any error, also
+  /// of before_tick, abandons all requests not taken by take_finished.
   bool tick();
 
-  /// Returns requests finished since the last call, by their end.
+  /// Returns requests finished since the last call, in the order in which they finished.
   std::vector<FinishedRequest> take_finished();
 
   /// Submits the requests with these parameters and key, and ticks until all have finished. Throws like `submit` before

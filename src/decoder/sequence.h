@@ -25,7 +25,7 @@ struct PageCopy {
 
 /// Tells whether a group's prompt KV can be shared.
 enum class PrefixState : std::uint8_t {
-  absent,   ///< the next sample to start computes it
+  absent,   ///< not computed; the next sample to start computes it
   filling,  ///< the leader is computing it; others wait
   ready,    ///< the group holds its pages
 };
@@ -41,7 +41,7 @@ struct Sequence {
   std::vector<PageId> pages;    ///< by position
   std::int64_t num_cached = 0;  ///< positions with KV in the pages by the next tick
   std::int64_t num_rows = 0;    ///< positions of this tick, from num_cached on
-  PageCopy copy;                ///< before this tick's forward pass; num_slots 0: none
+  PageCopy copy;                ///< made before this tick's forward pass; num_slots 0: none
   bool leads = false;           ///< computes the group's prefix
   bool finished = false;
   // Counts unknown tokens of a tick in flight.

@@ -19,7 +19,7 @@
 
 namespace qrl::decoder {
 
-/// Holds the largest |input| per channel after norms, if a workspace refers to it.
+/// Holds the largest |input| per channel after norms, for Workspace::observed.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
   /// Accumulates rows of a matrix's input; one team member at a time calls it.
@@ -28,7 +28,7 @@ struct ObservedInputs {
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
-/// Holds queries of all rows of a plan, if a workspace refers to it.
+/// Holds queries of all rows of a plan, for Workspace::queries.
 struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
   /// Stores rows of a block of `qkv`; `first` is the plan's index of its first row. One team member at a time calls it.
@@ -37,7 +37,7 @@ struct ObservedQueries {
   std::int64_t row_width = 0;  ///< of qkv
 };
 
-/// Holds a sequence's residual stream after embedding and layers, if a workspace refers to it.
+/// Holds a sequence's residual stream after the embedding and each layer, for Workspace::outputs.
 struct LayerOutputs {
   LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens);
   /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. One member
@@ -95,7 +95,7 @@ class Transformer {
   /// Computes logits of the chosen rows for tokens from a multiple of ops::kPanelColumns: fp32 [num_rows,
   /// tokens.size()], in the workspace until its next use. Begins and ends with a barrier.
   const float* logits(base::Team& team, std::int64_t num_rows, base::Range tokens, Workspace& scratch) const;
-  /// Computes one chosen row's on the calling thread into `to`.
+  /// Computes one chosen row's logits on the calling thread into `to`.
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
@@ -113,7 +113,7 @@ class Transformer {
   };
   /// Adds the branch to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Computes y = x · Wᵀ plus the adapter's part, added to y with `accumulate`. Sums base and adapter first, like the
+  /// Computes y = x · Wᵀ plus the adapter's part; `accumulate` adds this to y. Sums base and adapter first, like the
   /// learner.
   static void linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
                      base::Range rows, Workspace& scratch, bool accumulate, float* y);

@@ -76,12 +76,12 @@ struct Dense {
   Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside of a part's columns
 };
 
-/// Dtypes: what A, scale·B, x and A·x were rounded to, and that of the matmuls.
+/// Holds the dtype that A, scale·B, x and A·x were rounded to, and the matmuls' dtype.
 struct Types {
   torch::ScalarType format, compute;
 };
 
-/// U = dY·(scale·B), and its term of dX.
+/// Computes U = dY·(scale·B), and the adapter's term of dX: U·A.
 class InputGradient {
  public:
   InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
@@ -119,7 +119,7 @@ class InputGradient {
       ops::linear(alone, block->u, a_, here, true, d_x);
     };
   }
-  /// [N, parts · rank], once all rows were added to.
+  /// [N, parts · rank], complete once adding()'s function has run for all rows.
   const Tensor& u() const { return u_; }
 
  private:
@@ -137,7 +137,7 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   const std::int64_t rank = adapter.rank();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const LinearAdapter::Part& part = adapter.parts[i];
-    // Transposed, so that dY is packed as it lies.
+    // dBᵀ, so that dY is packed in its memory order.
     const Tensor d_b = torch::empty({rank, part.b.value.size(0)});
     ops::matmul({type, rank, d_b.size(1), d_y.size(0), columns_of(products, static_cast<std::int64_t>(i) * rank, true),
                  columns_of(d_y, part.first_output), columns_of(d_b).values, d_b.size(1)});
@@ -210,7 +210,7 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// The base's products continue along A·x and U: the adapter's sum never exists by itself.
+/// Continues each sum over the base's products with those of A·x (backward: U), so the adapter's term has no tensor.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

@@ -94,7 +94,7 @@ Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tens
   if (d_entropy_M.defined()) {
     const Distribution distribution(chunk, targets);
     const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
-    d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that probability 0 times the lowest number is 0
+    d_logits_MV = distribution.p_MV * d_entropy_M1;  // p first, so that 0 times the lowest number is 0
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {

@@ -19,7 +19,7 @@ struct FlatBuffers {
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
 
   Tensor masters, gradients, exp_avg;
-  Tensor exp_avg_sq;  ///< without Muon's elements, the first layout.num_muons() of the others
+  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements: Muon has no second moment
 };
 
 /// Returns a view of contiguous fp32 or bf16 values.

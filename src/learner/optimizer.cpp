@@ -18,8 +18,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the tensors to update before their copies begin to travel, equal on every rank. If nothing travels
-/// meanwhile, that is all at once, since CPU threads take several of Muon's matrices together.
+/// Returns the ranges to update in order, equal on every rank: one range's copies travel while the next is updated. If
+/// nothing travels meanwhile, there is one range, since CPU threads take several of Muon's matrices together.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
@@ -213,7 +213,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
       squares[i] = ops::sum_of_squares(parameters.flat().gradient(placements[i]).data_ptr<float>(), count);
     }
   }
-  if (layout.is_sharded()) world.all_reduce_sum(squares);  // with zeros: no rounding
+  if (layout.is_sharded()) world.all_reduce_sum(squares);  // other ranks add zeros: no rounding
   GradientNorm norm;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     norm.squared += squares[i];
@@ -235,7 +235,7 @@ void take_step(Parameters& parameters, const config::OptimRecipe& optim, const O
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
   }
-  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
+  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of other ranks' gradients
   parameters.end_refresh(ranks);
 }
 

@@ -10,7 +10,7 @@
 
 namespace qrl::learner {
 
-/// Returns a snapshot's embedding, in place.
+/// Returns a view of a snapshot's embedding.
 Tensor snapshot_embedding(const model::Snapshot& snapshot);
 
 /// Dequantizes a packed layer's weights, [out, in], rounded to `type` (bf16 or fp32) once.
@@ -26,11 +26,11 @@ struct Quantized {
 };
 
 /// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized like the sampler's,
-/// Ŵ the packed weights. low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ dequantized and rounded
-/// to `compute`, their matmul by LibTorch. Both backward passes use those operands dequantized and rounded to `compute`
-/// (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept quantized, Ŵ
-/// dequantized when needed. The op that reads y computes the bias's gradient. `quantized.packed` must not change before
-/// the backward pass.
+/// Ŵ the packed weights. low_bit multiplies by ops::linear, with its accumulation and bits. fake_quant dequantizes X̂
+/// and Ŵ, rounds them to `compute` and multiplies by LibTorch. Both backward passes use those operands dequantized and
+/// rounded to `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept
+/// quantized, Ŵ dequantized when needed. The op that reads y computes the bias's gradient. `quantized.packed` must not
+/// change before the backward pass.
 ///
 /// With a rotation H, all of this, also below, applies to x·H and W·H (quant/rotation.h). dX is rotated back in fp32.
 /// dYᵀ·X̂ is added to the gradient rotated (rotate_gradient).

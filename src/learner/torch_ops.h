@@ -33,12 +33,12 @@ struct TorchDevice {
 };
 
 /// Implements the operations on a device. Residual stream, norms, rotation and SwiGLU are fp32. Matmul operands and
-/// values between are in the compute dtype, k and v rounded like the decoder's pages. Attention is FlashAttention's
-/// (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise it runs one sequence at a time with fp32
-/// softmax weights. Weights' gradients are summed in fp32. The backward pass keeps inputs of norms, transforms and
-/// matmuls, and recomputes the rest. With fake_quant each matmul's input is rounded_activations in fp32, its weights
-/// the snapshot's (Parameters::read_quantized). With low_bit the matmul is the decoder's own (device_quantized.h).
-/// Gradients are straight-through in both. Adapters are device_adapter.h's.
+/// intermediate values are in the compute dtype, k and v rounded like the decoder's pages. Attention is
+/// FlashAttention's (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise attention runs one
+/// sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. The backward pass keeps inputs
+/// of norms, transforms and matmuls, and recomputes the rest. With fake_quant each matmul's input is
+/// rounded_activations in fp32, its weights the snapshot's (Parameters::read_quantized). With low_bit the matmul is the
+/// decoder's own (device_quantized.h). Gradients are straight-through in both. device_adapter.h has the adapters.
 class TorchOps final : public Ops {
  public:
   /// `device`'s pointers must outlive the backward pass.

@@ -115,7 +115,7 @@ class Tensors {
   }
 
  private:
-  std::deque<Fill> fills_;  ///< their addresses are the views' data
+  std::deque<Fill> fills_;  ///< a deque: views point to its elements
   std::vector<state::NamedView> views_;
 };
 

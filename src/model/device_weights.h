@@ -18,7 +18,7 @@ struct DeviceMaster {
   std::string weight;  ///< its spec's name
   base::View values;   ///< fp32 on the device, whole and written
   // From an int8 profile, in CPU memory; null: none.
-  const float* factors = nullptr;     ///< of a matrix: input factors (FixedScales in ops/linear.h); of a norm: divisors
+  const float* factors = nullptr;     ///< a matrix's input factors (FixedScales in ops/linear.h), or a norm's divisors
   const float* row_scales = nullptr;  ///< as in FixedScales
 };
 
@@ -34,7 +34,7 @@ struct DeviceTable {
   std::int64_t stride = 0;
 };
 
-/// Sizes device memory from a product's caller.
+/// Gives the sizes of the device memory that a product's caller provides.
 struct MatmulWorkspace {
   std::size_t quantized_bytes = 0;  ///< 256-byte aligned
   std::int64_t y_columns = 0;       ///< outputs, padded
@@ -67,23 +67,23 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Returns whether it has held this snapshot's weights in any version, and adapters' current base. Only then can
-  /// weights be rewritten.
+  /// Returns whether the device received this snapshot's weights in any version, and adapters' current base. Only then
+  /// can weights be rewritten.
   virtual bool holds(const Snapshot& snapshot) const = 0;
-  /// Quantizes these weights on the device, with a host publish's bits, and blocks. Returns the name of one not finite,
-  /// or "".
+  /// Quantizes these weights on the device, with the bits of a host publish, and blocks. Returns the name of a weight
+  /// that is not finite, or "".
   virtual std::string rewrite(std::span<const DeviceMaster> masters) = 0;
   /// Marks all weights as those of `version`.
   virtual void finish(std::int64_t version) = 0;
 
-  // The rest serves a learner on this device that holds the weights. `stream` is a cudaStream_t that must outlive this;
-  // null: the default stream. Work is enqueued without waiting, unless stated otherwise. The decoder must be idle. Any
-  // thread may call, one at a time. cuda/engine has the contracts.
+  // The functions below serve a learner on the device that holds the weights. `stream` is a cudaStream_t that must
+  // outlive this; null: the default stream. Work is enqueued without waiting, unless stated otherwise. The decoder must
+  // be idle. Any thread may call, one at a time. cuda/engine has the contracts.
 
   /// Uploads weights of another version than the snapshot's, which the decoder must read.
   virtual void bring(const Snapshot& snapshot) = 0;
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
-  /// Returns "embed_tokens" or "lm_head" in place.
+  /// Returns "embed_tokens" or "lm_head" without a copy.
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
   /// Computes the decoder's product without adapter and bias: x fp32 [num_rows, in] dense is quantized into
@@ -92,10 +92,10 @@ class DeviceWeights {
   /// Writes x̂, dense [num_rows, in]: fp32, or bf16 rounded from it.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
-  // Runs the decoder's own forward pass over whole sequences, and blocks. Row-only sums have the bits of sampling.
+  // Runs the decoder's own forward pass over whole sequences, and blocks. With row_only_sums it has sampling's bits.
 
-  /// Runs all layers. after_layer[i], fp32 [N, D] on the device, gets the residual stream after layer i; they may be
-  /// one buffer.
+  /// Runs all layers. after_layer[i], fp32 [N, D] on the device, gets the residual stream after layer i; all entries
+  /// may be one buffer.
   virtual void forward(const PackedSequences& rows, std::span<float* const> after_layer, void* stream) = 0;
   /// Computes a log-prob and an entropy per target, in host memory. x: the last layer's output.
   virtual void score(const float* x, const TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,

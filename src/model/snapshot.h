@@ -34,8 +34,8 @@ struct SnapshotFormats {
   bool rotates_if_it_fits = false;  ///< else an input error if `rotation` does not fit
 };
 
-/// Returns a snapshot's rotation: formats.rotation, or none if `linear` has no scales. Also none if it does not fit all
-/// inputs, with formats.rotates_if_it_fits. Throws as check_formats does.
+/// Returns formats.rotation, or none if `linear` has no scales. Also returns none if it does not fit all inputs and
+/// rotates_if_it_fits is set. Throws as check_formats does.
 quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormats& formats);
 
 /// One transformer block in the kernels' form: fp32 gains, packed matrices. Gains that the model lacks are empty.
@@ -80,14 +80,14 @@ class Snapshot {
   /// Adds noise to all norms' gains from the next publish on, anew for each version, in host memory only.
   void use_gain_noise(const GainNoise& noise) { noise_ = noise; }
 
-  /// Quantizes and packs `masters` (fp32 views by name) on all threads, as policy version `version`. Throws by
-  /// fail_broken for a weight that is not finite, with its name.
+  /// Quantizes and packs `masters` (fp32 views by name) on all threads, as policy version `version`. Throws
+  /// (fail_broken) with the name of a weight that is not finite.
   void publish(const WeightViews& masters, std::int64_t version);
   /// Does the same from a source, one fp32 tensor at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
-  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. An earlier
-  /// publish's base stays on host and device. Throws by fail_broken for a weight that is not finite.
+  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Keeps the base of
+  /// an earlier publish, on host and device. Throws (fail_broken) for a weight that is not finite.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
   /// Publishes to a device's memory alone, like publish or, with adapters, publish_adapters. Afterwards reading the
@@ -98,7 +98,7 @@ class Snapshot {
     DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
     /// Writes some weights (with adapters: of adapter_specs), fp32 by name on the device, and blocks.
     void write(const WeightViews& masters);
-    /// Completes `version` after the last weight; throws by fail_broken if one was not finite.
+    /// Completes `version` after the last weight; throws (fail_broken) if one was not finite.
     void finish();
 
    private:
@@ -122,7 +122,7 @@ class Snapshot {
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
   const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
-  /// Does not check, for formats and shapes alone.
+  /// Does not check that the host has the version: for formats and shapes alone.
   const LayerSnapshot& layer_form(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
   /// bf16, fp32 or int8; packed separately even if tied.
   const ops::PackedLinear& lm_head() const { return here(lm_head_); }
@@ -143,7 +143,7 @@ class Snapshot {
   /// In forward order.
   template <class Visit>
   void visit_gains(const Visit& visit);
-  /// Adds this version's noise to the gains after a publish: new ones if `are_new`, else the last without noise.
+  /// Adds this version's noise to the gains after a publish: to the new ones if `are_new`, else to gains_.
   void finish_gains(bool are_new, std::int64_t version);
   /// Throws an internal error if only a device has the version.
   template <class Tensor>

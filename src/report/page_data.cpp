@@ -34,7 +34,7 @@ Table table_of(const Rows& rows, bool of_cold_start) {
   return table;
 }
 
-/// Returns the extremes of values [first, last) in their order, or NaN.
+/// Returns the minimum and maximum of values [first, last) in their order, or NaN without finite values.
 std::pair<double, double> extremes(const std::vector<double>& values, std::size_t first, std::size_t last) {
   std::size_t low = last, high = last;
   for (std::size_t i = first; i < last; ++i) {
@@ -102,7 +102,7 @@ Json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts, s
   return list;
 }
 
-/// Adds samples of a run, at most `max_bytes`, and returns a sentence about those left out. empty if nothing was.
+/// Adds samples of a run, at most `max_bytes`. Returns a sentence about those left out, or "" if none were.
 std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limits, std::size_t max_bytes) {
   const std::vector<SampleFile> all = sample_files(run.dir / "rollouts"),
                                 held_out = sample_files(run.dir / "validation");

@@ -1,4 +1,4 @@
-// Owns the selection of samples that teach, and a number's spread over all ranks.
+// Owns the choice of samples that enter the loss, and a value's mean and standard deviation over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace qrl::rollout {
 
-/// Returns a group's teaching samples: the judged ones if at least two, or in a group of one. Others get `teaches` =
-/// false and advantage 0.
+/// Returns a group's samples that enter the loss: the judged ones if at least two, or in a group of one. Others get
+/// `teaches` = false and advantage 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group);
 
 /// Mean and standard deviation (ddof 1; 0 for fewer than two values) in fp64.

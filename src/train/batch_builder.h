@@ -12,7 +12,7 @@ namespace qrl::train {
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
   std::vector<types::MicroBatch>
-      scored_only;  ///< advantage 0: in statistics over the whole mini-batch, not in the loss
+      scored_only;  ///< advantage 0: counted in statistics of the whole mini-batch, not in the loss
   types::GlobalCounts counts;
 };
 
@@ -24,7 +24,7 @@ class BatchBuilder {
                learner::Learner* reference);
 
   /// Returns the mini-batches with the old and reference log-probs that the recipe needs. `at_sampling_weights`: the
-  /// learner's weights sampled. Collective.
+  /// learner has the weights that sampled. Collective.
   std::vector<MiniBatch> build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds);
 
  private:

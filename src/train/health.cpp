@@ -70,7 +70,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
-/// Names missing settings that would close the gap, the surest first.
+/// Names settings that would narrow the gap between sampler and learner, the surest first.
 std::string Health::what_closes_the_gap() const {
   const config::QuantRecipe& quant = recipe_.quant;
   std::string advice;
@@ -115,7 +115,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
                  kK3, k3, report::rule("sampler and learner are far apart").bound) +
              what_closes_the_gap();
     case not_finite:
-      // Nothing to learn from: neither value nor gradient.
+      // No KL and no gradient: the step had no tokens to learn from.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
       return base::format(
           "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "

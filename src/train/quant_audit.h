@@ -13,7 +13,7 @@ namespace qrl::train {
 /// Returns a line for embedding, each block's linear layers, and lm_head. It names the sampler's format and scales, the
 /// learner's tensors, and whether both share memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler);
-/// Summarizes it: how many linear layers of which format, on the same memory or not.
+/// Summarizes those lines: linear layers per format, and how many tensors share memory.
 std::string audit_summary(const std::vector<std::string>& audit);
 
 /// Returns a line per weight of linear layers and lm_head: format and errors against the masters. These are the

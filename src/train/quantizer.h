@@ -19,7 +19,7 @@ namespace qrl::train {
 struct QuantizerState {
   std::shared_ptr<const model::Int8Profile> profile;   ///< quant.rollout.profile
   std::optional<decoder::KvScales> kv_scales;          ///< quant.kv_calibration.when: once
-  std::vector<std::vector<types::TokenId>> responses;  ///< the last step's prompts with responses: see_responses
+  std::vector<std::vector<types::TokenId>> responses;  ///< the last step's prompts with responses, set by see_responses
 };
 
 /// Makes a profile of fp32 `weights` from a few training prompts fixed by the seed, for `qrl-train profile` and
@@ -45,7 +45,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 /// Limits calibration prompts for fp8 key and value scales: two, then more up to this number of tokens. Our choice:
 /// 99.9 % of a head's values needs some thousands of values.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// Limits the last step's samples likewise.
+/// Limits the tokens of the last step's samples that calibration reads.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
 /// Keeps the step's first samples up to kKvResponseTokens tokens, the last one cut. The next calibration reads them, so

@@ -75,7 +75,7 @@ std::string with_contents(const std::string& files, const std::string& hash) {
   return files + ", contents " + hash.substr(0, 8);
 }
 
-/// With sft.epochs, steps follow from it and the rows, which are compared themselves.
+/// With sft.epochs, steps follow from epochs and rows, which are compared themselves.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
@@ -149,7 +149,7 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
 }
 
-/// Keys of a cold start, beside the model's shape.
+/// Keys that a cold start depends on, besides the model's shape.
 constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "model.init.seed",
                                                "sft.steps",
@@ -221,7 +221,7 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
-/// Provides the finished cold start: a KL term's reference, or adapters' base.
+/// Requires the finished cold start, copied into the run folder if missing: the KL reference, or the adapters' base.
 void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
   const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
   const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
@@ -311,7 +311,7 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
   const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!goes_on_here || is_shared_cold_start) {
-    if (!goes_on_here) folder.set_aside_earlier_rows();  // when nothing refuses the run any more
+    if (!goes_on_here) folder.set_aside_earlier_rows();  // after the last check that may refuse the run
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   }
   base::log_info("resuming from " + point.checkpoint->string());

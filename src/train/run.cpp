@@ -52,7 +52,7 @@ void say(const std::string& line) {
   base::log_to_file(line);
 }
 
-/// Returns a line on steps that did not teach; may be empty.
+/// Returns a line that summarizes the run's health warnings, or "" without any.
 std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   Health health(recipe);
   for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)

@@ -36,7 +36,7 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
 
-/// Orders the ranks' groups by their places, like one process.
+/// Orders all ranks' groups by place, as a single process has them.
 template <class T>
 std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group,
                                std::span<const std::int64_t> places, dist::Collectives& world) {
@@ -115,7 +115,7 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
 }
 
-/// Gathers one group's values of every rank, in one process's order.
+/// Gathers every rank's values, `group` for each group, in the order of a single process.
 template <class T>
 std::vector<T> gather(const std::vector<T>& mine, std::size_t group, std::span<const std::int64_t> places,
                       dist::Collectives& world) {

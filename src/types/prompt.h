@@ -11,7 +11,7 @@
 
 namespace qrl::types {
 
-/// A ground truth in a verifier's prepared form, made once per prompt, of its own type.
+/// Holds a ground truth in its verifier's prepared form (a derived type), made once per prompt.
 struct Gold {
   Gold() = default;
   Gold(const Gold&) = delete;
@@ -42,7 +42,7 @@ struct Completion {
   std::vector<float> sampler_logprobs;  ///< [tokens]: natural log, under the distribution actually sampled from
   std::vector<std::int64_t> versions;   ///< [tokens]: policy version of the weights that sampled it
   StopReason stop = StopReason::eos;
-  KeptTokens kept = {};          ///< per token what it was sampled from; no entries without max_kept or a cut
+  KeptTokens kept = {};          ///< the set each token was sampled from; no entries without max_kept or exclusions
   std::int32_t num_limited = 0;  ///< tokens whose set max_kept made smaller than top-k and top-p did
 };
 

@@ -71,7 +71,7 @@ class Bpe {
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
   std::vector<types::TokenId> merged_;          ///< by rank
   std::vector<PairSlot> pairs_;                 ///< open addressing, a power of two of slots
-  std::vector<WordSlot> words_;                 ///< likewise; tokens that their own bytes encode to
+  std::vector<WordSlot> words_;                 ///< open addressing; only tokens that their own bytes encode to
 };
 
 }  // namespace qrl::data

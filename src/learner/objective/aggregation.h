@@ -12,7 +12,7 @@ namespace qrl::learner {
 /// Holds the denominators of the whole mini-batch over all ranks, so that partial sums add up.
 struct Denominators {
   std::int64_t tokens = 0;               ///< counted response tokens
-  std::int64_t sequences = 0;            ///< with at least one of them
+  std::int64_t sequences = 0;            ///< those with a counted response token
   std::int64_t max_response_length = 0;  ///< data.max_response_length
 };
 

@@ -28,11 +28,11 @@ struct AisSignals {
   double weight_cv = 0;         ///< CV(w̄)
 };
 
-/// Sums over tokens with log-probs under π_old and under μ and advantages. Log-ratios are clamped to ±20.
+/// Computes the sums of tokens with these log-probs (under π_old and μ) and advantages; log ρ is clamped to ±20.
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 
-/// With population variances (the paper says sample; ours, as is one α for the mini-batch and β_var = 1):
+/// Uses population variances (paper: sample variances), one α per mini-batch and β_var = 1; these are our choices:
 ///   α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
 ///   α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis.
 /// No tokens: all 0.

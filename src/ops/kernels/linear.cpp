@@ -73,8 +73,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Tiles have nearly equal height, since one of a row or two would wait for its weights; each prefetches its part of
-/// the next panel.
+/// Computes tiles of nearly equal height, since a tile of one or two rows would wait for its weights. Each prefetches
+/// its part of the next panel.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
@@ -100,7 +100,7 @@ void linear(const LinearTask& task) {
       tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);
   } else if (task.rows > 3 * kTileRows) {
     tiles<Format, 1>(task, begin, end, panel_bytes);
-  } else {  // too few tiles for one line each
+  } else {  // too few tiles to prefetch one line each
     tiles<Format, 2>(task, begin, end, panel_bytes);
   }
 }

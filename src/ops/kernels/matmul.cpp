@@ -1,6 +1,6 @@
-// The matmuls of training. The right operand's panels hold kMatmulPanel columns per word of neighboring inputs; the
-// left operand is broadcast from its rows or packed strips. A tile of kTileRows by kTileVectors stays in registers
-// along the depth.
+// Implements the matmuls of training. The right operand's panels hold kMatmulPanel columns, each word a column's
+// neighboring inputs. The left operand is broadcast from its rows or packed strips. A tile of kTileRows by kTileVectors
+// stays in registers along the depth.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/matmul_words.h"

@@ -304,7 +304,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // Short runs in fp32, whose rounding stays below that of the gradients.
+  // Sums short segments in fp32, with rounding errors below those of the gradients.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

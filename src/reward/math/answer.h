@@ -39,7 +39,7 @@ struct Notes {
 
 enum class Form : unsigned char {
   value,     ///< a number or formula; a part: the same with letters read as a unit
-  list,      ///< unordered: a list, ± (`signs`), alternatives (`either`), or rows of cases, which are tuples
+  list,      ///< in any order: a list, ± (`signs`), alternatives (`either`), or rows of cases as tuples
   set,       ///< unordered, without repetitions
   tuple,     ///< ordered; also an interval, and a matrix: its rows, or the entries of a single row or column
   relation,  ///< the parts are its sides

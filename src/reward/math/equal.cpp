@@ -10,7 +10,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // the latter if variables are not only positive
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes if variables are not only positive
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
@@ -20,7 +20,7 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns the words after a number that belong to the statement, and are no unit if one side omits them.
+/// Returns the words after a number that are part of the statement, not a unit that one side may omit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -45,8 +45,8 @@ bool alternates(const Node& x) noexcept {
   });
 }
 
-/// Returns whether one side is a decimal of six or more places, rounded or truncated, within one unit of its last place
-/// of the other, which is none.
+/// Returns whether one side is a decimal of six or more places, rounded or truncated, and the other, no decimal, is
+/// within one unit of its last place.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;

@@ -61,7 +61,7 @@ struct Value {
   bool is_number() const noexcept { return !undefined && infinite == 0; }
   bool is_integer() const noexcept { return exact && exact->is_integer(); }
   bool is_zero() const noexcept;
-  /// Returns the real number, if it is a real constant.
+  /// Returns a real constant's number; nothing for other values.
   std::optional<long double> real() const noexcept;
 };
 /// Requires values of one lane.
@@ -107,7 +107,7 @@ class Algebra {
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
-  /// Returns the value of a one-argument function with a law that no member implements; else nothing.
+  /// Returns the value of the one-argument function `law`; nothing for other laws.
   std::optional<Value> function(Law law, const Value& a) const noexcept;
 
  private:

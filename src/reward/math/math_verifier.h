@@ -11,7 +11,7 @@
 
 namespace qrl::reward::math {
 
-/// A text without a choice's label, and its readings.
+/// Holds an answer's text without its choice label, and its parses.
 struct Reading {
   struct Read {
     Comma comma;

@@ -103,7 +103,7 @@ enum class WordClass : unsigned char {
   temperature,  ///< after a degree sign; text: the unit
   verb,         ///< the value follows
   closing,      ///< ends the clause of a value
-  refusal,      ///< before a value: it is denied, an operand, a bound or a name
+  refusal,      ///< before a value: the value is denied, an operand, a bound or a name
   changing,     ///< after a value: it changes or negates the value
   turning,      ///< in the name of a value: it is another quantity
   saying,       ///< after a value: part of the statement, required on both sides
@@ -113,7 +113,7 @@ enum class WordClass : unsigned char {
   condition,    ///< before a condition
   shortened,    ///< an abbreviation: its full stop ends no sentence
   concluding,   ///< capitalized: begins a conclusion
-  denial,       ///< before "that the answer is": denies it
+  denial,       ///< before "that the answer is": negates it
   claim,        ///< between a denial and "the answer is"
   counting,     ///< in a line: an exclamation mark after its number may be a factorial
   verdict,      ///< an answer that a reason may follow

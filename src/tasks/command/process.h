@@ -9,7 +9,7 @@
 
 namespace qrl::tasks {
 
-inline constexpr const char* kCommandKey = "reward.command";  ///< the place that errors of this folder name
+inline constexpr const char* kCommandKey = "reward.command";  ///< the key that errors of src/tasks/command name
 
 struct Program {
   std::vector<std::string> argv;         ///< argv[0]: the path of an executable
@@ -58,7 +58,7 @@ class Process {
   int errors() const { return err_.get(); }
   void close_input() { in_.reset(); }
   void close_errors() { err_.reset(); }
-  /// Returns whether the program has ended, though not what it started.
+  /// Returns whether the program has ended; processes that it started may still run.
   bool has_ended() const;
   /// Kills the program and all that it started, waits at most 4 s, and returns how it ended: "exit code 1", "signal 11
   /// (Segmentation fault)". Later calls return the same text.

@@ -79,7 +79,7 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
 }
 
 /// Adds inputs [begin, end) of a block, dequantized in `words`. `open`, laid out as block.scaled, carries unscaled sums
-/// to the next segment. it has the layout of block.scaled.
+/// to the next segment.
 template <class F>
 void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
                  const std::int32_t* words, float* open, NextPanel& next) {
@@ -107,7 +107,7 @@ void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::
 
 template <class F>
 void linear(const LinearTask& task) {
-  constexpr std::int64_t kColumns = 2 * kPanel;  // floats per row in scratch: open sums and scaled ones
+  constexpr std::int64_t kColumns = 2 * kPanel;  // floats per row in scratch: unscaled and scaled sums
   const std::int64_t num_stored = words_of(task.in, F::Values::kInputs);
   const std::int64_t blocks = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock);
   auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
