@@ -1,3 +1,4 @@
+// Owns the list of benchmarks: each file adds its subcommand to the program.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,3 +1,4 @@
+// Owns the measurement of what rollout corrections cost in a step.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,3 +1,4 @@
+// Owns the report on countdown rows of a data file that have no solution.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Owns the output of --dry-run.
 #pragma once
 
 #include "config/reader.h"

@@ -1,3 +1,4 @@
+// Owns the name of a stream that belongs to a caller.
 #pragma once
 
 namespace qrl::cuda {

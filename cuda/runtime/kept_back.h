@@ -1,3 +1,4 @@
+// Owns how much device memory KV pages leave free.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Owns the check that a caller's pointer is in the engine's device memory.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Owns the initial bytes of new memory.
 #pragma once
 
 #include <cstdlib>

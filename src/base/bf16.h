@@ -1,3 +1,4 @@
+// Owns the bfloat16 storage type and its conversions.
 #pragma once
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Owns large blocks of memory in huge pages.
 #pragma once
 
 #include <cstddef>

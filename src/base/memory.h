@@ -1,3 +1,4 @@
+// Owns the amount of memory that this process can have.
 #pragma once
 
 #include <cstdint>

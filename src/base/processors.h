@@ -1,3 +1,4 @@
+// Owns the number of processors that this process may use.
 #pragma once
 
 namespace qrl::base {

@@ -1,3 +1,4 @@
+// Owns the quoting of words for a shell.
 #pragma once
 
 #include <string>

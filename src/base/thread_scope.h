@@ -1,3 +1,4 @@
+// Owns the number of threads that the parallel regions of one part of the program use.
 #pragma once
 
 namespace qrl::base {

@@ -1,3 +1,4 @@
+// Owns the checks of the parts of an array that all implementations of Collectives share.
 #pragma once
 
 #include <cstddef>

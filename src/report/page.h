@@ -1,3 +1,4 @@
+// Owns the assembly of the page from its embedded parts and the data.
 #pragma once
 
 #include <string>

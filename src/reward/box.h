@@ -1,3 +1,4 @@
+// Owns finding the last box in a text.
 #pragma once
 
 #include <initializer_list>

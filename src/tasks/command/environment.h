@@ -1,3 +1,4 @@
+// Owns the environment of a reward program.
 #pragma once
 
 #include <string>
