@@ -124,7 +124,8 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
-  } catch (const base::Error&) {  // an export does not need the base, which may have been deleted
+  } catch (const base::Error& error) {  // an export does not need the base, which may have been deleted
+    if (error.kind() != base::ErrorKind::input) throw;
   }
   return policy.weights;
 }
