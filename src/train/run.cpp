@@ -310,7 +310,7 @@ void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, con
   const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
   const std::string plan = decide_auto(point.settings, model, world.size(), bytes, loaded);
   if (world.is_first() && !plan.empty()) say(plan);
-  require_gpu_memory(loaded.recipe, model, world.size(), bytes, point.settings != AutoSettings{});
+  require_gpu_memory(loaded.recipe, model, world.size(), bytes, point.checkpoint.has_value());
 }
 
 /// Makes and drops a decoder, so that memory limits show before the cold start.

@@ -109,6 +109,15 @@ AutoSettings make_gpu_run(const std::filesystem::path& run, double gib) {
   return train::auto_settings_of(begun.recipe);
 }
 
+/// Holds the folder of a run that began on a GPU of 80 GiB, with its first step's checkpoint.
+struct GpuRun {
+  test::TempDir dir;
+  std::filesystem::path path = dir / "run";
+  AutoSettings chosen = make_gpu_run(path, 80);  ///< the numbers that the run chose
+  train::Inputs inputs = train::read_checkpoint_state(path / "checkpoints/step_1").inputs;
+  train::RunFolder folder{path};
+};
+
 }  // namespace
 
 TEST_CASE("auto is today's number on a CPU and stays auto for a GPU until a run chooses") {
@@ -250,34 +259,30 @@ TEST_CASE("a resumed run takes over what its checkpoint has where the recipe say
 }
 
 TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each keeps its numbers and says what lacks") {
-  const test::TempDir dir;
-  const auto run = dir / "run";
-  const AutoSettings chosen = make_gpu_run(run, 80);
-  const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_1").inputs;
-  const train::RunFolder folder(run);
+  const GpuRun run;
   constexpr std::size_t kRanks = 2;
-  std::vector<config::LoadedRecipe> resumed(kRanks, tiny_on_gpu(run));
+  std::vector<config::LoadedRecipe> resumed(kRanks, tiny_on_gpu(run.path));
   std::vector<std::string> plans(kRanks);
   std::vector<double> bytes(kRanks);
-  base::set_log_file(dir / "log.txt");
+  base::set_log_file(run.dir / "log.txt");
   test::Ranks(kRanks).run([&](dist::Collectives& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     config::LoadedRecipe& loaded = resumed[rank];
     const train::ResumePoint point =
-        train::find_resume_point(loaded, inputs, world.is_first() ? &folder : nullptr, false, world);
+        train::find_resume_point(loaded, run.inputs, world.is_first() ? &run.folder : nullptr, false, world);
     bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
     plans[rank] = train::decide_auto(point.settings, large_model(), world.size(), bytes[rank], loaded);
     if (world.is_first()) train::require_gpu_memory(loaded.recipe, large_model(), world.size(), bytes[rank], true);
   });
   base::set_log_file({});
-  CHECK(choose(tiny_on_gpu(run).recipe, 24, kRanks) != chosen);  // as a new run would
+  CHECK(choose(tiny_on_gpu(run.path).recipe, 24, kRanks) != run.chosen);  // as a new run would
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     CHECK(bytes[rank] == 24 * kGiB);
-    CHECK(train::auto_settings_of(resumed[rank].recipe) == chosen);
+    CHECK(train::auto_settings_of(resumed[rank].recipe) == run.chosen);
     CHECK(plans[rank].ends_with(" of 24.00 GiB, as the checkpoint has it"));
     CHECK(resumed[rank].annotated_yaml.find("# auto, from the checkpoint") != std::string::npos);
   }
-  const std::string said = test::read_file(dir / "log.txt");
+  const std::string said = test::read_file(run.dir / "log.txt");
   INFO(plans[0] << "\n" << said);
   CHECK(said.find("was written by a run of 1 ranks and goes on with 2") != std::string::npos);
   const std::size_t at = said.find("warning: the plan needs about ");
@@ -291,23 +296,19 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
 }
 
 TEST_CASE("another number of sequences decoded at once is named when a run resumes on a GPU, the same is not") {
-  const test::TempDir dir;
-  const auto run = dir / "run";
-  const AutoSettings chosen = make_gpu_run(run, 80);
-  const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_1").inputs;
-  const train::RunFolder folder(run);
+  const GpuRun run;
   const auto world = dist::make_solo();
   const auto said = [&](const std::string& max_num_seqs) {
-    const auto log = dir / ("log_" + max_num_seqs);
+    const auto log = run.dir / ("log_" + max_num_seqs);
     base::set_log_file(log);
-    const config::LoadedRecipe loaded = tiny_on_gpu(run, {"rollout.max_num_seqs=" + max_num_seqs});
-    (void)train::find_resume_point(loaded, inputs, &folder, false, *world);
+    const config::LoadedRecipe loaded = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs});
+    (void)train::find_resume_point(loaded, run.inputs, &run.folder, false, *world);
     base::set_log_file({});
     return test::read_file(log);
   };
   const std::string is_named = "rollout.max_num_seqs 64 (it was made with 256): on a GPU samples depend on";
   const std::string none = said("auto"), other = said("64");
-  CHECK(chosen.max_num_seqs == 256);
+  CHECK(run.chosen.max_num_seqs == 256);
   CHECK(none.find("warning: rollout.max_num_seqs") == std::string::npos);
   CHECK(other.find("warning: " + is_named) != std::string::npos);
 }
