@@ -45,7 +45,7 @@ std::string note_on(const std::vector<std::string>& withheld, const std::string&
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),
                        [&](const auto& name) { return mentions(last_words, name); });
   const std::string named = base::joined(mentioned, ", ");
-  if (!named.empty()) return "it was not given " + named + " (reward.env: [" + named + "] gives it)";
+  if (!named.empty()) return "it was not given " + named + ": set reward.env: [" + named + "]";
   return withheld.empty() ? ""
                           : std::to_string(withheld.size()) +
                                 " variables of the environment are withheld from it (reward.env: [NAME] gives one)";
