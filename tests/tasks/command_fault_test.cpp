@@ -207,8 +207,8 @@ for line in sys.stdin: print(json.dumps({"id": json.loads(line)["id"], "score": 
   CHECK_THAT(environment({"NOT_SET_AT_ALL"}), Contains("reward.env") && Contains("NOT_SET_AT_ALL"));
   // Of many withheld variables the error names those that the program does.
   setenv("QRL_TEST_REFUSES", "no A_JUDGES_KEY, no HF_TOKEN, no MY_AWS_SECRET_ACCESS_KEY", 1);
-  CHECK_THAT(environment({"A_JUDGES_KEY"}), Contains("it was not given HF_TOKEN: set reward.env: [HF_TOKEN]") &&
-                                                !Contains("in-the-environment"));
+  CHECK_THAT(environment({"A_JUDGES_KEY"}),
+             Contains("it was not given HF_TOKEN: set reward.env: [HF_TOKEN]") && !Contains("in-the-environment"));
   setenv("QRL_TEST_REFUSES", "no reason", 1);
   CHECK_THAT(environment({}),
              Contains(" variables of the environment are withheld from it (reward.env: [NAME] gives") &&
