@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "decoder/kv_cache.h"
+#include "decoder/kv_calibration.h"
 #include "decoder/transformer.h"
 
 namespace qrl::decoder {

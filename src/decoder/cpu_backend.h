@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "decoder/backend.h"
-#include "decoder/decoder.h"
+#include "decoder/options.h"
 
 namespace qrl::decoder {
 
-/// `options` must be checked (checks.h).
+/// `options` must be checked (decoder.cpp).
 std::unique_ptr<Backend> make_cpu_backend(const model::ModelConfig& config, const DecoderOptions& options);
 
 }  // namespace qrl::decoder

@@ -2,60 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "decoder/kv_calibration.h"
+#include "decoder/kv_scales.h"
+#include "decoder/options.h"
 #include "decoder/request.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"
-#include "quant/kv_format.h"
 #include "types/prompt.h"
 
 namespace qrl::decoder {
-
-struct DecoderOptions {
-  base::Device device = base::Device::cpu;  ///< cuda: decoder/device_backend.h
-  int device_number = 0;                    ///< among the visible GPUs, round-robin (cuda/engine/decode_engine.h)
-  std::int64_t max_num_seqs = 256;
-  std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks
-  std::int64_t page_size = 16;
-  std::int64_t kv_pages = 0;  ///< pages in the pool; enough for one longest sequence
-  /// GPU only. 0: allocate kv_pages or throw. Else as many pages as fit into this share of its memory, other uses
-  /// included.
-  double gpu_memory_utilization = 0;
-  bool enforce_eager = false;      ///< GPU only: no CUDA graphs; same samples
-  bool row_only_sums = false;      ///< GPU only, see cuda/engine/decode_engine.h; the CPU always sums this way
-  std::int64_t max_model_len = 0;  ///< prompt and response tokens of the longest sequence
-  quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Vocabulary tokens whose logits are computed at once (for 32 rows), a multiple of 256. Top-k and top-p use whole
-  /// rows. Changes no sample. The default fits in a core's cache.
-  std::int64_t logit_tile_tokens = 8192;
-  bool prefix_sharing = true;         ///< among a group's samples
-  std::function<void()> before_tick;  ///< may throw, which abandons all requests; the decoder stays usable
-  /// Returns a token's text, valid until the next call, for requests with stop strings.
-  std::function<std::string_view(types::TokenId)> bytes_of;
-  int num_threads = 0;  ///< per tick; 0: the caller's (base/thread_scope.h). Changes no sample
-};
-
-struct DecoderStats {
-  std::int64_t ticks = 0;
-  std::int64_t prefill_tokens = 0;      ///< prompt rows computed, and rows recomputed after a preemption
-  std::int64_t decode_tokens = 0;       ///< rows of newest sampled tokens, except after an end token
-  std::int64_t decode_only_tokens = 0;  ///< decode_tokens of ticks without prefill, timed by decode_s
-  std::int64_t samples_finished = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t shared_prompt_tokens = 0;  ///< rows saved by shared prompts
-  std::int64_t peak_kv_pages = 0;
-  double prefill_s = 0;  ///< ticks with any prefill row
-  double decode_s = 0;   ///< ticks with decode rows only
-  std::int64_t decode_ticks = 0;
-  std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
-  double decode_waited_s = 0;           ///< of decode_s, waiting for a device
-};
 
 class Backend;
 

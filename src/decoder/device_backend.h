@@ -5,7 +5,7 @@
 
 #include "cuda/engine/decode_engine.h"
 #include "decoder/backend.h"
-#include "decoder/decoder.h"
+#include "decoder/options.h"
 #include "model/adapter.h"
 
 namespace qrl::decoder {

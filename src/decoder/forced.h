@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "decoder/kv_cache.h"
-#include "decoder/kv_calibration.h"
+#include "decoder/kv_scales.h"
 #include "decoder/page_pool.h"
 #include "decoder/transformer.h"
 #include "model/snapshot.h"

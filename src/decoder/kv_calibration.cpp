@@ -54,16 +54,6 @@ std::vector<float> query_scales(const ObservedQueries& queries, const ops::HeadS
 
 }  // namespace
 
-std::int64_t num_above_percentile(std::int64_t count, double percentile) {
-  const auto rank = static_cast<std::int64_t>(std::ceil(percentile / 100 * static_cast<double>(count)));
-  return count - std::clamp<std::int64_t>(rank, 1, count);
-}
-
-float kv_scale(float percentile, const KvCalibration& options) {
-  const auto scale = static_cast<float>(percentile * options.margin / quant::kFp8Max);
-  return scale > 0 ? scale : 1.0F;
-}
-
 KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                       const KvCalibration& options) {
   QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "none");

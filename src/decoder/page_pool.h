@@ -1,4 +1,4 @@
-// Owns the free list and reference counts of KV pages.
+// Owns the free list and reference counts of KV pages, and the description of a copy.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,13 @@
 namespace qrl::decoder {
 
 using PageId = std::int32_t;
+
+/// Copies the first num_slots slots in every layer.
+struct PageCopy {
+  PageId from = 0;
+  PageId to = 0;
+  std::int64_t num_slots = 0;
+};
 
 /// Counts references to pages 0 … num_pages − 1; 0 is free.
 class PagePool {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "decoder/decoder.h"
+#include "decoder/options.h"
 #include "decoder/page_pool.h"
 #include "decoder/sequence.h"
 

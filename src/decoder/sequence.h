@@ -16,13 +16,6 @@ namespace qrl::decoder {
 /// Returns a plan's negative placeholder for the output_idx-th token of the previous tick, still in flight.
 constexpr types::TokenId sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// Copies the first num_slots slots in every layer.
-struct PageCopy {
-  PageId from = 0;
-  PageId to = 0;
-  std::int64_t num_slots = 0;
-};
-
 /// Tells whether a group's prompt KV can be shared.
 enum class PrefixState : std::uint8_t {
   absent,   ///< not computed; the next sample to start computes it

@@ -7,9 +7,20 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
-#include "decoder/stop_strings.h"
 
 namespace qrl::decoder {
+
+bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail) {
+  tail += bytes;
+  std::size_t longest = 1;
+  for (const std::string& stop : stop_strings) {
+    if (tail.find(stop) != std::string::npos) return true;
+    longest = std::max(longest, stop.size());
+  }
+  // Keeps the possible beginning of a string completed later.
+  if (tail.size() >= longest) tail.erase(0, tail.size() - (longest - 1));
+  return false;
+}
 
 TickLoop::TickLoop(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),

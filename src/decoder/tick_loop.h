@@ -4,15 +4,22 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "decoder/backend.h"
-#include "decoder/decoder.h"
+#include "decoder/options.h"
 #include "decoder/page_pool.h"
 #include "decoder/plan.h"
 #include "decoder/scheduler.h"
 
 namespace qrl::decoder {
+
+/// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the previous text's end,
+/// empty at first. Stop strings are not empty.
+bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail);
 
 /// Runs a scheduler's ticks, planning one while a device computes the previous one.
 class TickLoop {

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "decoder/backend.h"
 #include "decoder/fixtures.h"
-#include "decoder/stop_strings.h"
+#include "decoder/tick_loop.h"
 #include "support/catch.h"
 
 namespace {

@@ -1,0 +1,28 @@
+// Owns fp8 scales of keys and values, and the formula of a scale.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace qrl::decoder {
+
+/// Holds one policy version's fp32 scales, which divide keys and values before rounding to e4m3.
+struct KvScales {
+  std::int64_t version = -1;
+  std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
+  std::vector<float> queries_LK = {};     ///< [layers, kv heads], for a kv head's queries; empty: queries stay bf16
+  double saturated_fraction = 0;          ///< share of calibration keys and values beyond e4m3's range
+};
+
+struct KvCalibration {
+  double percentile = 99.9;  ///< (0, 100], over |value| of all positions and elements of a head
+  double margin = 2;         ///< above 0: headroom beyond the calibration prompts
+  bool queries = false;      ///< also scales of queries; CPU only
+};
+
+/// Returns how many of `count` values exceed their percentile by nearest rank. percentile: (0, 100].
+std::int64_t num_above_percentile(std::int64_t count, double percentile);
+/// Returns the scale of a percentile of |values|: percentile · margin / 448, or 1 if that is 0.
+float kv_scale(float percentile, const KvCalibration& options);
+
+}  // namespace qrl::decoder
