@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "learner/cuda_library.h"
+#include "learner/mini_batch.h"
 #include "rollout/rollout.h"
 #include "train/session.h"
 #include "train/work_estimate.h"

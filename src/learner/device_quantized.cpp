@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "learner/learner.h"
+#include "learner/options.h"
 
 namespace qrl::learner {
 

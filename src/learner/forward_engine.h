@@ -1,20 +1,15 @@
-// Owns the choice of a learner's forward pass: the fused loops of src/ops, LibTorch's operations, or the decoder on its
-// device.
+// Owns the interface of a learner's forward pass: it scores packed rows with a policy's weights. fused_engine.h runs
+// the loops of src/ops, torch_engine.h LibTorch's operations and the decoder on its device; engines.h chooses.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "learner/forward_ops.h"
-#include "learner/learner.h"
 #include "learner/logprob.h"
+#include "learner/options.h"
 #include "learner/parameters.h"
 #include "learner/policy.h"
-
-namespace qrl::cuda {
-class TrainingKernels;  // cuda/train/training.h
-}
 
 namespace qrl::learner {
 
@@ -70,25 +65,5 @@ class ForwardEngine {
   ForwardNumerics numerics_;
   bool activation_checkpointing_;
 };
-
-/// Returns bytes in tensors now, and bytes left for activations.
-struct DeviceRoom {
-  std::function<std::int64_t()> used, left;
-};
-
-struct TorchPlace {
-  torch::Device device = torch::kCPU;
-  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
-  std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
-  DeviceRoom room = {};                            ///< empty: the device's own (cuda_library.h)
-};
-/// Makes an engine of LibTorch's operations; throws an input error with backward int8.
-std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
-                                                 const TorchPlace& place);
-
-/// Returns the engine that options.device selects: with cuda, the GPU of this rank's number on its machine,
-/// round-robin. Throws an input error without such a GPU.
-std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
-                                             const dist::Collectives& world);
 
 }  // namespace qrl::learner

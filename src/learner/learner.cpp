@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/thread_scope.h"
 #include "base/threads.h"
+#include "learner/engines.h"
 #include "learner/learner_parts.h"
 #include "learner/memory.h"
 #include "learner/schedule.h"
@@ -44,6 +45,7 @@ Learner::Learner(const model::ModelConfig& config, const model::WeightSource& in
   keep_tensor_memory();
   const torch::NoGradGuard no_grad;
   parts_ = std::make_unique<LearnerParts>(config, initial, options, world, std::move(engine));
+  state_.emplace(*parts_);
 }
 
 Learner::~Learner() {
@@ -167,8 +169,8 @@ bool Learner::is_sharded() const { return parts_->parameters.layout().is_sharded
 bool Learner::has_adapters() const { return parts_->options.lora.enabled(); }
 const model::LoraConfig& Learner::lora() const { return parts_->options.lora; }
 
-LearnerState& Learner::state() { return parts_->state; }
-const LearnerState& Learner::state() const { return parts_->state; }
+LearnerState& Learner::state() { return *state_; }
+const LearnerState& Learner::state() const { return *state_; }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
   const base::ThreadsInScope threads(parts_->options.num_threads);

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "learner/cuda_library.h"
+#include "learner/nccl.h"
 #include "learner/policy_loss.h"
 
 namespace qrl::learner {
@@ -23,6 +26,19 @@ ParameterOptions parameter_options(const LearnerOptions& options, const ForwardE
     how.shards = world.size();
   }
   return how;
+}
+
+/// Makes the ranks for `device`: NCCL (nccl.h) if every rank has its own GPU, else host memory with a warning.
+/// Collective.
+std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
+  if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
+  if (share_gpus(device.index(), world)) {
+    base::log_warning(
+        "ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
+        "machine would use NCCL)");
+    return ranks_through_host(world, device);
+  }
+  return ranks_by_nccl(world, device, "libnccl.so.2");
 }
 
 model::WeightSource first_masters(const model::ModelConfig& config, const model::WeightSource& initial,

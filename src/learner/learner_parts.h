@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "learner/forward_engine.h"
-#include "learner/learner.h"
 #include "learner/micro_batch.h"
 #include "learner/optimizer.h"
+#include "learner/options.h"
 #include "learner/packed_rows.h"
 #include "learner/parameters.h"
 #include "learner/reference.h"
@@ -36,7 +36,6 @@ struct LearnerParts {
   model::WeightSource base;  ///< of adapters
   std::unique_ptr<ForwardEngine> engine;
   Parameters parameters;
-  LearnerState state{*this};
   std::unique_ptr<RankTensors> ranks;
   GradientSums sums;
   MicroBatchPacker packer;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "learner/layers.h"
-#include "learner/learner.h"
 #include "learner/logprob.h"
+#include "learner/options.h"
 #include "types/batch.h"
 
 namespace qrl::learner {

@@ -3,9 +3,10 @@
 
 #include <vector>
 
-#include "learner/learner.h"
 #include "learner/logprob.h"
+#include "learner/objective/counted_tokens.h"
 #include "learner/objective/objective.h"
+#include "learner/options.h"
 #include "learner/statistics.h"
 #include "types/batch.h"
 
@@ -17,14 +18,5 @@ namespace qrl::learner {
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics);
-
-std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Returns places in the caller's order of sequences, ascending within a rank's mini-batch for any packing.
-std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
-
-/// Returns the entries `rows` of a per-token array as fp64. Throws an invariant error that names an array of another
-/// size than N.
-std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
-                            std::size_t num_tokens, const char* name);
 
 }  // namespace qrl::learner

@@ -1,8 +1,6 @@
 #include "learner/rank_tensors.h"
 
-#include "base/log.h"
-#include "learner/cuda_library.h"
-#include "learner/nccl.h"
+#include <algorithm>
 
 namespace qrl::learner {
 
@@ -59,17 +57,6 @@ class ThroughHost final : public RankTensors {
 
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device) {
   return std::make_unique<ThroughHost>(world, device);
-}
-
-std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
-  if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
-  if (share_gpus(device.index(), world)) {
-    base::log_warning(
-        "ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
-        "machine would use NCCL)");
-    return ranks_through_host(world, device);
-  }
-  return ranks_by_nccl(world, device, "libnccl.so.2");
 }
 
 }  // namespace qrl::learner

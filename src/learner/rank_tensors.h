@@ -35,8 +35,4 @@ class RankTensors {
 /// return when complete.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
-/// Makes the ranks for `device`: NCCL (nccl.h) if every rank has its own GPU, else host memory with a warning.
-/// Collective.
-std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world);
-
 }  // namespace qrl::learner

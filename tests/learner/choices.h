@@ -6,6 +6,7 @@
 #include "config/modes.h"
 #include "config/reader.h"
 #include "learner/learner.h"
+#include "learner/mini_batch.h"
 #include "learner/objective/list.h"
 
 namespace qrl::test {

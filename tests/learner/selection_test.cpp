@@ -7,6 +7,7 @@
 #include "choices.h"
 #include "dist/collectives.h"
 #include "learner/choices.h"
+#include "learner/mini_batch.h"
 #include "learner/policy_loss.h"
 #include "learner/torch.h"
 #include "ranks.h"

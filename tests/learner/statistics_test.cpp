@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "choices.h"
 #include "learner/learner.h"
+#include "learner/mini_batch.h"
 #include "support/catch.h"
 
 using namespace qrl;

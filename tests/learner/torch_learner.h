@@ -5,7 +5,8 @@
 #include <memory>
 
 #include "learner/cuda_library.h"
-#include "learner/forward_engine.h"
+#include "learner/engines.h"
+#include "learner/torch_engine.h"
 
 namespace qrl::test {
 

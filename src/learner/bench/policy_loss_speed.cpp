@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "learner/mini_batch.h"
 #include "learner/policy_loss.h"
 
 namespace qrl::learner {

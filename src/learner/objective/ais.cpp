@@ -5,7 +5,7 @@
 
 #include "dist/collectives.h"
 #include "learner/objective/corrections.h"
-#include "learner/policy_loss.h"
+#include "learner/objective/counted_tokens.h"
 
 namespace qrl::learner {
 

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 
-#include "learner/learner.h"
+#include "dist/collectives.h"
 #include "learner/objective/policy_losses.h"
 #include "learner/objective/tokens.h"
+#include "learner/options.h"
 #include "learner/torch.h"
+#include "types/batch.h"
 
 namespace qrl::learner {
 

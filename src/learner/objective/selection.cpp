@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dist/gather.h"
-#include "learner/policy_loss.h"
+#include "learner/objective/counted_tokens.h"
 
 namespace qrl::learner {
 

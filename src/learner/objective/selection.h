@@ -8,8 +8,8 @@
 
 #include "config/recipe.h"
 #include "dist/collectives.h"
-#include "learner/learner.h"
 #include "learner/objective/policy_losses.h"
+#include "learner/options.h"
 #include "types/batch.h"
 
 namespace qrl::learner {

@@ -1,0 +1,33 @@
+// Owns what a loss needs of a whole mini-batch before its first micro-batch, and how a recipe's loss is resolved. This
+// header does not use LibTorch.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dist/collectives.h"
+#include "learner/options.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// Returns the recipe's loss and correction from its catalog.
+LossOptions policy_options(const config::Recipe& recipe);
+
+/// Returns whether an update needs all response tokens and old log-probs before its first micro-batch.
+bool needs_whole_mini_batch(const LossOptions& loss);
+/// Returns whether it also needs all entropies under the old policy (MicroBatch::old_entropy).
+bool needs_old_entropy(const LossOptions& loss);
+/// Computes such an update's statistics over all ranks' mini-batch (`batches`: this rank's, with old log-probs). Sets
+/// loss.blend, weight_scale and selection and returns metrics. No effect with other losses. Collective.
+Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
+                           dist::Collectives& world);
+
+/// Returns pointers to each of `batches`, which must outlive them.
+std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
+
+/// Returns the names of UpdateReport::metrics with such a loss, in order.
+std::vector<std::string> policy_metric_names(const LossOptions& loss);
+
+}  // namespace qrl::learner

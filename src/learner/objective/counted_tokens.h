@@ -1,0 +1,26 @@
+// Owns which tokens of a micro-batch count, and their values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "learner/torch.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// Returns the rows of the tokens that count.
+std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
+/// Returns places in the caller's order of sequences, ascending within a rank's mini-batch for any packing.
+std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
+
+/// Returns the entries `rows` of a per-token array as fp64. Throws an invariant error that names an array of another
+/// size than N.
+std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
+                            std::size_t num_tokens, const char* name);
+
+/// Returns the sequence of each of `rows`, int64 [M].
+torch::Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
+
+}  // namespace qrl::learner
