@@ -8,6 +8,7 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "commands.h"
+#include "config/printer.h"
 #include "help.h"
 #include "plan.h"
 #include "train/catalog.h"

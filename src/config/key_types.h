@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "config/auto_value.h"
 #include "config/choice.h"
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/range.h"
 #include "config/scalars.h"
 

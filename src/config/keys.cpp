@@ -554,15 +554,6 @@ List declare(const Catalog& catalog) {
 
 }  // namespace
 
-Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
-  defaults_.keys = this;
-  defaults_.algorithm.name = catalog_.losses.standard;
-  defaults_.algorithm.adv_estimator = catalog_.estimators.standard;
-  defaults_.rollout_correction.method = catalog_.corrections.standard;
-  defaults_.reward.verifier = catalog_.verifiers.standard;
-  defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.standard;
-  all_ = declare(catalog_);
-  for (const Key& key : all_) names_.push_back(key.name);
-}
+Keys declared_keys(Catalog catalog) { return {std::move(catalog), declare}; }
 
 }  // namespace qrl::config

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "config/keys.h"
+#include "config/key.h"
 
 namespace qrl::config {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/choice.h"
-#include "config/keys.h"
+#include "config/key.h"
 
 namespace qrl::config {
 

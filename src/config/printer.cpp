@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/neighbors.h"
-#include "config/reader.h"
 
 namespace qrl::config {
 

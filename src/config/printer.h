@@ -1,9 +1,14 @@
-// Owns the printed form of a whole recipe.
+// Owns the printed form of a whole recipe, the differences between two recipes, and the texts about all keys.
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "config/key.h"
 #include "config/recipe.h"
 
 namespace qrl::config {
@@ -12,5 +17,26 @@ namespace qrl::config {
 /// key), a comment after each value gives its origin, or "default".
 std::string resolved_yaml(const Recipe& recipe);
 std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>& origins);
+
+/// Returns (dotted key, canonical value) in declaration order.
+std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
+
+/// Names a key with different canonical values.
+struct KeyChange {
+  std::string key, before, after;
+  bool may_be_allowed = false;  ///< OnResume::allow_change; else fixed
+};
+/// Lists changed keys in declaration order, without OnResume::free ones.
+std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after);
+/// Lists changed keys among `names` (full keys, or sections that end with a point).
+std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
+                                     const Recipe& after);
+/// Returns whether the key holds paths to read, which may differ by host or day.
+bool is_input_path(const Keys& keys, std::string_view key);
+
+/// Returns --help-all, a line per key: "optim.lr  float > 0, default 1e-6  peak learning rate".
+std::string keys_help(const Keys& keys);
+/// Returns docs/reference/recipe-keys.md.
+std::string keys_markdown(const Keys& keys);
 
 }  // namespace qrl::config

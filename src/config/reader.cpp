@@ -9,7 +9,7 @@
 #include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "config/faults.h"
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/neighbors.h"
 #include "config/printer.h"
 #include "config/rules.h"

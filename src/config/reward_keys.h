@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "config/keys.h"
+#include "config/key.h"
 
 namespace qrl::config {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/rule_book.h"
 
 namespace qrl::config {

@@ -1,14 +1,15 @@
 // Owns checking rules between keys and placing their faults.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/faults.h"
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/recipe.h"
-#include "config/rules.h"
 
 namespace qrl::config {
 
@@ -16,6 +17,12 @@ inline constexpr std::string_view kModePlace = "mode ";  // starts the place of 
 
 /// As `got`, prints the values of the rule's keys.
 inline const std::string kTheirValues = "the values of the rule's keys";
+
+struct Origins {
+  std::string whole;                          ///< the recipe's name, for keys without a source
+  std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
+  std::set<std::string> refused;              ///< keys with refused values, whose rules are skipped
+};
 
 /// Reports each fault at the first of the rule's keys that the recipe sets.
 class RuleBook {

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <vector>
 
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/lora_keys.h"
 #include "config/reward_keys.h"
 #include "config/rotation_keys.h"

@@ -1,20 +1,11 @@
-// Owns the rules between keys, with places of faults.
+// Owns the rules between keys.
 #pragma once
-
-#include <map>
-#include <set>
-#include <string>
 
 #include "config/faults.h"
 #include "config/recipe.h"
+#include "config/rule_book.h"
 
 namespace qrl::config {
-
-struct Origins {
-  std::string whole;                          ///< the recipe's name, for keys without a source
-  std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
-  std::set<std::string> refused;              ///< keys with refused values, whose rules are skipped
-};
 
 /// Names a recipe's use; each checks fewer rules than the one before.
 enum class RecipeUse {

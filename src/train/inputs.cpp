@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "config/printer.h"
 #include "config/reader.h"
 #include "model/int8_profile.h"
 #include "state/hash.h"

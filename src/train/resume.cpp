@@ -6,6 +6,7 @@
 #include "base/shell.h"
 #include "config/hub.h"
 #include "config/keys.h"
+#include "config/printer.h"
 #include "model/peft.h"
 #include "train/adapters.h"
 

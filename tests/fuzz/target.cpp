@@ -70,7 +70,8 @@ void write_file(const std::filesystem::path& file, std::string_view bytes) {
 }
 
 std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name) {
-  static const config::Keys keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
+  static const config::Keys keys =
+      config::declared_keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
   config::Recipe recipe = keys.defaults();
   recipe.reward.verifier = name;
   if (name != "math") return tasks::make_verifier(recipe);

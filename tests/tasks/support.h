@@ -13,7 +13,8 @@ namespace qrl::test {
 
 /// Returns keys whose catalog has the program's tasks, but no losses, corrections and modes.
 inline const config::Keys& task_keys() {
-  static const config::Keys keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
+  static const config::Keys keys =
+      config::declared_keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
   return keys;
 }
 

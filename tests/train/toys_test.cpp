@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "config/printer.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
 #include "learner/torch.h"  // before Catch2, to whose CHECK its own gives way
@@ -19,7 +20,7 @@ namespace {
 
 /// Returns the program's keys with the toys' words.
 const config::Keys& keys_with_toys() {
-  static const config::Keys keys([] {
+  static const config::Keys keys = config::declared_keys([] {
     config::Catalog catalog = train::catalog();
     catalog.losses.all.push_back(&test::reinforce);
     catalog.corrections.all.push_back(&test::half);

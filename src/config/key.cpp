@@ -1,9 +1,20 @@
-// Owns the search among keys, and the keys that select a choice.
-#include <algorithm>
+#include "config/key.h"
 
-#include "config/keys.h"
+#include <algorithm>
+#include <utility>
 
 namespace qrl::config {
+
+Keys::Keys(Catalog catalog, Declare declare) : catalog_(std::move(catalog)) {
+  defaults_.keys = this;
+  defaults_.algorithm.name = catalog_.losses.standard;
+  defaults_.algorithm.adv_estimator = catalog_.estimators.standard;
+  defaults_.rollout_correction.method = catalog_.corrections.standard;
+  defaults_.reward.verifier = catalog_.verifiers.standard;
+  defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.standard;
+  all_ = declare(catalog_);
+  for (const Key& key : all_) names_.push_back(key.name);
+}
 
 const Key* Keys::find(std::string_view name) const {
   const auto found = std::find_if(all_.begin(), all_.end(), [&](const Key& key) { return key.name == name; });
