@@ -5,7 +5,7 @@
 #include "benchmarks.h"
 #include "cuda/bench/bench_plan.h"
 #include "cuda/bench/speed.h"
-#include "decoder/device_backend.h"
+#include "decoder/device/device_backend.h"
 #include "shapes.h"
 #include "tick_estimate.h"
 #include "tick_limit.h"

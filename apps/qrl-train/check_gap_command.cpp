@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "config/hub.h"
 #include "config/keys.h"
-#include "decoder/forced.h"
+#include "decoder/cpu/forced.h"
 #include "given_prompts.h"
 #include "ops/sample.h"
 #include "report/rules.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "decoder/kv_scales.h"
+#include "decoder/kv/kv_scales.h"
 #include "decoder/plan.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/thread_scope.h"
 #include "decoder/backend.h"
-#include "decoder/cpu_backend.h"
-#include "decoder/device_backend.h"
+#include "decoder/cpu/cpu_backend.h"
+#include "decoder/device/device_backend.h"
 #include "decoder/tick_loop.h"
 #include "ops/sample.h"
 

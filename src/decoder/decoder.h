@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "decoder/kv_scales.h"
+#include "decoder/kv/kv_scales.h"
 #include "decoder/options.h"
 #include "decoder/request.h"
 #include "model/device_weights.h"

@@ -12,7 +12,7 @@
 namespace qrl::decoder {
 
 struct DecoderOptions {
-  base::Device device = base::Device::cpu;  ///< cuda: decoder/device_backend.h
+  base::Device device = base::Device::cpu;  ///< cuda: decoder/device/device_backend.h
   int device_number = 0;                    ///< among the visible GPUs, round-robin (cuda/engine/decode_engine.h)
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks

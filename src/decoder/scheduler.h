@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "decoder/kv/page_pool.h"
 #include "decoder/options.h"
-#include "decoder/page_pool.h"
 #include "decoder/sequence.h"
 
 namespace qrl::decoder {

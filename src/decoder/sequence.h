@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "decoder/page_pool.h"
+#include "decoder/kv/page_pool.h"
 #include "decoder/request.h"
 #include "ops/sample.h"
 #include "types/prompt.h"

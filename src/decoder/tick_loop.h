@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "decoder/backend.h"
+#include "decoder/kv/page_pool.h"
 #include "decoder/options.h"
-#include "decoder/page_pool.h"
 #include "decoder/plan.h"
 #include "decoder/scheduler.h"
 

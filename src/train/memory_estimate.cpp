@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "decoder/device_backend.h"
+#include "decoder/device/device_backend.h"
 #include "learner/learner.h"
 #include "learner/shards.h"
 #include "model/block.h"

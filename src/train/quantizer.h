@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "config/recipe.h"
-#include "decoder/kv_scales.h"
+#include "decoder/kv/kv_scales.h"
 #include "dist/collectives.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"

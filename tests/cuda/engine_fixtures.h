@@ -2,7 +2,7 @@
 #pragma once
 
 #include "decoder/decoder.h"
-#include "decoder/device_backend.h"
+#include "decoder/device/device_backend.h"
 #include "decoder/fixtures.h"
 #include "device.h"
 

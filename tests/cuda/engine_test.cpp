@@ -5,9 +5,9 @@
 
 #include "cuda/attention/kv_memory.h"
 #include "cuda/engine/sequence_scorer.h"
-#include "decoder/channel_ranges.h"
-#include "decoder/device_tick.h"
-#include "decoder/forced.h"
+#include "decoder/cpu/channel_ranges.h"
+#include "decoder/cpu/forced.h"
+#include "decoder/device/device_tick.h"
 #include "engine_fixtures.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // Tests what calibration observes, and the purpose of smoothing.
-#include "decoder/channel_ranges.h"
+#include "decoder/cpu/channel_ranges.h"
 
 #include <algorithm>
 #include <cmath>

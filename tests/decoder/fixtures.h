@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "decoder/cpu/forced.h"
+#include "decoder/cpu/transformer.h"
 #include "decoder/decoder.h"
-#include "decoder/forced.h"
-#include "decoder/transformer.h"
 #include "model/snapshot.h"
 #include "ops/emulation/kernel_paths.h"
 

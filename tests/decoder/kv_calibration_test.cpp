@@ -1,4 +1,4 @@
-#include "decoder/kv_calibration.h"
+#include "decoder/cpu/kv_calibration.h"
 
 #include <algorithm>
 #include <cmath>

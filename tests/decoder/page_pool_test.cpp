@@ -1,4 +1,4 @@
-#include "decoder/page_pool.h"
+#include "decoder/kv/page_pool.h"
 
 #include <set>
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "decoder/forced.h"
+#include "decoder/cpu/forced.h"
 #include "learner/quantized.h"
 #include "learner/support.h"
 #include "model/snapshot.h"

@@ -9,7 +9,7 @@
 #include "cuda/engine/device_engine.h"
 #include "cuda/train/training_kernels.h"
 #include "decoder/decoder.h"
-#include "decoder/device_backend.h"
+#include "decoder/device/device_backend.h"
 #include "learner/learner.h"
 #include "learner/support.h"
 #include "learner/torch_learner.h"

@@ -2,8 +2,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "decoder/cpu/forced.h"
 #include "decoder/decoder.h"
-#include "decoder/forced.h"
 #include "learner/support.h"
 #include "learner/torch_learner.h"
 #include "ops/emulation/kernel_paths.h"

@@ -1,4 +1,4 @@
-#include "decoder/device_backend.h"
+#include "decoder/device/device_backend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include "base/threads.h"
 #include "cuda/engine/sequence_scorer.h"
 #include "cuda/engine/weight_store.h"
-#include "decoder/device_masters.h"
-#include "decoder/device_tick.h"
-#include "decoder/packed_ticks.h"
+#include "decoder/device/device_masters.h"
+#include "decoder/device/device_tick.h"
+#include "decoder/device/packed_ticks.h"
 #include "model/block.h"
 
 namespace qrl::decoder {

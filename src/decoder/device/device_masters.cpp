@@ -1,4 +1,4 @@
-#include "decoder/device_masters.h"
+#include "decoder/device/device_masters.h"
 
 #include <string>
 

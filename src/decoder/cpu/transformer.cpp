@@ -1,4 +1,4 @@
-#include "decoder/transformer.h"
+#include "decoder/cpu/transformer.h"
 
 #include <algorithm>
 #include <cmath>

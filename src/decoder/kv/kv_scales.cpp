@@ -1,4 +1,4 @@
-#include "decoder/kv_scales.h"
+#include "decoder/kv/kv_scales.h"
 
 #include <algorithm>
 #include <cmath>

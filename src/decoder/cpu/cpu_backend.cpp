@@ -1,4 +1,4 @@
-#include "decoder/cpu_backend.h"
+#include "decoder/cpu/cpu_backend.h"
 
 #include <algorithm>
 #include <exception>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "decoder/kv_cache.h"
-#include "decoder/kv_calibration.h"
-#include "decoder/transformer.h"
+#include "decoder/cpu/kv_calibration.h"
+#include "decoder/cpu/transformer.h"
+#include "decoder/kv/kv_cache.h"
 
 namespace qrl::decoder {
 

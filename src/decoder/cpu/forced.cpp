@@ -1,4 +1,4 @@
-#include "decoder/forced.h"
+#include "decoder/cpu/forced.h"
 
 #include <algorithm>
 #include <numeric>

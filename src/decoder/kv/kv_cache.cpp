@@ -1,4 +1,4 @@
-#include "decoder/kv_cache.h"
+#include "decoder/kv/kv_cache.h"
 
 #include <string>
 #include <utility>

@@ -1,11 +1,11 @@
-#include "decoder/channel_ranges.h"
+#include "decoder/cpu/channel_ranges.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
-#include "decoder/forced.h"
+#include "decoder/cpu/forced.h"
 #include "model/block.h"
 
 namespace qrl::decoder {

@@ -1,4 +1,4 @@
-#include "decoder/device_tick.h"
+#include "decoder/device/device_tick.h"
 
 #include <algorithm>
 

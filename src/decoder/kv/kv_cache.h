@@ -7,8 +7,8 @@
 
 #include "base/buffer.h"
 #include "base/threads.h"
-#include "decoder/kv_scales.h"
-#include "decoder/page_pool.h"
+#include "decoder/kv/kv_scales.h"
+#include "decoder/kv/page_pool.h"
 #include "model/config.h"
 #include "ops/paged_attention.h"
 

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "decoder/kv_cache.h"
-#include "decoder/kv_scales.h"
-#include "decoder/page_pool.h"
-#include "decoder/transformer.h"
+#include "decoder/cpu/transformer.h"
+#include "decoder/kv/kv_cache.h"
+#include "decoder/kv/kv_scales.h"
+#include "decoder/kv/page_pool.h"
 #include "model/snapshot.h"
 #include "quant/kv_format.h"
 #include "types/prompt.h"

@@ -1,4 +1,4 @@
-#include "decoder/kv_calibration.h"
+#include "decoder/cpu/kv_calibration.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "decoder/forced.h"
+#include "decoder/cpu/forced.h"
 #include "quant/fp8.h"
 
 namespace qrl::decoder {

@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/threads.h"
-#include "decoder/kv_cache.h"
+#include "decoder/kv/kv_cache.h"
 #include "decoder/plan.h"
 #include "model/block.h"
 #include "model/snapshot.h"

@@ -1,4 +1,4 @@
-#include "decoder/packed_ticks.h"
+#include "decoder/device/packed_ticks.h"
 
 #include <algorithm>
 

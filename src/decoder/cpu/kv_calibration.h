@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "decoder/kv_scales.h"
+#include "decoder/kv/kv_scales.h"
 #include "model/snapshot.h"
 #include "types/prompt.h"
 
