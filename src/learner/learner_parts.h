@@ -5,15 +5,31 @@
 #include <optional>
 
 #include "learner/forward_engine.h"
-#include "learner/micro_batch.h"
 #include "learner/optimizer.h"
 #include "learner/options.h"
 #include "learner/packed_rows.h"
 #include "learner/parameters.h"
 #include "learner/reference.h"
 #include "learner/statistics.h"
+#include "types/batch.h"
 
 namespace qrl::learner {
+
+/// Holds a forward pass for its loss and backward pass. Cannot be moved: the graph points into it.
+struct MicroBatchInFlight {
+  MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
+                     const LossOptions& loss_in)
+      : batch(batch_in), counts(counts_in), loss(loss_in) {}
+  MicroBatchInFlight(const MicroBatchInFlight&) = delete;
+  MicroBatchInFlight& operator=(const MicroBatchInFlight&) = delete;
+
+  types::MicroBatch batch;
+  types::GlobalCounts counts;
+  LossOptions loss;
+  PackedRows rows;
+  TargetRows targets;
+  TargetScores scores;
+};
 
 struct LearnerParts {
   LearnerParts(const model::ModelConfig& config_in, const model::WeightSource& initial,

@@ -6,10 +6,18 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "learner/shards.h"
 #include "model/block.h"
 
 namespace qrl::learner {
+
+std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks) {
+  std::vector<double> floats;
+  for (const model::WeightSpec& spec : specs) {
+    const int of_element = muon && spec.kind == model::WeightKind::linear ? 2 : 3;  // the master and its moments
+    floats.push_back(of_element * static_cast<double>(spec.shape.numel()));
+  }
+  return dist::share_out(floats, num_ranks);
+}
 
 bool is_matrix(const model::WeightSpec& spec) {
   return spec.kind != model::WeightKind::norm && spec.kind != model::WeightKind::bias;

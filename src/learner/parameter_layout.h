@@ -11,6 +11,10 @@
 
 namespace qrl::learner {
 
+/// Returns the rank of each of `specs`, with about equal bytes per rank. Tensors stay whole: Muon needs matrices, and a
+/// checkpoint's shard is then a Hugging Face folder's. `muon`: the layers' matrices have one moment.
+std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
+
 struct Placement {
   model::WeightSpec spec;
   std::int64_t offset = 0;        ///< elements, in the gradients

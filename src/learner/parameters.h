@@ -8,7 +8,6 @@
 
 #include "dist/collectives.h"
 #include "learner/flat_buffers.h"
-#include "learner/named_state.h"
 #include "learner/parameter_layout.h"
 #include "learner/policy_weights.h"
 #include "learner/rank_tensors.h"

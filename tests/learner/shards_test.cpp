@@ -1,11 +1,10 @@
 // Tests masters and moments divided over ranks: the same bits as on ranks that each hold all of them.
-#include "learner/shards.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "learner/choices.h"
 #include "learner/learner.h"
+#include "learner/parameter_layout.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
