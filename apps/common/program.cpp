@@ -19,7 +19,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "command.h"
-#include "learner/libraries.h"
+#include "learner/tensors/libraries.h"
 
 namespace qrl::app {
 

@@ -8,7 +8,7 @@
 
 #include "config/reader.h"
 #include "learner/bench/policy_loss_speed.h"
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
 #include "train/catalog.h"
 
 namespace qrl::app {

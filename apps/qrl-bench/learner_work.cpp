@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "learner/cuda_library.h"
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
+#include "learner/tensors/cuda_library.h"
 #include "rollout/rollout.h"
 #include "train/session.h"
 #include "train/work_estimate.h"

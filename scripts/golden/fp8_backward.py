@@ -1,6 +1,6 @@
 """Makes tests/data/golden/fp8_backward.safetensors: dX and dW of a linear layer whose products are of e4m3 codes.
 
-The definition is written anew here, in numpy, from src/learner/quantised.h's words: weights in blocks of 128 outputs
+The definition is written anew here, in numpy, from src/learner/forward/quantized.h's words: weights in blocks of 128 outputs
 of a tensor x 128 inputs; dY for dX in runs of 128 outputs of a tensor; for dW both dY and the decoded inputs in runs
 of 128 tokens. A scale is amax / 448 in fp32, a code its ratio rounded to three bits behind the first, half to even.
 Sums of the decoded numbers are fp64, here as if exact: what is left to the test's bound is our own fp32 sums. Two

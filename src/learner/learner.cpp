@@ -12,11 +12,11 @@
 #include "base/error.h"
 #include "base/thread_scope.h"
 #include "base/threads.h"
-#include "learner/engines.h"
+#include "learner/engine/engines.h"
 #include "learner/learner_parts.h"
-#include "learner/memory.h"
-#include "learner/schedule.h"
-#include "learner/torch.h"
+#include "learner/tensors/memory.h"
+#include "learner/tensors/torch.h"
+#include "learner/update/schedule.h"
 #include "model/block.h"
 
 namespace qrl::learner {

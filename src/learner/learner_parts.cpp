@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "learner/cuda_library.h"
-#include "learner/nccl.h"
-#include "learner/policy_loss.h"
+#include "learner/objective/policy_loss.h"
+#include "learner/tensors/cuda_library.h"
+#include "learner/tensors/nccl.h"
 
 namespace qrl::learner {
 

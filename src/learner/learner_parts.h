@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 
-#include "learner/forward_engine.h"
-#include "learner/optimizer.h"
+#include "learner/engine/forward_engine.h"
+#include "learner/forward/packed_rows.h"
+#include "learner/objective/statistics.h"
 #include "learner/options.h"
-#include "learner/packed_rows.h"
-#include "learner/parameters.h"
-#include "learner/reference.h"
-#include "learner/statistics.h"
+#include "learner/update/optimizer.h"
+#include "learner/weights/parameters.h"
+#include "learner/weights/reference.h"
 #include "types/batch.h"
 
 namespace qrl::learner {

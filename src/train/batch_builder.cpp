@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
 
 namespace qrl::train {
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "config/printer.h"
 #include "decoder/device/device_backend.h"
-#include "learner/cuda_library.h"
+#include "learner/tensors/cuda_library.h"
 #include "train/memory_estimate.h"
 #include "train/session.h"
 

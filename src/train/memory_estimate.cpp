@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "decoder/device/device_backend.h"
 #include "learner/learner.h"
-#include "learner/parameter_layout.h"
+#include "learner/weights/parameter_layout.h"
 #include "model/block.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"

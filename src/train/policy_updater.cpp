@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
 #include "train/guards.h"
 
 namespace qrl::train {

@@ -10,7 +10,7 @@
 #include "base/readable.h"
 #include "base/shell.h"
 #include "base/threads.h"
-#include "learner/cuda_library.h"
+#include "learner/tensors/cuda_library.h"
 #include "model/peft.h"
 #include "ops/isa.h"
 #include "report/sessions.h"

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
 #include "train/evaluate.h"
 #include "train/step_metrics.h"
 #include "train/work_estimate.h"

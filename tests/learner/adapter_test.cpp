@@ -1,10 +1,10 @@
 // Tests low-rank adapters in the learner: the trained weights, their gradients, and the sampler's bits.
-#include "learner/adapter.h"
+#include "learner/forward/adapter.h"
 
 #include <cmath>
 
 #include "decoder/cpu/forced.h"
-#include "learner/quantized.h"
+#include "learner/forward/quantized.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
 

@@ -6,8 +6,8 @@
 #include "config/modes.h"
 #include "config/reader.h"
 #include "learner/learner.h"
-#include "learner/mini_batch.h"
 #include "learner/objective/list.h"
+#include "learner/objective/mini_batch.h"
 
 namespace qrl::test {
 

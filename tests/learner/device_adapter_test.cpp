@@ -1,11 +1,11 @@
 // Tests low-rank adapters with LibTorch's operations: a layer's gradients, whole learners against the CPU's, and the
 // copies of a publish to a decoder on the same device. Both are emulated on the CPU.
-#include "learner/device_adapter.h"
+#include "learner/device/device_adapter.h"
 
 #include <cmath>
 
+#include "learner/device/torch_linear.h"
 #include "learner/device_sampler.h"
-#include "learner/torch_linear.h"
 #include "model/adapter.h"
 #include "model/peft.h"
 

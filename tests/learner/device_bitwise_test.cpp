@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "learner/choices.h"
-#include "learner/cuda_library.h"
 #include "learner/device_sampler.h"
+#include "learner/tensors/cuda_library.h"
 #include "rollout/rollout.h"
 
 namespace qrl {

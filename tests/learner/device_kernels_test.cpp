@@ -1,13 +1,13 @@
 // Tests a learner that uses the device's kernels for SwiGLU, rotations and log-probs (emulated on the host). LibTorch's
 // operations define the expected scores, gradients and updates.
-#include "learner/device_kernels.h"
+#include "learner/device/device_kernels.h"
 
 #include <array>
 #include <cstdlib>
 
 #include "learner/choices.h"
 #include "learner/device_sampler.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 
 namespace qrl {
 

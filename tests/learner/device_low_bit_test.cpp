@@ -4,11 +4,11 @@
 #include <mutex>
 #include <optional>
 
-#include "learner/device_quantized.h"
+#include "learner/device/device_quantized.h"
 #include "learner/device_sampler.h"
-#include "learner/quantized.h"
+#include "learner/forward/quantized.h"
 #include "learner/ranks.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 
 namespace qrl {
 

@@ -7,14 +7,14 @@
 #include <string_view>
 
 #include "learner/choices.h"
+#include "learner/device/torch_linear.h"
+#include "learner/device/torch_ops.h"
 #include "learner/learner.h"
-#include "learner/memory.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
-#include "learner/torch.h"
+#include "learner/tensors/memory.h"
+#include "learner/tensors/torch.h"
 #include "learner/torch_learner.h"
-#include "learner/torch_linear.h"
-#include "learner/torch_ops.h"
 #include "model/snapshot.h"
 #include "state/safetensors.h"
 #include "support/files.h"

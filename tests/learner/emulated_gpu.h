@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 
 namespace qrl::test {
 

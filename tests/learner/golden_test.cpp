@@ -1,8 +1,8 @@
 // Tests logits and gradients against transformers (scripts/golden/hf_models.py).
-#include "learner/forward_engine.h"
-#include "learner/fused_ops.h"
+#include "learner/engine/forward_engine.h"
+#include "learner/forward/fused_ops.h"
 #include "learner/support.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 #include "ops/transformer.h"
 #include "state/safetensors.h"
 #include "support/weights.h"

@@ -1,9 +1,9 @@
 // Tests every fused operation against its plain composition in LibTorch, in fp64, values and gradients.
-#include "learner/layers.h"
+#include "learner/forward/layers.h"
 
 #include <cmath>
 
-#include "learner/logprob.h"
+#include "learner/forward/logprob.h"
 #include "learner/support.h"
 #include "ops/transformer.h"
 

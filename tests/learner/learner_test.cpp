@@ -11,7 +11,7 @@
 #include "learner/choices.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 #include "model/snapshot.h"
 
 namespace qrl {

@@ -1,5 +1,5 @@
 // Tests which versions of LibTorch, its CUDA part and NCCL are required and found.
-#include "learner/libraries.h"
+#include "learner/tensors/libraries.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,8 +1,8 @@
 // Tests that tensor memory is cached and reused, within the peak of memory in use.
-#include "learner/memory.h"
+#include "learner/tensors/memory.h"
 
 #include "learner/support.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 #include "support/catch.h"
 
 namespace qrl {

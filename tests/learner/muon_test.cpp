@@ -1,5 +1,5 @@
 // Tests Muon against numpy's singular values (scripts/golden/muon.py), and what must not change its bits.
-#include "learner/muon.h"
+#include "learner/update/muon.h"
 
 #include <ATen/Parallel.h>
 

@@ -1,6 +1,6 @@
 // Tests how tensors travel between ranks: NCCL's calls, answered by a stand-in (stand_in/nccl.cpp), against host
 // memory's.
-#include "learner/nccl.h"
+#include "learner/tensors/nccl.h"
 
 #include <sys/wait.h>
 

@@ -4,7 +4,7 @@
 
 #include "learner/choices.h"
 #include "learner/learner.h"
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 

@@ -14,7 +14,7 @@
 #include "learner/choices.h"
 #include "learner/objective/ais.h"
 #include "learner/objective/kl.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 #include "support/catch.h"
 
 namespace qrl {

@@ -1,5 +1,5 @@
 // Tests the learner on the sampler's quantized tensors: fake_quant and low_bit.
-#include "learner/quantized.h"
+#include "learner/forward/quantized.h"
 
 #include <bit>
 #include <limits>

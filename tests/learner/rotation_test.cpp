@@ -1,7 +1,7 @@
 // Tests the learner on a sampler's rotated matrices (quant/rotation.h): the rotated basis within a layer, the weights'
 // own basis outside.
 #include "learner/choices.h"
-#include "learner/quantized.h"
+#include "learner/forward/quantized.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"

@@ -1,4 +1,4 @@
-#include "learner/schedule.h"
+#include "learner/update/schedule.h"
 
 #include <cmath>
 

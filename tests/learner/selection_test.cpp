@@ -7,9 +7,9 @@
 #include "choices.h"
 #include "dist/collectives.h"
 #include "learner/choices.h"
-#include "learner/mini_batch.h"
-#include "learner/policy_loss.h"
-#include "learner/torch.h"
+#include "learner/objective/mini_batch.h"
+#include "learner/objective/policy_loss.h"
+#include "learner/tensors/torch.h"
 #include "ranks.h"
 #include "support/catch.h"
 

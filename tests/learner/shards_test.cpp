@@ -4,9 +4,9 @@
 
 #include "learner/choices.h"
 #include "learner/learner.h"
-#include "learner/parameter_layout.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
+#include "learner/weights/parameter_layout.h"
 #include "model/snapshot.h"
 
 namespace qrl {

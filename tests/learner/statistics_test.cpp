@@ -1,11 +1,11 @@
-#include "learner/statistics.h"
+#include "learner/objective/statistics.h"
 
 #include <algorithm>
 
 #include "base/rng.h"
 #include "choices.h"
 #include "learner/learner.h"
-#include "learner/mini_batch.h"
+#include "learner/objective/mini_batch.h"
 #include "support/catch.h"
 
 using namespace qrl;

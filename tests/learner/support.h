@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "dist/collectives.h"
 #include "learner/learner.h"
-#include "learner/torch.h"  // before Catch2, to whose CHECK its own gives way
+#include "learner/tensors/torch.h"  // before Catch2, to whose CHECK its own gives way
 #include "support/catch.h"
 
 namespace qrl::test {

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "learner/cuda_library.h"
-#include "learner/engines.h"
-#include "learner/torch_engine.h"
+#include "learner/engine/engines.h"
+#include "learner/engine/torch_engine.h"
+#include "learner/tensors/cuda_library.h"
 
 namespace qrl::test {
 

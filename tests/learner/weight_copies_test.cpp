@@ -2,10 +2,10 @@
 #include <functional>
 #include <set>
 
-#include "learner/nccl.h"
-#include "learner/optimizer.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
+#include "learner/tensors/nccl.h"
+#include "learner/update/optimizer.h"
 
 namespace qrl {
 

@@ -5,7 +5,7 @@
 #include "config/printer.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
-#include "learner/torch.h"  // before Catch2, to whose CHECK its own gives way
+#include "learner/tensors/torch.h"  // before Catch2, to whose CHECK its own gives way
 #include "support/catch.h"
 #include "toys/correction/half.h"
 #include "toys/loss/reinforce.h"

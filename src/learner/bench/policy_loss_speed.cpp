@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "learner/mini_batch.h"
-#include "learner/policy_loss.h"
+#include "learner/objective/mini_batch.h"
+#include "learner/objective/policy_loss.h"
 
 namespace qrl::learner {
 

@@ -1,7 +1,7 @@
 #include "learner/objective/clip.h"
 #include "learner/objective/objective.h"
+#include "learner/objective/statistics.h"
 #include "learner/objective/weighted_log_prob.h"
-#include "learner/statistics.h"
 
 namespace qrl::learner {
 

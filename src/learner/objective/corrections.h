@@ -9,7 +9,7 @@
 #include "learner/objective/policy_losses.h"
 #include "learner/objective/tokens.h"
 #include "learner/options.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 #include "types/batch.h"
 
 namespace qrl::learner {

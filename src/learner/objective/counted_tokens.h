@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 #include "types/batch.h"
 
 namespace qrl::learner {

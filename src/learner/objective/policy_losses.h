@@ -7,7 +7,7 @@
 
 #include "config/recipe.h"
 #include "learner/objective/tokens.h"
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 
 namespace qrl::learner {
 

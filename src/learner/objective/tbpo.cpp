@@ -3,7 +3,7 @@
 #include "learner/objective/corrections.h"
 #include "learner/objective/objective.h"
 #include "learner/objective/sequence_ratio.h"
-#include "learner/statistics.h"
+#include "learner/objective/statistics.h"
 
 namespace qrl::learner {
 

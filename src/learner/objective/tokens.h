@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "learner/torch.h"
+#include "learner/tensors/torch.h"
 
 namespace qrl::learner {
 

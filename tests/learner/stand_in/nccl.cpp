@@ -1,7 +1,7 @@
-// Implements the NCCL functions that learner/nccl.cpp calls, for ranks that are threads of one process with tensors in
-// host memory. It is stricter than NCCL: a group's operations begin only at its end, and complete only when a rank
-// queries for errors. Until then, memory that receives is NaN, and memory in transit must not be written. Every rank
-// must call the same operations.
+// Implements the NCCL functions that learner/tensors/nccl.cpp calls, for ranks that are threads of one process with
+// tensors in host memory. It is stricter than NCCL: a group's operations begin only at its end, and complete only when
+// a rank queries for errors. Until then, memory that receives is NaN, and memory in transit must not be written. Every
+// rank must call the same operations.
 #include <array>
 #include <condition_variable>
 #include <cstddef>

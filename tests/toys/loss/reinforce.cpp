@@ -1,7 +1,7 @@
 #include "toys/loss/reinforce.h"
 
 #include "learner/objective/objective.h"
-#include "learner/statistics.h"
+#include "learner/objective/statistics.h"
 
 namespace qrl::test {
 

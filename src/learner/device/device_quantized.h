@@ -1,0 +1,41 @@
+// Owns the learner's linear layers and tables on the decoder's own weights, on one device, with straight-through
+// gradients.
+#pragma once
+
+#include <string>
+
+#include "config/recipe.h"
+#include "learner/device/torch_linear.h"
+#include "learner/tensors/autograd.h"
+#include "model/device_weights.h"
+#include "ops/linear.h"
+
+namespace qrl::learner {
+
+/// Returns LibTorch's present stream on a device, for model::DeviceWeights. Null on the CPU.
+void* stream_on(const torch::Device& device);
+
+/// Holds a snapshot's linear layer with weights in this device's memory.
+struct DeviceLayer {
+  model::DeviceWeights* weights = nullptr;
+  std::string matrix;                                                       ///< its name there, "layers.0.qkv"
+  const ops::PackedLinear* form = nullptr;                                  ///< the snapshot's: shape and format alone
+  torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass's matmuls
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< or fp8_e4m3, of fp8_block128 alone
+};
+
+/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul. Adds
+/// no bias. y is bf16, or fp32 if the decoder's engine keeps fp32. With an fp32 `compute`, y is the bf16 result in
+/// fp32. The backward pass is quantized_linear's. If W is trained, X̂ is kept as quantized values. X̂ and Ŵ are
+/// dequantized and rounded to `compute` when needed. dX is fp32; dYᵀ·X̂ is added to master.gradient without rounding.
+/// With backward fp8_e4m3, dY and X̂ are quantized, dequantized and rounded to `compute`, kFp8GradientTokens at a time.
+/// That rounding is 2⁻⁹ with bf16, against e4m3's 2⁻⁴. Matmuls have fp32 sums, which include the scales. The weights
+/// must not change before the backward pass. If not read, y has no values.
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true,
+                               const LayerAddition& beside = {});
+
+/// Returns the decoder's embedding or lm_head in place, bf16 [num_rows, width].
+Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,
+                    const torch::Device& device);
+
+}  // namespace qrl::learner

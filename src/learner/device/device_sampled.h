@@ -1,0 +1,21 @@
+// Owns the decoder's forward pass for a bitwise learner on its device.
+#pragma once
+
+#include "learner/forward/layers.h"
+#include "learner/forward/logprob.h"
+#include "model/config.h"
+#include "model/device_weights.h"
+
+namespace qrl::learner {
+
+struct SampledPass {
+  TensorList after_layer;  ///< the residual stream after each layer, fp32 [N, D] on the device; empty unless kept
+  TargetScores scores;     ///< in host memory
+};
+
+/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs have the bits of its samples if it sums
+/// each row alone. Targets must not be sampled with top-k or top-p.
+SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
+                         const TargetRows& targets, const torch::Device& device, bool keeps_layers);
+
+}  // namespace qrl::learner

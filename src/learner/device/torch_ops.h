@@ -1,0 +1,60 @@
+// Owns a forward pass's operations by LibTorch and, if a device has some, its kernels (device_kernels.h), for GPUs.
+// Weights, precisions and packed rows are those of fused_ops.h.
+#pragma once
+
+#include <vector>
+
+#include "learner/device/row_lists.h"
+#include "learner/forward/forward_ops.h"
+#include "model/config.h"
+#include "model/device_weights.h"
+
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/train/training.h
+}
+
+namespace qrl::learner {
+
+/// Holds PackedRows on the weights' device.
+struct DeviceRows {
+  TokenLists tokens;
+  Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
+  RowLists keys;              ///< rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
+  Tensor starts, key_starts;  ///< int32 [S+1], of queries and keys
+  std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows
+};
+DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
+
+struct TorchDevice {
+  /// Kernels of norms, rotation and SwiGLU, on LibTorch's present stream. Null: LibTorch's operations, which define
+  /// them.
+  const cuda::TrainingKernels* kernels = nullptr;
+  model::DeviceWeights* weights = nullptr;  ///< of low_bit: where the snapshot's weights are
+};
+
+/// Implements the operations on a device. Residual stream, norms, rotation and SwiGLU are fp32. Matmul operands and
+/// intermediate values are in the compute dtype, k and v rounded like the decoder's pages. Attention is
+/// FlashAttention's (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise attention runs one
+/// sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. The backward pass keeps inputs
+/// of norms, transforms and matmuls, and recomputes the rest. With fake_quant each matmul's input is
+/// rounded_activations in fp32, its weights the snapshot's (Parameters::read_quantized). With low_bit the matmul is the
+/// decoder's own (device_quantized.h). Gradients are straight-through in both. device_adapter.h has the adapters.
+class TorchOps final : public Ops {
+ public:
+  /// `device`'s pointers must outlive the backward pass.
+  TorchOps(DeviceRows rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
+           const TorchDevice& device);
+
+  Tensor embed(const Weight& table_VD) const override;
+  Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const override;
+  Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;
+  Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
+  Recomputable swiglu(const Tensor& halves_N2F) const override;
+
+ private:
+  DeviceRows rows_;
+  Heads heads_;
+  TorchDevice device_;
+};
+
+}  // namespace qrl::learner

@@ -1,0 +1,12 @@
+// Owns the forward pass by the loops of src/ops, with `bitwise` the decoder's own.
+#pragma once
+
+#include <memory>
+
+#include "learner/engine/forward_engine.h"
+
+namespace qrl::learner {
+
+std::unique_ptr<ForwardEngine> make_fused_engine(const model::ModelConfig& config, const LearnerOptions& options);
+
+}  // namespace qrl::learner

@@ -1,0 +1,156 @@
+#include "learner/engine/torch_engine.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "cuda/train/training.h"
+#include "learner/device/device_logprob.h"
+#include "learner/device/device_sampled.h"
+#include "learner/device/torch_ops.h"
+#include "learner/tensors/cuda_library.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// LibTorch's operations and a device's kernels; with low_bit the decoder's GEMMs.
+class TorchEngine : public ForwardEngine {
+ public:
+  TorchEngine(const model::ModelConfig& config, const LearnerOptions& options, const TorchPlace& place)
+      : ForwardEngine(config, options), place_(place) {
+    if (place.kernels == nullptr && place.device.is_cuda()) {
+      own_kernels_ = cuda::make_training_kernels(place.device.index());
+      place_.kernels = own_kernels_.get();
+    }
+    if (!place_.room.used) {
+      const int number = place.device.index();
+      place_.room = {[number] { return gpu_bytes_in_tensors(number); }, [number] { return gpu_bytes_left(number); }};
+    }
+  }
+
+  ParameterOptions parameters() const override {
+    ParameterOptions how = common_parameters();
+    how.device = place_.device;
+    how.torch_ops = true;
+    how.kernels = place_.kernels;
+    how.staging_bytes = place_.staging_bytes;
+    how.fake_quant = numerics().forward == config::LearnerForward::fake_quant;
+    how.reads_layers = !numerics().low_bit();
+    how.reads_tables = how.reads_layers || numerics().own_lm_head;
+    how.packs_head = false;
+    return how;
+  }
+
+  TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
+    bring(parameters, snapshot);
+    const std::int64_t before = works_beside_host() ? place_.room.used() : 0;
+    const TargetScores scores = score_by_ops(parameters, task, nullptr);
+    if (works_beside_host() && torch::GradMode::is_enabled()) {
+      const auto kept = static_cast<double>(place_.room.used() - before);
+      bytes_per_token_ = std::max(bytes_per_token_, kept / static_cast<double>(task.rows.num_rows()));
+      num_logits_ = config().vocab_size * std::min(task.targets.chunk_tokens, task.rows.num_rows());
+    }
+    return scores;
+  }
+
+  bool works_beside_host() const override { return !place_.device.is_cpu(); }
+  bool has_room_for(std::int64_t num_tokens) const override {
+    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // fp32 logits and a bf16 gradient in the backward pass
+    const double wanted =
+        kSlack * bytes_per_token_ * static_cast<double>(num_tokens) + kBytesOfLogit * static_cast<double>(num_logits_);
+    return !works_beside_host() || wanted <= static_cast<double>(place_.room.left());
+  }
+
+  void prepare(Parameters& parameters, const model::Snapshot& snapshot) override { bring(parameters, &snapshot); }
+
+  bool reads_in_place(const std::string& tensor) const override {
+    const bool copies_head = numerics().lm_head == torch::kFloat32;
+    if (numerics().own_lm_head && (tensor == "lm_head" || tensor == "embed_tokens")) return false;
+    if (tensor.find(".lora_") != std::string::npos) return false;  // those are rounded from the masters
+    return numerics().low_bit() && (tensor != "lm_head" || !copies_head);
+  }
+
+ protected:
+  model::DeviceWeights& decoder() const { return *decoder_; }
+  const torch::Device& device() const { return place_.device; }
+
+  /// Loads the snapshot's weights into the decoder if it multiplies for this learner.
+  void bring(Parameters& parameters, const model::Snapshot* snapshot) {
+    if (!numerics().low_bit()) return;
+    decoder_->bring(*snapshot);
+    if (!tables_read_ && !parameters.options().reads_tables) parameters.read_tables(*decoder_);
+    tables_read_ = true;
+  }
+
+  TargetScores score_by_ops(const Parameters& parameters, const ForwardTask& task, const SampledPass* sampled) const {
+    const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
+    ForwardOptions options = forward_options(task);
+    if (sampled != nullptr) options.after_layer = &sampled->after_layer;
+    const auto ops = std::make_shared<const TorchOps>(place_rows(task.rows, config().head_dim, place_.device), config(),
+                                                      numerics(), TorchDevice{place_.kernels, decoder_});
+    return device_target_log_probs(hidden_states(policy, ops, options), policy.lm_head, task.targets, place_.kernels,
+                                   sampled != nullptr ? &sampled->scores : nullptr);
+  }
+
+ private:
+  void read_weights(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device,
+                    bool is_on_device) override {
+    QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish",
+                  "the device's weights for a low_bit learner there", "none");
+    QRL_INVARIANT(!reads_snapshot() || !snapshot.rotation(), "publish", "matrices that are not rotated",
+                  "rotated ones");
+    const bool has_base =
+        parameters.options().lora.enabled() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
+    base_of_ = &snapshot;
+    base_number_ = snapshot.base_number();
+    if (parameters.options().fake_quant && !has_base) {
+      if (is_on_device) parameters.read_quantized(*device);
+      else parameters.read_quantized(snapshot);
+    }
+    decoder_ = device;
+    tables_read_ = false;
+  }
+
+  std::unique_ptr<const cuda::TrainingKernels> own_kernels_;
+  TorchPlace place_;
+  model::DeviceWeights* decoder_ = nullptr;   // of the snapshot last read
+  bool tables_read_ = false;                  // from it
+  double bytes_per_token_ = 0;                // the most that a forward pass kept for its backward pass
+  std::int64_t num_logits_ = 0;               // of a chunk
+  const model::Snapshot* base_of_ = nullptr;  // last read
+  std::int64_t base_number_ = 0;
+};
+
+/// Bitwise on a device: the values are the decoder's own, the gradients LibTorch's.
+class SampledEngine final : public TorchEngine {
+ public:
+  using TorchEngine::TorchEngine;
+
+  bool works_beside_host() const override { return false; }
+
+  TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
+    bring(parameters, snapshot);
+    if (task.policy != nullptr) return score_by_ops(parameters, task, nullptr);  // the decoder lacks its adapters
+    const bool has_backward = torch::GradMode::is_enabled();
+    const SampledPass sampled = sampled_pass(decoder(), config(), task.rows, task.targets, device(), has_backward);
+    return has_backward ? score_by_ops(parameters, task, &sampled) : sampled.scores;
+  }
+};
+
+}  // namespace
+
+void check_torch_backward(const LearnerOptions& options) {
+  QRL_REQUIRE(options.numerics.backward != config::LearnerBackward::int8, "trainer.device cuda",
+              "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
+}
+
+std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                                 const TorchPlace& place) {
+  check_torch_backward(options);
+  const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
+  if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
+  return std::make_unique<TorchEngine>(config, options, place);
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,37 @@
+// Owns the forward pass by LibTorch's operations and a device's kernels, and with `bitwise` by the decoder on its
+// device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "learner/engine/forward_engine.h"
+
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/train/training.h
+}
+
+namespace qrl::learner {
+
+/// Returns bytes in tensors now, and bytes left for activations.
+struct DeviceRoom {
+  std::function<std::int64_t()> used, left;
+};
+
+struct TorchPlace {
+  torch::Device device = torch::kCPU;
+  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
+  std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
+  DeviceRoom room = {};                            ///< empty: the device's own (cuda_library.h)
+};
+
+/// Throws an input error with backward int8, which only the CPU's loops have.
+void check_torch_backward(const LearnerOptions& options);
+
+/// Makes an engine of LibTorch's operations. Throws an input error with backward int8.
+std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                                 const TorchPlace& place);
+
+}  // namespace qrl::learner

@@ -1,0 +1,33 @@
+// Owns the packing of a micro-batch into rows and targets.
+#pragma once
+
+#include "base/buffer.h"
+#include "learner/forward/layers.h"
+#include "learner/forward/logprob.h"
+#include "model/config.h"
+#include "ops/sample.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// Keeps rotary tables up to the longest sequence.
+class MicroBatchPacker {
+ public:
+  /// chunk_tokens: TargetRows::chunk_tokens.
+  MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
+      : config_(config), chunk_tokens_(chunk_tokens) {}
+
+  /// Returns a micro-batch's rows, which point into this until the next call. Throws input errors for tokens beyond the
+  /// vocabulary and sequences beyond max_position_embeddings.
+  PackedRows rows(const types::MicroBatch& batch);
+  /// Returns masked-in tokens with their sampling distribution; they point into `batch`. Throws an input error for
+  /// temperature 0. Throws an internal error if sample_params cut and a token's kept set is missing or lacks it.
+  TargetRows targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
+
+ private:
+  model::ModelConfig config_;
+  std::int64_t chunk_tokens_;
+  base::Buffer rope_table_;
+};
+
+}  // namespace qrl::learner

@@ -1,0 +1,94 @@
+#include "learner/forward/policy.h"
+
+namespace qrl::learner {
+
+namespace {
+
+Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is_read) {
+  if (const Tensor y_ND = ops.fused_mlp(w.gate_up, w.down, x.value); y_ND.defined()) return y_ND;
+  const Tensor halves_N2F = ops.linear(w.gate_up, x);
+  return ops.linear(w.down, ops.swiglu(halves_N2F), is_read);
+}
+
+Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is_read) {
+  const Tensor attended_NHE = ops.attention(ops.linear(w.qkv, x), w.transform());
+  return ops.linear(w.o, {attended_NHE, {}}, is_read);
+}
+
+/// Computes attention or mlp from a normed stream; without values if not `is_read`, as in a recomputation for
+/// gradients.
+using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
+
+/// Computes part(x) and keeps nothing for its backward pass: even x is recomputed.
+Tensor checkpointed(const Part& part, const Recomputable& x) {
+  Tensor y;
+  {
+    const torch::NoGradGuard no_grad;
+    y = part(x, true);
+  }
+  return differentiable({x.value}, {y}, [part, recompute = x.recompute](const TensorList& d) {
+    Tensor leaf, again;
+    {
+      const torch::AutoGradMode with_grad(true);
+      leaf = recompute().detach().set_requires_grad(true);
+      again = part({leaf, [kept = leaf.detach()] { return kept; }}, false);
+    }
+    return torch::autograd::grad({again}, {leaf}, {d[0]});
+  })[0];
+}
+
+/// Takes and returns {residual stream, branch not yet added}: the next norm adds it. `checkpoints_parts`: keeps the
+/// sums alone. If `is_read` is false, the branch has no values.
+TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
+                 bool is_read, bool checkpoints_parts = false) {
+  const torch::ScalarType between = ops->numerics().between;
+  const auto computed = [&](const Part& part, const Normed& from, bool its_is_read) {
+    const Recomputable x{from.normed_ND, from.recompute_normed};
+    return checkpoints_parts ? checkpointed(part, x) : part(x, its_is_read);
+  };
+  const Normed before = ops->add_norm(stream_and_branch[0], {stream_and_branch[1]}, w.input_norm_D, between);
+  const Tensor mixed_ND =
+      computed([ops, &w](const Recomputable& x, bool read) { return attention(*ops, w, x, read); }, before, true);
+  const Normed after = ops->add_norm(before.sum_ND, {mixed_ND, w.o.bias}, w.post_norm_D, between);
+  return {after.sum_ND,
+          computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
+}
+
+/// Calls options.layer_done when the gradient of the layer's input is complete: all of the layer's own were computed
+/// before.
+void report_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
+  if (options.layer_done && entering.requires_grad())
+    entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
+}
+
+}  // namespace
+
+Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const Ops>& ops,
+                     const ForwardOptions& options) {
+  TensorList state = {ops->embed(weights.embedding), Tensor()};
+  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
+    const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
+      return block(ops, w, in, is_read);
+    };
+    // Both inputs' gradients leave the layer's first operation together; the branch's continues first.
+    report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
+    if (options.after_layer != nullptr) {
+      const auto sum = [layer](const TensorList& in) {  // the decoder keeps stream and branch together
+        const TensorList out = layer({in[0], Tensor()}, false);
+        return TensorList{out[0] + out[1].to(torch::kFloat32)};
+      };
+      state = {recomputed(sum, {state[0]}, {(*options.after_layer)[idx]})[0], Tensor()};
+    } else if (options.activation_checkpointing && ops->recomputes_norms()) {
+      state = block(ops, weights.layers[idx], state, true, true);
+    } else if (options.activation_checkpointing) {
+      // Autograd is off at first, on when the backward pass recomputes the layer, whose branch is then known.
+      const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
+      state = checkpointed(first_or_again, state);
+    } else {
+      state = layer(state, true);
+    }
+  }
+  return ops->add_norm(state[0], {state[1]}, weights.final_norm, ops->numerics().lm_head).normed_ND;
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,27 @@
+// Owns the order of operations of a transformer block, for every implementation of them.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "learner/forward/forward_ops.h"
+
+namespace qrl::learner {
+
+struct ForwardOptions {
+  /// Keeps only each layer's input. If norms can be recomputed, it keeps the stream before each norm instead, so that
+  /// no part's last product is recomputed.
+  bool activation_checkpointing = false;
+  /// Not null: the decoder's residual stream after each layer, [N, D] fp32. These are the forward pass's values, and
+  /// the backward pass recomputes each layer from its input.
+  const TensorList* after_layer = nullptr;
+  /// Called in the backward pass when a layer's gradients are complete; may be empty.
+  std::function<void(std::size_t layer)> layer_done;
+};
+
+/// Computes lm_head's input: the final norm's output, [N, D] in lm_head's dtype. Tensors of `weights` must outlive the
+/// backward pass.
+Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const Ops>& ops,
+                     const ForwardOptions& options);
+
+}  // namespace qrl::learner

@@ -1,0 +1,37 @@
+// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass. Packed
+// rows have the bits of the decoder's sequences.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "learner/forward/layers.h"
+#include "quant/kv_format.h"
+
+namespace qrl::learner {
+
+/// Holds the pages of a micro-batch's keys and values, reused by every layer. A continuation reads its prefix's full
+/// pages and copies the last one, like the decoder.
+struct PageLayout {
+  explicit PageLayout(const PackedRows& rows);
+  PageLayout(const PageLayout&) = delete;  // rows point into it
+  PageLayout& operator=(const PageLayout&) = delete;
+
+  struct Copy {
+    std::int32_t from, to;
+    std::int64_t num_slots;
+  };
+  static constexpr std::int64_t kPageSize = 16;
+  std::int64_t num_pages = 0;
+  std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
+  std::vector<const std::int32_t*> table_of_row_N;  ///< into those
+  std::vector<Copy> copies;                         ///< after the rows are stored, before they are read
+};
+
+/// Computes causal attention of ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, from qkv_transform; keys and values
+/// are rounded to `format` (not fp8_e4m3). The backward pass is straight through that rounding, with matmul operands
+/// rounded to `backward`. `rows` and `layout` must outlive the backward pass.
+Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
+                         quant::KvFormat format, torch::ScalarType backward);
+
+}  // namespace qrl::learner

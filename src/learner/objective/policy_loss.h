@@ -1,0 +1,22 @@
+// Owns the conversion of a packed micro-batch to an objective's tensors, and of an objective to its statistics.
+#pragma once
+
+#include <vector>
+
+#include "learner/forward/logprob.h"
+#include "learner/objective/counted_tokens.h"
+#include "learner/objective/objective.h"
+#include "learner/objective/statistics.h"
+#include "learner/options.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// Computes the micro-batch's share of the loss by objective.h's formulas, fp64, from scores of the counted tokens
+/// (`rows` of `batch`). Adds to the metrics of algorithms.md. Without old log-probs in the batch π_old is π_θ,
+/// detached. Throws an invariant error that names an array of another size than N.
+torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
+                          const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
+                          Statistics& statistics);
+
+}  // namespace qrl::learner

@@ -1,0 +1,147 @@
+#include "learner/tensors/cuda_library.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <dlfcn.h>
+#include <torch/cuda.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/shared_library.h"
+#include "cuda/train/training.h"
+#include "learner/tensors/libraries.h"
+#include "learner/tensors/torch.h"
+
+namespace qrl::learner {
+
+namespace {
+
+std::string without_place(const std::string& what) {
+  const std::size_t at = what.find(": expected ");
+  return at == std::string::npos ? what : what.substr(at + 2);
+}
+
+void open_library() {
+  constexpr const char* kWhere = "trainer.device: cuda";
+  const std::string path = libtorch_cuda_path();
+  base::LibraryReport report = libtorch_cuda_report(path);
+  const bool has_path = !report.path.empty();
+  if (has_path) base::require(report, kWhere);
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) {
+    base::log_info("LibTorch's CUDA part " + (has_path ? report.found + ", " : "") + base::loaded_library_path(path));
+    return;
+  }
+  const char* said = dlerror();
+  report.fits = false;
+  report.why = said != nullptr ? said : path + " cannot be opened";
+  if (has_path) report.what_to_do = "the folders of what it needs belong in LD_LIBRARY_PATH";
+  base::require(report, kWhere);
+}
+
+}  // namespace
+
+int load_cuda_library(int number) {
+  static bool loaded = false;
+  if (!loaded) {
+    // cuBLAS reads this setting when it starts, and then sums in one order.
+    (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+    open_library();
+    loaded = true;
+  }
+  // LibTorch looks for its CUDA part once, at the first use of CUDA.
+  QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "loaded before LibTorch was asked for it",
+                "loaded too late");
+  QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
+              "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
+  constexpr bool kOnlyWarns = false;  // with true FlashAttention's backward pass takes its other form
+  at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);              // sums split over blocks are also fp32
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs a pass over every new tensor
+  const int device = number % static_cast<int>(torch::cuda::device_count());
+  at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));
+  return device;
+}
+
+double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
+  const c10::DeviceIndex device = at::accelerator::getDeviceIndex();
+  constexpr std::int64_t kSize = 8192;
+  constexpr int kRounds = 10;
+  const auto type = dtype == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
+  const torch::Tensor x = torch::randn({kSize, kSize}, torch::TensorOptions().device(torch::kCUDA)).to(type);
+  double best_s = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    at::accelerator::synchronizeDevice(device);
+    const double start_s = base::now_s();
+    const torch::Tensor y = torch::mm(x, x);
+    at::accelerator::synchronizeDevice(device);
+    const double took_s = base::now_s() - start_s;
+    if (round > 0) best_s = round == 1 ? took_s : std::min(best_s, took_s);  // the first run loads kernels
+  }
+  return 2.0 * kSize * kSize * kSize / best_s;
+}
+
+namespace {
+
+using MemoryCount = c10::CachingAllocator::StatType;
+
+c10::CachingDeviceAllocator::DeviceStats memory_stats(int device_number) {
+  return at::getDeviceAllocator(torch::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device_number));
+}
+std::int64_t all_of(const c10::CachingAllocator::StatArray& stats) {
+  return stats[static_cast<std::size_t>(MemoryCount::AGGREGATE)].current;
+}
+
+}  // namespace
+
+std::int64_t gpu_bytes_in_tensors(int device_number) { return all_of(memory_stats(device_number).allocated_bytes); }
+
+std::int64_t gpu_bytes_left(int device_number) {
+  const auto stats = memory_stats(device_number);
+  const std::int64_t kept = all_of(stats.reserved_bytes) - all_of(stats.allocated_bytes);
+  const auto [free, total] =
+      at::getDeviceAllocator(torch::kCUDA)->getMemoryInfo(static_cast<c10::DeviceIndex>(device_number));
+  const auto used = static_cast<std::int64_t>(total - free) - kept;
+  return static_cast<std::int64_t>(kPlannedGpuShare * static_cast<double>(total)) - used;
+}
+
+double gpu_bytes(int device_number) { return static_cast<double>(cuda::identify_device(device_number).total_bytes); }
+
+double smallest_gpu_share(int device_number, dist::Collectives& world) {
+  const cuda::DeviceIdentity device = cuda::identify_device(device_number);
+  return smallest_gpu_share(device.uuid, device.total_bytes, world);
+}
+
+double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world) {
+  const std::vector<std::string> devices = world.all_gather(gpu);
+  const std::vector<std::string> sizes = world.all_gather(std::to_string(gpu_bytes));
+  double smallest = std::numeric_limits<double>::infinity();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto sharing = static_cast<double>(std::ranges::count(devices, devices[rank]));
+    smallest = std::min(smallest, std::stod(sizes[rank]) / sharing);
+  }
+  return smallest;
+}
+
+bool share_gpus(int device_number, dist::Collectives& world) {
+  std::vector<std::string> devices = world.all_gather(cuda::identify_device(device_number).uuid);
+  std::ranges::sort(devices);
+  return std::ranges::adjacent_find(devices) != devices.end();
+}
+
+void require_nccl(dist::Collectives& world) {
+  if (world.size() > 1 && !share_gpus(world.local_rank(), world)) base::require(find_nccl(), "trainer.device: cuda");
+}
+
+std::string gpu_fault(int device_number) try {
+  (void)cuda::identify_device(device_number);
+  return {};
+} catch (const base::Error& error) {
+  return without_place(error.what());
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,43 @@
+// Owns asynchronous copies of numbers between host memory and a learner's device.
+#pragma once
+
+#include <c10/core/Event.h>
+
+#include <optional>
+#include <vector>
+
+#include "learner/tensors/autograd.h"
+
+namespace qrl::learner {
+
+struct HostArray {
+  const void* values = nullptr;
+  torch::ScalarType type = torch::kInt32;
+  std::vector<std::int64_t> sizes;
+};
+template <class T>
+HostArray array_of(const std::vector<T>& values) {
+  return {values.data(), c10::CppTypeToScalarType<T>::value, {static_cast<std::int64_t>(values.size())}};
+}
+
+/// Copies arrays to a device together, on its present stream. The arrays may change afterwards.
+TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
+
+/// Copies a tensor to host memory, after its device's present stream.
+class Arrival {
+ public:
+  /// Begins the copy. A tensor on the CPU is copied at once.
+  explicit Arrival(const Tensor& from);
+  void wait() const;
+  /// Undefined before wait() returns.
+  const Tensor& values() const { return values_; }
+
+ private:
+  Tensor values_;
+  std::optional<c10::Event> done_;
+};
+
+/// Blocks until the device's present stream is done.
+void wait_for(const torch::Device& device);
+
+}  // namespace qrl::learner

@@ -1,0 +1,87 @@
+#include "learner/update/muon.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/threads.h"
+
+namespace qrl::learner {
+
+namespace {
+
+torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
+
+/// Multiplies matrices that bf16 holds exactly: as bf16 on a GPU, else in fp32, as a CPU may lack bf16 matmuls.
+torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
+  if (x.is_cpu()) return x.matmul(y);
+  return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
+}
+
+double work_of(const MuonMatrix& matrix) {
+  const auto rows = static_cast<double>(matrix.weights.size(0)), cols = static_cast<double>(matrix.weights.size(1));
+  return rows * cols * std::min(rows, cols);
+}
+
+/// Advances the momentum and clears the gradient; if `is_mine`, returns the orthogonalized update, else nothing.
+torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
+  const auto momentum = static_cast<float>(step.settings.momentum);
+  torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
+  gradient.mul_(static_cast<float>(step.gradient_scale));
+  buffer.mul_(momentum).add_(gradient);
+  torch::Tensor orthogonal;
+  if (is_mine) {
+    orthogonal = newton_schulz(step.settings.nesterov ? gradient + momentum * buffer : buffer, step.settings.ns_steps);
+  }
+  gradient.zero_();
+  return orthogonal;
+}
+
+}  // namespace
+
+torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
+  constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
+  const bool is_tall = matrix.size(0) > matrix.size(1);
+  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // without a wait
+  torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));
+    const torch::Tensor polynomial = rounded(kB * gram + kC * bf16_matmul(gram, gram));
+    x = rounded(kA * x + bf16_matmul(polynomial, x));
+  }
+  return (is_tall ? x.t() : x).contiguous().to(torch::kBFloat16);
+}
+
+void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks) {
+  std::vector<double> work;
+  for (const MuonMatrix& matrix : matrices) work.push_back(work_of(matrix));
+  const std::vector<int> owners = dist::share_out(work, ranks.size());
+  std::vector<torch::Tensor> orthogonal(matrices.size());
+  const auto advance = [&](base::Range range) {
+    const torch::NoGradGuard no_grad;
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      orthogonal[at] = direction(matrices[at], step, owners[at] == ranks.rank());
+    }
+  };
+  const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
+  const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
+  // One thread per matrix: LibTorch's matmuls use no further threads here, so their number splits no sum. A GPU takes
+  // them sequentially.
+  if (on_cpu) base::parallel_for(all.end, 1, advance);
+  else advance(all);
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    const MuonMatrix& matrix = matrices[i];
+    if (!orthogonal[i].defined()) orthogonal[i] = torch::empty_like(matrix.weights, torch::kBFloat16);
+    if (ranks.size() > 1) ranks.broadcast(orthogonal[i], owners[i]);
+    const double longest = static_cast<double>(std::max(matrix.weights.size(0), matrix.weights.size(1)));
+    const double scale = step.settings.match_adamw_rms ? 0.2 * std::sqrt(longest) : 1.0;
+    torch::Tensor weights = matrix.weights;
+    weights.mul_(static_cast<float>(1 - step.lr * step.weight_decay))
+        .sub_(orthogonal[i].to(torch::kFloat32) * static_cast<float>(step.lr * scale));
+    orthogonal[i].reset();
+  }
+}
+
+}  // namespace qrl::learner

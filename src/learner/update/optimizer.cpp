@@ -1,0 +1,246 @@
+#include "learner/update/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/train/training.h"
+#include "learner/device/device_quantized.h"
+#include "learner/forward/quantized.h"
+#include "learner/tensors/host_copies.h"
+#include "learner/update/muon.h"
+#include "model/block.h"
+#include "ops/training.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// Returns the ranges to update in order, equal on every rank: one range's copies travel while the next is updated. If
+/// nothing travels meanwhile, there is one range, since CPU threads take several of Muon's matrices together.
+std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
+  const ParameterLayout& layout = parameters.layout();
+  if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
+  std::vector<GradientRange> all = {layout.others()};  // embedding and lm_head: the most to copy at once
+  for (std::size_t layer = 0; layer < parameters.policy().layers.size(); ++layer) all.push_back(layout.layer(layer));
+  return all;
+}
+
+std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const GradientRange& range) {
+  std::vector<MuonMatrix> matrices;
+  const ParameterLayout& layout = parameters.layout();
+  const FlatBuffers& flat = parameters.flat();
+  for (const Placement& each : layout.placements()) {
+    if (!layout.is_mine(each) || !layout.is_muons(each) || !range.holds(each.offset)) continue;
+    const std::int64_t rows = each.spec.shape[0], cols = each.spec.shape[1];
+    matrices.push_back({flat.master(each).view({rows, cols}), flat.gradient(each).view({rows, cols}),
+                        flat.exp_avg.narrow(0, each.owned_offset, rows * cols).view({rows, cols})});
+  }
+  return matrices;
+}
+
+/// Sets one segment's constants in an ops::AdamW or a cuda::AdamwTask.
+template <class Args>
+void set_constants(const AdamwSegment& segment, const config::OptimRecipe& optim, const OptimizerStep& step,
+                   Args& args) {
+  const auto updates = static_cast<double>(step.num_updates + 1);
+  args.lr = static_cast<float>(step.lr);
+  args.beta1 = static_cast<float>(optim.betas[0]);
+  args.beta2 = static_cast<float>(optim.betas[1]);
+  args.eps = static_cast<float>(optim.eps);
+  args.weight_decay = static_cast<float>(segment.decays ? optim.weight_decay : 0);
+  args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
+  args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
+  args.gradient_scale = static_cast<float>(step.gradient_scale);
+}
+
+struct AdamwTensors {
+  AdamwTensors(const Parameters& parameters, const AdamwSegment& segment)
+      : weights(parameters.flat().masters.narrow(0, segment.owned_offset, segment.count)),
+        gradients(parameters.flat().gradients.narrow(0, segment.offset, segment.count)),
+        exp_avg(parameters.flat().exp_avg.narrow(0, segment.owned_offset, segment.count)),
+        exp_avg_sq(parameters.flat().exp_avg_sq.narrow(0, segment.owned_offset - parameters.layout().num_muons(),
+                                                       segment.count)) {}
+  Tensor weights, gradients, exp_avg, exp_avg_sq;
+};
+
+/// Updates a segment and the forward pass's copies, one launch for each dtype of copies.
+void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
+                     const OptimizerStep& step) {
+  for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
+    const std::int64_t first = range.begin - segment.offset;
+    const AdamwTensors on(parameters, {range.begin, segment.owned_offset + first, range.count, segment.decays});
+    cuda::AdamwTask task{on.weights.data_ptr<float>(), on.gradients.data_ptr<float>(), on.exp_avg.data_ptr<float>(),
+                         on.exp_avg_sq.data_ptr<float>()};
+    if (values.defined()) {
+      task.copy = values.data_ptr();
+      task.copy_is_f32 = values.scalar_type() == torch::kFloat32;
+    }
+    task.count = range.count;
+    set_constants(segment, optim, step, task);
+    parameters.options().kernels->adamw(task, {stream_on(parameters.options().device)});
+  }
+}
+
+void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
+           const OptimizerStep& step) {
+  if (parameters.options().kernels != nullptr) return adamw_by_kernel(parameters, segment, optim, step);
+  AdamwTensors on(parameters, segment);
+  if (parameters.options().torch_ops) {
+    on.gradients.mul_(step.gradient_scale);
+    const Tensor num_updates = torch::full({}, static_cast<double>(step.num_updates + 1), on.weights.options());
+    at::_fused_adamw_({on.weights}, {on.gradients}, {on.exp_avg}, {on.exp_avg_sq}, {}, {num_updates}, step.lr,
+                      optim.betas[0], optim.betas[1], segment.decays ? optim.weight_decay : 0, optim.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
+    on.gradients.zero_();
+    return;
+  }
+  ops::AdamW args;
+  set_constants(segment, optim, step, args);
+  ops::adamw_step(args, segment.count, on.weights.data_ptr<float>(), on.gradients.data_ptr<float>(),
+                  on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
+}
+
+/// Sums squares of this rank's tensors, 0 for others, by one launch and one copy.
+void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
+  const std::vector<Placement>& placements = parameters.layout().placements();
+  const torch::Device& device = parameters.options().device;
+  std::vector<cuda::TensorSpan> spans;
+  std::vector<std::size_t> tensors;
+  std::int64_t num_parts = 0;
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    if (!parameters.layout().is_mine(placements[i])) continue;
+    const std::int64_t count = placements[i].spec.shape.numel();
+    spans.push_back({placements[i].offset, count, num_parts});
+    tensors.push_back(i);
+    num_parts += (count + cuda::kSquaresPart - 1) / cuda::kSquaresPart;
+  }
+  const auto num_bytes = static_cast<std::int64_t>(spans.size() * sizeof(cuda::TensorSpan));
+  const Tensor sent = send({{spans.data(), torch::kUInt8, {num_bytes}}}, device)[0];
+  const Tensor of_parts = torch::empty({num_parts}, torch::TensorOptions().dtype(torch::kFloat64).device(device));
+  parameters.options().kernels->squares(
+      {parameters.flat().gradients.data_ptr<float>(), reinterpret_cast<const cuda::TensorSpan*>(sent.data_ptr()),
+       static_cast<std::int64_t>(spans.size()), num_parts, of_parts.data_ptr<double>()},
+      {stream_on(device)});
+  const Arrival arrival(of_parts);
+  arrival.wait();
+  const double* part = arrival.values().data_ptr<double>();
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::int64_t end = i + 1 < spans.size() ? spans[i + 1].first_part : num_parts;
+    for (std::int64_t at = spans[i].first_part; at < end; ++at) squares[tensors[i]] += part[at];
+  }
+}
+
+}  // namespace
+
+std::function<void(std::size_t)> GradientSums::from_backward() {
+  if (ranks_.size() == 1 || !ranks_.sums_during_backward()) return {};
+  return [this](std::size_t layer) {
+    const torch::NoGradGuard no_grad;
+    begin_layer(layer);
+  };
+}
+
+void GradientSums::rotate(std::size_t layer) {
+  const LayerWeights& weights = parameters_.policy().layers[layer];
+  model::visit_matrices(parameters_.config(),
+                        [&](const model::BlockMatrix&, const auto& of) { rotate_gradient(of(weights)); });
+}
+
+void GradientSums::gather() {
+  if (was_rotated_back_) {  // else they are zero either way
+    for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
+  }
+  is_rotated_ = true;
+  was_rotated_back_ = false;
+}
+
+void GradientSums::rotate_back() {
+  if (!is_rotated_) return;
+  for (std::size_t layer = 0; layer + num_begun_ < parameters_.policy().layers.size(); ++layer) rotate(layer);
+  is_rotated_ = false;
+  was_rotated_back_ = true;
+}
+
+void GradientSums::begin_layer(std::size_t layer) {
+  const std::size_t num_layers = parameters_.policy().layers.size();
+  QRL_INVARIANT(layer + num_begun_ + 1 == num_layers, "gradients' sums", "layers from the last to the first",
+                "layer " + std::to_string(layer) + " after " + std::to_string(num_begun_));
+  if (is_rotated_) rotate(layer);
+  begin(parameters_.layout().layer(layer));
+  ++num_begun_;
+}
+
+void GradientSums::begin(const GradientRange& range) {
+  std::vector<dist::Part> parts;
+  if (parameters_.layout().is_sharded()) parts = parameters_.layout().parts(range);
+  ranks_.begin_sum(parameters_.flat().gradients.narrow(0, range.begin, range.count), parts);
+}
+
+void GradientSums::end() {
+  rotate_back();
+  was_rotated_back_ = false;  // the update clears them
+  if (ranks_.size() == 1) return;
+  for (std::size_t left = parameters_.policy().layers.size() - num_begun_; left > 0; --left) begin_layer(left - 1);
+  begin(parameters_.layout().others());
+  ranks_.end_sums();
+  num_begun_ = 0;
+}
+
+GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world) {
+  const ParameterLayout& layout = parameters.layout();
+  const std::vector<Placement>& placements = layout.placements();
+  std::vector<double> squares(placements.size(), 0);
+  if (parameters.options().kernels != nullptr) {
+    squares_by_kernel(parameters, squares);
+  } else if (parameters.options().torch_ops) {
+    const Tensor on_device = torch::zeros({static_cast<std::int64_t>(squares.size())},
+                                          parameters.flat().gradients.options().dtype(torch::kFloat64));
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      if (!layout.is_mine(placements[i])) continue;
+      const Tensor values = parameters.flat().gradient(placements[i]);
+      on_device[static_cast<std::int64_t>(i)].copy_(
+          at::linalg_vector_norm(values, 2, at::OptionalIntArrayRef(), false, torch::kFloat64).square());
+    }
+    const Tensor host = on_device.cpu();
+    std::copy_n(host.data_ptr<double>(), squares.size(), squares.begin());
+  } else {
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      if (!layout.is_mine(placements[i])) continue;
+      const std::int64_t count = placements[i].spec.shape.numel();
+      squares[i] = ops::sum_of_squares(parameters.flat().gradient(placements[i]).data_ptr<float>(), count);
+    }
+  }
+  if (layout.is_sharded()) world.all_reduce_sum(squares);  // other ranks add zeros: no rounding
+  GradientNorm norm;
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    norm.squared += squares[i];
+    if (!std::isfinite(squares[i]) && norm.non_finite.empty()) norm.non_finite = placements[i].spec.name;
+  }
+  return norm;
+}
+
+void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
+               RankTensors& ranks) {
+  const ParameterLayout& layout = parameters.layout();
+  // Sharded, each rank updates its own Muon matrices.
+  const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
+  const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
+  const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
+  for (const GradientRange& turn : turns(parameters, ranks)) {
+    if (optim.name == config::OptimName::muon)
+      muon_step(muon_matrices(parameters, turn), muon, layout.is_sharded() ? *alone : ranks);
+    for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
+    parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
+  }
+  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of other ranks' gradients
+  parameters.end_refresh(ranks);
+}
+
+void clear_gradients(Parameters& parameters) {
+  if (parameters.flat().trainable()) parameters.flat().gradients.zero_();
+}
+
+}  // namespace qrl::learner

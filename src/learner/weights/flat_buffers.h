@@ -1,0 +1,68 @@
+// Owns the learner's memory: masters, gradients and moments, one flat fp32 buffer each in ParameterLayout's order, on
+// one device; and their reading and writing by name.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/buffer.h"
+#include "learner/forward/layers.h"
+#include "learner/weights/parameter_layout.h"
+#include "model/weights.h"
+
+namespace qrl::learner {
+
+struct FlatBuffers {
+  /// Fills buffers with zeros. Without `trainable` there are no gradients and moments.
+  FlatBuffers(const ParameterLayout& layout, bool trainable, const torch::Device& device);
+
+  /// Frees the moments' memory: no update may follow.
+  void free_moments() { exp_avg = exp_avg_sq = Tensor(); }
+  bool trainable() const { return gradients.defined(); }
+  Tensor master(const Placement& of) const { return masters.narrow(0, of.owned_offset, of.spec.shape.numel()); }
+  Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
+
+  Tensor masters, gradients, exp_avg;
+  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements: Muon has no second moment
+};
+
+/// Returns a view of contiguous fp32 or bf16 values.
+base::View view_of(const Tensor& values, const base::Shape& shape);
+
+/// Covers a rank's own tensors and all gradients. Layout and buffers must outlive it.
+class NamedState {
+ public:
+  /// is_staged: host copies pass through a buffer of at most staging_bytes, even from host memory, so that all devices
+  /// share one path.
+  NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
+      : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
+
+  /// Returns views of each tensor in place. If staged, views claim to be on a GPU, so that a reader without staged_read
+  /// fails on every machine. Moments are "exp_avg.NAME" and, if any, "exp_avg_sq.NAME".
+  model::WeightViews masters() const;
+  model::WeightViews moments() const;
+  model::WeightViews gradients() const;
+  /// Returns a reader of masters and moments for a file's writer; null unless staged. The first read allocates its one
+  /// buffer, pinned if there is a GPU.
+  state::StagedRead staged_read() const;
+  base::Buffer master(const std::string& name) const;
+
+  /// Has masters, then moments written: fill(name, to) writes a whole tensor to host memory, if staged to a buffer that
+  /// is copied. Call Parameters::refresh afterwards.
+  void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
+  /// Changes the masters that `chosen` names in host memory, a tensor at a time. Call Parameters::refresh afterwards.
+  void change_masters(const std::function<bool(const std::string& name)>& chosen,
+                      const std::function<void(const std::string& name, std::span<float> values)>& change);
+
+ private:
+  base::View view(const Tensor& values, const base::Shape& shape) const;
+
+  const ParameterLayout& layout_;
+  FlatBuffers& flat_;
+  bool is_staged_;
+  std::size_t staging_bytes_;
+  mutable Tensor staging_;
+};
+
+}  // namespace qrl::learner
