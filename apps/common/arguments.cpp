@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "config/neighbors.h"
+#include "config/keys/neighbors.h"
 #include "config/reader.h"
 #include "train/catalog.h"
 

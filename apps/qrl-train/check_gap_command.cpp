@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "config/hub.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "decoder/cpu/forced.h"
 #include "given_prompts.h"
 #include "ops/sample.h"

@@ -14,7 +14,7 @@
 #include "base/shell.h"
 #include "commands.h"
 #include "config/hub.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"

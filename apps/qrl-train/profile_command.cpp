@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "loaded_sampler.h"
 #include "state/file.h"
 #include "train/quantizer.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,9 +11,22 @@
 #include <variant>
 #include <vector>
 
-#include "config/range.h"
-
 namespace qrl::config {
+
+struct Range {
+  std::string text;
+  std::function<bool(double)> holds;
+};
+Range any();
+Range positive();
+Range at_least_0();
+Range at_least_1();
+Range above_1_or_off();     ///< (1, ∞), and 0 for none
+Range from_0_to_1();        ///< [0, 1]
+Range above_0_to_1();       ///< (0, 1]
+Range percentile();         ///< (0, 100]
+Range inside_0_to_1();      ///< (0, 1)
+Range from_0_to_below_1();  ///< [0, 1)
 
 /// Describes a key of one or several choices: a range of numbers or integers, a flag or a list of words.
 struct OwnKey {
@@ -63,7 +77,7 @@ struct Limit {
   std::string_view reason;               ///< reason and advice
 };
 
-/// Maps another trainer's key name to ours (config/neighbors.h).
+/// Maps another trainer's key name to ours (config/keys/neighbors.h).
 struct Neighbor {
   std::string_view name;  ///< as the other trainer writes it, without dashes; may be a full dotted name or
                           ///< a section.* for all of its keys

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/key.h"
-#include "config/neighbors.h"
+#include "config/keys/key.h"
+#include "config/keys/neighbors.h"
 
 namespace qrl::config {
 

@@ -9,11 +9,11 @@
 #include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "config/faults.h"
-#include "config/key.h"
-#include "config/neighbors.h"
+#include "config/keys/key.h"
+#include "config/keys/neighbors.h"
 #include "config/printer.h"
 #include "config/rules.h"
-#include "config/yaml_tree.h"
+#include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/key.h"
+#include "config/keys/key.h"
 #include "config/recipe.h"
 #include "config/rules.h"
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,10 +11,29 @@
 #include <utility>
 #include <vector>
 
-#include "config/auto_value.h"
 #include "config/choice.h"
 
 namespace qrl::config {
+
+/// Holds a given value, or one chosen when a run begins ("auto"). Until then `value` is the CPU's default.
+template <class T>
+struct AutoValue {
+  T value;
+  bool is_auto = false;
+
+  AutoValue(T given) : value(given) {}  // NOLINT(google-explicit-constructor): a number is a value of the key
+  static AutoValue automatic(T on_cpu) {
+    AutoValue value(on_cpu);
+    value.is_auto = true;
+    return value;
+  }
+  operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
+  /// A template, so that comparing with a number converts nothing.
+  template <std::same_as<AutoValue> Same>
+  friend bool operator==(const Same& one, const Same& other) {
+    return one.value == other.value && one.is_auto == other.is_auto;
+  }
+};
 
 enum class ComputeDType : std::uint8_t { bf16, f32 };
 enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };

@@ -5,11 +5,11 @@
 #include <iterator>
 #include <vector>
 
-#include "config/key.h"
-#include "config/lora_keys.h"
-#include "config/reward_keys.h"
-#include "config/rotation_keys.h"
-#include "config/rule_book.h"
+#include "config/keys/key.h"
+#include "config/keys/lora_keys.h"
+#include "config/keys/reward_keys.h"
+#include "config/keys/rotation_keys.h"
+#include "config/keys/rule_book.h"
 
 namespace qrl::config {
 

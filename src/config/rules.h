@@ -2,8 +2,8 @@
 #pragma once
 
 #include "config/faults.h"
+#include "config/keys/rule_book.h"
 #include "config/recipe.h"
-#include "config/rule_book.h"
 
 namespace qrl::config {
 

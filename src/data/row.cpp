@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/key_types.h"
+#include "config/keys/key_types.h"
 #include "data/messages.h"
 
 namespace qrl::data {

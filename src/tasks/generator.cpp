@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "state/json.h"
 
 namespace qrl::tasks {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "tasks/by_source.h"
 
 namespace qrl::tasks {

@@ -1,6 +1,6 @@
 #include "train/catalog.h"
 
-#include "config/modes.h"
+#include "config/modes/modes.h"
 #include "learner/objective/list.h"
 #include "rollout/estimators.h"
 #include "tasks/list.h"

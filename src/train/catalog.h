@@ -1,7 +1,7 @@
 // Owns the program's catalog: the lists of the folders below, joined.
 #pragma once
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 
 namespace qrl::train {
 

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/shell.h"
 #include "config/hub.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "config/printer.h"
 #include "model/peft.h"
 #include "train/adapters.h"

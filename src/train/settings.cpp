@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/choice_keys.h"
-#include "config/keys.h"
+#include "config/keys/choice_keys.h"
+#include "config/keys/keys.h"
 #include "state/hash.h"
 #include "train/decoder_fit.h"
 #include "train/formats.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "config/hub.h"
-#include "config/neighbors.h"
+#include "config/keys/neighbors.h"
 #include "support.h"
 #include "support/files.h"
 

@@ -1,7 +1,7 @@
 // Tests what is refused for its size or because it has no effect, and the suggestions.
 #include <string>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support.h"
 
 using namespace qrl;

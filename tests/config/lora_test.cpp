@@ -1,7 +1,7 @@
 // Tests the section `lora`: what is refused, and the advice.
 #include <string>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support.h"
 
 using namespace qrl;

@@ -1,10 +1,10 @@
 // Tests modes: their defaults rank below everything that a recipe sets, and a resolved recipe names each value's
 // origin.
-#include "config/modes.h"
+#include "config/modes/modes.h"
 
 #include <fstream>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support.h"
 #include "train/catalog.h"
 

@@ -1,12 +1,12 @@
 // Tests that advice about other trainers' names refers to existing keys.
-#include "config/neighbors.h"
+#include "config/keys/neighbors.h"
 
 #include <cctype>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support.h"
 #include "train/catalog.h"
 

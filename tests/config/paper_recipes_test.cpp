@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support.h"
 #include "train/catalog.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/rng.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "config/printer.h"
 #include "support.h"
 #include "train/catalog.h"

@@ -1,8 +1,8 @@
 // Tests the recipe keys of the rotation of quantized matrices' inputs.
 #include <string>
 
-#include "config/modes.h"
-#include "config/rotation_keys.h"
+#include "config/keys/rotation_keys.h"
+#include "config/modes/modes.h"
 #include "support.h"
 
 using namespace qrl;

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "config/faults.h"
-#include "config/yaml_tree.h"
+#include "config/yaml/yaml_tree.h"
 #include "support.h"
 
 using namespace qrl;

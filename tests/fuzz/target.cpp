@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/log.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support/processor_time.h"
 #include "tasks/list.h"
 #include "tasks/math/verifier.h"

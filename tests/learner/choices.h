@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "config/modes.h"
+#include "config/modes/modes.h"
 #include "config/reader.h"
 #include "learner/learner.h"
 #include "learner/objective/list.h"

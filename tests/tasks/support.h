@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "support/catch.h"
 #include "tasks/list.h"
 #include "tasks/verifier.h"

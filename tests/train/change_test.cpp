@@ -1,9 +1,9 @@
 // Tests which settings may change when a run is resumed, its messages, and cold starts that runs share.
 #include <fstream>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
+#include "config/keys/resume_keys.h"
 #include "config/reader.h"
-#include "config/resume_keys.h"
 #include "support/catch.h"
 #include "train/catalog.h"
 #include "train/support.h"

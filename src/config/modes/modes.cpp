@@ -1,4 +1,4 @@
-#include "config/modes.h"
+#include "config/modes/modes.h"
 
 namespace qrl::config {
 

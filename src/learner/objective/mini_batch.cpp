@@ -1,7 +1,7 @@
 #include "learner/objective/mini_batch.h"
 
 #include "base/error.h"
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "learner/objective/counted_tokens.h"
 #include "learner/objective/policy_loss.h"
 

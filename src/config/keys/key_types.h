@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "config/auto_value.h"
 #include "config/choice.h"
-#include "config/key.h"
-#include "config/range.h"
-#include "config/scalars.h"
+#include "config/keys/key.h"
+#include "config/yaml/scalars.h"
 
 namespace qrl::config {
 

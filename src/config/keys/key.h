@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "config/keys/resume_keys.h"
 #include "config/recipe.h"
-#include "config/resume_keys.h"
-#include "config/scalars.h"
-#include "config/yaml_tree.h"
+#include "config/yaml/scalars.h"
+#include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
 

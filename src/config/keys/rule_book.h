@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/faults.h"
-#include "config/key.h"
+#include "config/keys/key.h"
 #include "config/recipe.h"
 
 namespace qrl::config {

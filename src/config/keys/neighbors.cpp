@@ -1,10 +1,10 @@
-#include "config/neighbors.h"
+#include "config/keys/neighbors.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "base/text.h"
-#include "config/key.h"
+#include "config/keys/key.h"
 
 namespace qrl::config {
 
@@ -23,7 +23,7 @@ constexpr std::string_view kLogs =
 
 // Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and later designs of ours.
 constexpr Neighbor kNeighbors[] = {
-#include "config/neighbors.inc"
+#include "config/keys/neighbors.inc"
 };
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }

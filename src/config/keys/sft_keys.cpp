@@ -1,7 +1,7 @@
-#include "config/sft_keys.h"
+#include "config/keys/sft_keys.h"
 
-#include "config/choice_keys.h"
-#include "config/key_types.h"
+#include "config/keys/choice_keys.h"
+#include "config/keys/key_types.h"
 
 namespace qrl::config {
 

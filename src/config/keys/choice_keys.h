@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "config/key_types.h"
+#include "config/keys/key_types.h"
 
 namespace qrl::config {
 

@@ -1,9 +1,9 @@
-#include "config/lora_keys.h"
+#include "config/keys/lora_keys.h"
 
 #include <string>
 
-#include "config/choice_keys.h"
-#include "config/key_types.h"
+#include "config/keys/choice_keys.h"
+#include "config/keys/key_types.h"
 
 namespace qrl::config {
 

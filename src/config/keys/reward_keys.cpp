@@ -1,9 +1,9 @@
-#include "config/reward_keys.h"
+#include "config/keys/reward_keys.h"
 
 #include <algorithm>
 
-#include "config/choice_keys.h"
-#include "config/key_types.h"
+#include "config/keys/choice_keys.h"
+#include "config/keys/key_types.h"
 
 namespace qrl::config {
 

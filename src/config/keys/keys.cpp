@@ -1,16 +1,16 @@
-#include "config/keys.h"
+#include "config/keys/keys.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "config/choice_keys.h"
-#include "config/key_types.h"
-#include "config/lora_keys.h"
-#include "config/resume_keys.h"
-#include "config/reward_keys.h"
-#include "config/rotation_keys.h"
-#include "config/selection_keys.h"
-#include "config/sft_keys.h"
+#include "config/keys/choice_keys.h"
+#include "config/keys/key_types.h"
+#include "config/keys/lora_keys.h"
+#include "config/keys/resume_keys.h"
+#include "config/keys/reward_keys.h"
+#include "config/keys/rotation_keys.h"
+#include "config/keys/selection_keys.h"
+#include "config/keys/sft_keys.h"
 
 namespace qrl::config {
 

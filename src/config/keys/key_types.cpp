@@ -1,4 +1,4 @@
-#include "config/key_types.h"
+#include "config/keys/key_types.h"
 
 #include <algorithm>
 #include <array>

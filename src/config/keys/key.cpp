@@ -1,4 +1,4 @@
-#include "config/key.h"
+#include "config/keys/key.h"
 
 #include <algorithm>
 #include <utility>

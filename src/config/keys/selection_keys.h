@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "config/key.h"
+#include "config/keys/key.h"
 
 namespace qrl::config {
 

@@ -1,4 +1,4 @@
-#include "config/resume_keys.h"
+#include "config/keys/resume_keys.h"
 
 #include <algorithm>
 #include <array>

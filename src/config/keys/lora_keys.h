@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "config/key.h"
-#include "config/rule_book.h"
+#include "config/keys/key.h"
+#include "config/keys/rule_book.h"
 
 namespace qrl::config {
 

@@ -1,4 +1,4 @@
-#include "config/scalars.h"
+#include "config/yaml/scalars.h"
 
 #include <algorithm>
 #include <array>

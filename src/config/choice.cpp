@@ -1,4 +1,4 @@
-#include "config/range.h"
+#include "config/choice.h"
 
 namespace qrl::config {
 

@@ -1,4 +1,4 @@
-#include "config/choice_keys.h"
+#include "config/keys/choice_keys.h"
 
 #include <algorithm>
 

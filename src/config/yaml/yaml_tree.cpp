@@ -1,4 +1,4 @@
-#include "config/yaml_tree.h"
+#include "config/yaml/yaml_tree.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>

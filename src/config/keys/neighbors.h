@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/choice.h"
-#include "config/key.h"
+#include "config/keys/key.h"
 
 namespace qrl::config {
 

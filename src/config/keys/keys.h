@@ -3,7 +3,7 @@
 // one of them.
 #pragma once
 
-#include "config/key.h"
+#include "config/keys/key.h"
 
 namespace qrl::config {
 
