@@ -15,6 +15,7 @@
 #include "judged_rows.h"
 #include "rollout/rollout.h"
 #include "tasks/alternatives.h"
+#include "tasks/by_source.h"
 #include "tasks/command/verifier.h"
 #include "train/prompts.h"
 #include "train/session.h"

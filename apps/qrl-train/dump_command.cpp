@@ -6,6 +6,7 @@
 #include "given_prompts.h"
 #include "loaded_sampler.h"
 #include "state/safetensors.h"
+#include "tasks/by_source.h"
 
 namespace qrl::app {
 

@@ -9,6 +9,7 @@
 #include "config/hub.h"
 #include "loaded_sampler.h"
 #include "state/folder.h"
+#include "tasks/by_source.h"
 #include "train/evaluate.h"
 #include "train/formats.h"
 #include "train/generation_progress.h"

@@ -18,6 +18,7 @@
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
+#include "tasks/by_source.h"
 #include "train/catalog.h"
 #include "train/checkpoint.h"
 #include "train/generation_progress.h"

@@ -14,6 +14,7 @@
 #include "data/jsonl.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
+#include "tasks/by_source.h"
 #include "tasks/verifier.h"
 #include "train/catalog.h"
 

@@ -14,6 +14,7 @@
 #include "data/dataset_folder.h"
 #include "dist/join.h"
 #include "rollout/rollout.h"
+#include "tasks/by_source.h"
 #include "tasks/verifier.h"
 #include "train/adapters.h"
 #include "train/best_checkpoint.h"

@@ -7,6 +7,7 @@
 #include "config/keys/keys.h"
 #include "loaded_sampler.h"
 #include "state/file.h"
+#include "tasks/by_source.h"
 #include "train/quantizer.h"
 
 namespace qrl::app {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/view.h"
-#include "model/rope.h"
 #include "types/prompt.h"
 
 namespace qrl::model {
@@ -18,6 +17,21 @@ namespace qrl::model {
 inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
 enum class Family : std::uint8_t { qwen3, qwen2, llama };
+
+enum class RopeType : std::uint8_t { plain, llama3, yarn };
+
+/// Extends positions beyond the training length: config.json's rope_scaling (transformers 4) or rope_parameters (5).
+struct RopeScaling {
+  RopeType type = RopeType::plain;
+  double factor = 1;                                  ///< 1 or more
+  std::int64_t original_max_position_embeddings = 0;  ///< the original training's positions
+  double low_freq_factor = 1, high_freq_factor = 4;   ///< llama3
+  double beta_fast = 32, beta_slow = 1;               ///< yarn
+  std::optional<double> attention_factor;        ///< yarn; default: from mscale and mscale_all_dim, else from factor
+  std::optional<double> mscale, mscale_all_dim;  ///< yarn
+  bool truncate = true;                          ///< yarn: round bounds to whole dimensions
+  friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
+};
 
 /// Describes a decoder-only transformer: pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention,
 /// SwiGLU. Tensor names use the letters below.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/weights.h"
+#include "ops/linear.h"
 
 namespace qrl::model {
 
@@ -33,6 +34,11 @@ std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);
+
+/// Returns a profile's factors for a norm's channels; null for other tensors, or without a profile.
+const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
+/// Returns a matrix's fixed scales; empty without a profile and for lm_head; only factors for layers exempt from int8.
+ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
 /// Writes or replaces a safetensors file with the hashes in its metadata.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);

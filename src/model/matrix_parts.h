@@ -7,8 +7,6 @@
 
 #include "model/block.h"
 #include "model/config.h"
-#include "model/int8_profile.h"
-#include "ops/linear.h"
 
 namespace qrl::model {
 
@@ -37,10 +35,5 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   }
   return parts;
 }
-
-/// Returns a profile's factors for a norm's channels; null for other tensors, or without a profile.
-const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// Returns a matrix's fixed scales; empty without a profile and for lm_head; only factors for layers exempt from int8.
-ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
 }  // namespace qrl::model

@@ -2,29 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "base/buffer.h"
+#include "model/config.h"
 
 namespace qrl::model {
-
-struct ModelConfig;
-
-enum class RopeType : std::uint8_t { plain, llama3, yarn };
-
-/// Extends positions beyond the training length: config.json's rope_scaling (transformers 4) or rope_parameters (5).
-struct RopeScaling {
-  RopeType type = RopeType::plain;
-  double factor = 1;                                  ///< 1 or more
-  std::int64_t original_max_position_embeddings = 0;  ///< the original training's positions
-  double low_freq_factor = 1, high_freq_factor = 4;   ///< llama3
-  double beta_fast = 32, beta_slow = 1;               ///< yarn
-  std::optional<double> attention_factor;        ///< yarn; default: from mscale and mscale_all_dim, else from factor
-  std::optional<double> mscale, mscale_all_dim;  ///< yarn
-  bool truncate = true;                          ///< yarn: round bounds to whole dimensions
-  friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
-};
 
 struct RopeFrequencies {
   std::vector<double> inverse;  ///< radians per position, for each of head_dim / 2 pairs

@@ -14,6 +14,7 @@
 #include "base/threads.h"
 #include "model/block.h"
 #include "model/device_weights.h"
+#include "model/int8_profile.h"
 #include "model/matrix_parts.h"
 
 namespace qrl::model {

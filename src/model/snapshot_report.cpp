@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "model/block.h"
+#include "model/int8_profile.h"
 #include "model/matrix_parts.h"
 #include "model/snapshot.h"
 #include "quant/format_error.h"

@@ -141,4 +141,9 @@ bool SourceVerifier::same_answer(std::string_view one, std::string_view other) c
                      [&](const auto& verifier) { return verifier->same_answer(one, other); });
 }
 
+std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe) {
+  if (!recipe.reward.by_source.empty()) return std::make_unique<SourceVerifier>(recipe);
+  return make_verifier_of(recipe, recipe.reward.verifier);
+}
+
 }  // namespace qrl::tasks

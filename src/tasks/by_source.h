@@ -44,4 +44,7 @@ class SourceVerifier final : public Verifier {
   mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source: whether a row has it
 };
 
+/// Creates a recipe's verifier: reward.verifier's, with reward.by_source's for some data sources.
+std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
+
 }  // namespace qrl::tasks

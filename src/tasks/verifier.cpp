@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "config/keys/keys.h"
-#include "tasks/by_source.h"
 
 namespace qrl::tasks {
 
@@ -78,11 +77,6 @@ std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const s
   const config::Choice* chosen = recipe.keys->catalog().verifiers.find(word);
   QRL_INVARIANT(chosen != nullptr, "make_verifier", "a known verifier", base::quoted(word));
   return static_cast<const VerifierChoice&>(*chosen).make(recipe);
-}
-
-std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe) {
-  if (!recipe.reward.by_source.empty()) return std::make_unique<SourceVerifier>(recipe);
-  return make_verifier_of(recipe, recipe.reward.verifier);
 }
 
 void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,

@@ -117,8 +117,6 @@ struct VerifierChoice : config::Choice {
 
 /// Creates the verifier of a word of reward.verifier.
 std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word);
-/// Creates a recipe's verifier: reward.verifier's, with reward.by_source's for some data sources.
-std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
 
 /// Calls check_ground_truth, whose error then adds that reward.verifier chose the verifier, and the alternatives.
 void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,

@@ -14,6 +14,7 @@
 #include "model/peft.h"
 #include "ops/isa.h"
 #include "report/sessions.h"
+#include "tasks/by_source.h"
 #include "train/adapters.h"
 #include "train/best_checkpoint.h"
 #include "train/cold_start.h"

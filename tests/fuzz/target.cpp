@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "config/keys/keys.h"
 #include "support/processor_time.h"
+#include "tasks/by_source.h"
 #include "tasks/list.h"
 #include "tasks/math/verifier.h"
 

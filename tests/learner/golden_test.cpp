@@ -3,6 +3,7 @@
 #include "learner/forward/fused_ops.h"
 #include "learner/support.h"
 #include "learner/tensors/torch.h"
+#include "model/rope.h"
 #include "ops/transformer.h"
 #include "state/safetensors.h"
 #include "support/weights.h"

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "tasks/by_source.h"
 #include "tasks/support.h"
 
 namespace qrl::test {

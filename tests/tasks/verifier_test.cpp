@@ -5,6 +5,7 @@
 #include "support/refusal.h"
 #include "tasks/alternatives.h"
 #include "tasks/arithmetic/generator.h"
+#include "tasks/by_source.h"
 #include "tasks/math/verifier.h"
 #include "tasks/support.h"
 

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "tasks/by_source.h"
 #include "train/catalog.h"
 #include "train/quantizer.h"
 #include "train/support.h"

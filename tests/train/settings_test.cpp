@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "tasks/by_source.h"
 #include "train/catalog.h"
 #include "train/session.h"
 #include "train/support.h"

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "model/rope.h"
+
 namespace qrl::decoder {
 
 using base::Buffer;

@@ -15,6 +15,7 @@
 #include "decoder/device/device_tick.h"
 #include "decoder/device/packed_ticks.h"
 #include "model/block.h"
+#include "model/rope.h"
 
 namespace qrl::decoder {
 
