@@ -38,6 +38,31 @@ const std::map<std::string, std::set<std::string>> kCudaDoors = {{"cuda/engine/d
                                                                  {"cuda/bench/bench_plan.h", {"apps"}},
                                                                  {"cuda/train/training.h", {"learner"}}};
 
+/// Modules of src that still include each other in a circle, by paths without extension.
+const std::set<std::string> kCircles = {"data/chat_template",
+                                        "data/conversation",
+                                        "ops/kernels/amx/small_matmuls",
+                                        "ops/kernels/matmul",
+                                        "ops/kernels/matmul_words",
+                                        "ops/kernels/small_matmuls",
+                                        "ops/kernels/training",
+                                        "ops/kernels/varlen_attention",
+                                        "ops/matmul",
+                                        "ops/training",
+                                        "ops/varlen_attention",
+                                        "train/adapters",
+                                        "train/checkpoint",
+                                        "train/formats",
+                                        "train/inputs",
+                                        "train/quantizer",
+                                        "train/rotation",
+                                        "train/session"};
+/// The same of rooms: a file of a folder, or a folder in it.
+const std::set<std::string> kCirclesOfRooms = {
+    "data/chat_template", "data/conversation",    "ops/isa",        "ops/kernels",      "ops/matmul",
+    "ops/training",       "ops/varlen_attention", "train/adapters", "train/checkpoint", "train/formats",
+    "train/inputs",       "train/quantizer",      "train/rotation", "train/session"};
+
 constexpr int kMaxLines = 600;
 
 struct Source {
@@ -119,6 +144,53 @@ std::vector<std::string> include_faults(const Source& source) {
   return faults;
 }
 
+using Graph = std::map<std::string, std::set<std::string>>;
+
+/// Returns the first `depth` parts of a path below src, without an extension; a header and its source are one module.
+std::string module_of(const fs::path& path, int depth) {
+  fs::path module;
+  for (const fs::path& part : path) {
+    if (depth-- > 0) module /= part;
+  }
+  return module.replace_extension().string();
+}
+
+/// Returns which parts of src include which others of their folder.
+Graph includes_inside(const std::vector<Source>& all, int depth) {
+  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*"([^"]+/[^"]+)")re");
+  Graph graph;
+  for (const Source& source : all) {
+    if (kLayers.count(source.folder) == 0) continue;
+    const std::string from = module_of(fs::path(source.name).lexically_relative("src"), depth);
+    std::set<std::string>& included = graph[from];
+    for (std::sregex_iterator it(source.text.begin(), source.text.end(), include), end; it != end; ++it) {
+      const fs::path header = std::string((*it)[1]);
+      const std::string to = module_of(header, depth);
+      if (header.begin()->string() == source.folder && to != from) included.insert(to);
+    }
+  }
+  return graph;
+}
+
+/// Returns the nodes on circles, and those between two circles: what is left when nodes without includes, or without
+/// includers, are taken away one after another.
+std::set<std::string> circles(Graph graph) {
+  for (bool has_changed = true; has_changed;) {
+    has_changed = false;
+    for (auto node = graph.begin(); node != graph.end();) {
+      std::erase_if(node->second, [&](const std::string& to) { return graph.count(to) == 0; });
+      const bool is_included = std::any_of(graph.begin(), graph.end(),
+                                           [&](const auto& other) { return other.second.count(node->first) > 0; });
+      const bool stays = is_included && !node->second.empty();
+      has_changed = has_changed || !stays;
+      node = stays ? std::next(node) : graph.erase(node);
+    }
+  }
+  std::set<std::string> left;
+  for (const auto& [node, included] : graph) left.insert(node);
+  return left;
+}
+
 std::set<std::string> folders_of_src() {
   std::set<std::string> folders;
   for (const auto& entry : fs::directory_iterator(kRoot / "src")) {
@@ -184,6 +256,28 @@ TEST_CASE("includes that break the ladder are seen") {
   CHECK(num_faults("cuda", "#include \"model/block.h\"") == 0);
   CHECK(num_faults("cuda", "#include \"model/snapshot.h\"") == 1);
   CHECK(num_faults("apps", "#include \"commands.h\"") == 0);
+}
+
+TEST_CASE("inside a folder of src includes go one way, between files and between its folders") {
+  const std::vector<Source> all = sources();
+  CHECK(circles(includes_inside(all, 9)) == kCircles);
+  CHECK(circles(includes_inside(all, 2)) == kCirclesOfRooms);
+}
+
+TEST_CASE("circles inside a folder are seen") {
+  const auto source = [](const std::string& name, const std::string& header) {
+    return Source{"data", "src/data/" + name, "// text\n#include \"data/" + header + "\"\n"};
+  };
+  const std::vector<Source> one_way = {source("a.cpp", "a.h"), source("a.h", "b/x.h"), source("b/x.h", "b/y.h")};
+  CHECK(circles(includes_inside(one_way, 9)).empty());
+  std::vector<Source> back = one_way;
+  back.push_back(source("b/y.cpp", "a.h"));
+  CHECK(circles(includes_inside(back, 9)) == std::set<std::string>{"data/a", "data/b/x", "data/b/y"});
+  CHECK(circles(includes_inside(back, 2)) == std::set<std::string>{"data/a", "data/b"});
+  std::vector<Source> rooms = one_way;  // two files of b, one above a and one below it
+  rooms.push_back(source("b/z.cpp", "a.h"));
+  CHECK(circles(includes_inside(rooms, 9)).empty());
+  CHECK(circles(includes_inside(rooms, 2)) == std::set<std::string>{"data/a", "data/b"});
 }
 
 TEST_CASE("the ladder names the folders there are, and src/README.md the same ladder") {
