@@ -39,7 +39,7 @@ struct DecoderStats {
   std::int64_t ticks = 0;
   std::int64_t prefill_tokens = 0;      ///< prompt rows computed, and rows recomputed after a preemption
   std::int64_t decode_tokens = 0;       ///< rows of newest sampled tokens, except after an end token
-  std::int64_t decode_only_tokens = 0;  ///< those in ticks without prefill, timed by decode_s
+  std::int64_t decode_only_tokens = 0;  ///< decode_tokens of ticks without prefill, timed by decode_s
   std::int64_t samples_finished = 0;
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows saved by shared prompts

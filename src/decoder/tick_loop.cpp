@@ -17,7 +17,7 @@ bool completes_stop_string(std::span<const std::string> stop_strings, std::strin
     if (tail.find(stop) != std::string::npos) return true;
     longest = std::max(longest, stop.size());
   }
-  // Keeps the possible beginning of a string completed later.
+  // Keeps the bytes in which a stop string may have begun.
   if (tail.size() >= longest) tail.erase(0, tail.size() - (longest - 1));
   return false;
 }

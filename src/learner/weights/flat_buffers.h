@@ -48,8 +48,8 @@ class NamedState {
   state::StagedRead staged_read() const;
   base::Buffer master(const std::string& name) const;
 
-  /// Has masters, then moments written: fill(name, to) writes a whole tensor to host memory, if staged to a buffer that
-  /// is copied. Call Parameters::refresh afterwards.
+  /// Calls fill(name, to) for each master, then each moment, to write the whole tensor to host memory, staged or in
+  /// place. Call Parameters::refresh afterwards.
   void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
   /// Changes the masters that `chosen` names in host memory, a tensor at a time. Call Parameters::refresh afterwards.
   void change_masters(const std::function<bool(const std::string& name)>& chosen,
