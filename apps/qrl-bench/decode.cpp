@@ -6,7 +6,7 @@
 #include "model_bench.h"
 #include "state/hash.h"
 #include "train/quantizer.h"
-#include "train/session.h"
+#include "train/sampler.h"
 #include "train/work_estimate.h"
 
 namespace qrl::app {

@@ -7,9 +7,9 @@
 #include "train/decoder_fit.h"
 #include "train/formats.h"
 #include "train/memory_estimate.h"
+#include "train/options.h"
 #include "train/quantizer.h"
 #include "train/rotation.h"
-#include "train/session.h"
 
 namespace qrl::app {
 

@@ -9,7 +9,8 @@
 #include "benchmarks.h"
 #include "learner_work.h"
 #include "train/formats.h"
-#include "train/session.h"
+#include "train/options.h"
+#include "train/sampler.h"
 
 namespace qrl::app {
 

@@ -5,7 +5,7 @@
 #include "learner/objective/mini_batch.h"
 #include "learner/tensors/cuda_library.h"
 #include "rollout/rollout.h"
-#include "train/session.h"
+#include "train/options.h"
 #include "train/work_estimate.h"
 
 namespace qrl::app {

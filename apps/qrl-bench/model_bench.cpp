@@ -13,9 +13,9 @@
 #include "train/catalog.h"
 #include "train/formats.h"
 #include "train/gpu_plan.h"
+#include "train/machine.h"
 #include "train/quantizer.h"
 #include "train/rotation.h"
-#include "train/session.h"
 #include "train/step_metrics.h"
 
 namespace qrl::app {

@@ -8,8 +8,10 @@
 #include "correction_costs.h"
 #include "learner_work.h"
 #include "train/gap_probe.h"
+#include "train/options.h"
+#include "train/prompts.h"
 #include "train/quantizer.h"
-#include "train/session.h"
+#include "train/sampler.h"
 
 namespace qrl::app {
 

@@ -17,8 +17,11 @@
 #include "train/catalog.h"
 #include "train/formats.h"
 #include "train/gap_sums.h"
+#include "train/machine.h"
+#include "train/options.h"
+#include "train/policy.h"
 #include "train/quantizer.h"
-#include "train/session.h"
+#include "train/sampler.h"
 
 namespace qrl::app {
 

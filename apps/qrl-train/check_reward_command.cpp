@@ -17,8 +17,8 @@
 #include "tasks/alternatives.h"
 #include "tasks/by_source.h"
 #include "tasks/command/verifier.h"
+#include "train/policy.h"
 #include "train/prompts.h"
-#include "train/session.h"
 
 namespace qrl::app {
 

@@ -13,8 +13,10 @@
 #include "train/evaluate.h"
 #include "train/formats.h"
 #include "train/generation_progress.h"
+#include "train/machine.h"
+#include "train/options.h"
+#include "train/policy.h"
 #include "train/rotation.h"
-#include "train/session.h"
 
 namespace qrl::app {
 

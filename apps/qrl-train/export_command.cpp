@@ -17,11 +17,12 @@
 #include "state/safetensors.h"
 #include "train/catalog.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
 #include "train/formats.h"
 #include "train/known_scores.h"
 #include "train/merge.h"
+#include "train/policy.h"
 #include "train/quantizer.h"
-#include "train/session.h"
 
 namespace qrl::app {
 

@@ -20,7 +20,7 @@
 #include "loaded_sampler.h"
 #include "tasks/by_source.h"
 #include "train/catalog.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
 #include "train/generation_progress.h"
 #include "train/rotation.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "train/session.h"
+#include "train/policy.h"
 
 namespace qrl::app {
 

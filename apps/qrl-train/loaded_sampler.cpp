@@ -8,8 +8,10 @@
 #include "config/hub.h"
 #include "train/adapters.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
 #include "train/formats.h"
 #include "train/known_scores.h"
+#include "train/options.h"
 #include "train/prompts.h"
 #include "train/rotation.h"
 

@@ -6,8 +6,9 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "tasks/verifier.h"
+#include "train/policy.h"
 #include "train/quantizer.h"
-#include "train/session.h"
+#include "train/sampler.h"
 
 namespace qrl::app {
 

@@ -22,11 +22,13 @@
 #include "train/disk_estimate.h"
 #include "train/gpu_plan.h"
 #include "train/inputs.h"
+#include "train/machine.h"
 #include "train/memory_estimate.h"
+#include "train/options.h"
+#include "train/policy.h"
 #include "train/quantizer.h"
 #include "train/resume.h"
 #include "train/rotation.h"
-#include "train/session.h"
 #include "train/settings.h"
 
 namespace qrl::app {
@@ -301,7 +303,7 @@ void describe_run(const config::LoadedRecipe& given, const PlanOptions& options)
   if (data) train::require_known_score(recipe, data->held_out);
   std::string resume;
   if (data) {
-    recipe.trainer.total_training_steps = train::total_steps(recipe, data->prompts);
+    recipe.trainer.total_training_steps = train::total_steps(recipe, std::ssize(data->prompts.prompts));
     config::Recipe known = recipe;
     known.sft.steps = train::cold_start_updates(recipe, data->sft_rows);
     const auto solo = dist::make_solo();

@@ -1,7 +1,5 @@
 #include "train/adapters.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -9,33 +7,14 @@
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
+#include "train/options.h"
 
 namespace qrl::train {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Returns the folder that a PEFT folder names as its base, or one of that name beside it, as a run may have moved. The
-/// Hub's cache has named models.
-fs::path base_folder(const fs::path& dir) {
-  const std::string named = model::peft_base(dir);
-  const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
-  std::error_code error;
-  if (!named.empty() && fs::is_directory(named, error)) return named;
-  if (!named.empty() && fs::is_directory(beside, error)) {
-    if (!is_checkpoint(dir)) {  // base known by its hash
-      base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
-                        " is no folder here; its base is taken to be " + state::shown(beside));
-    }
-    return beside;
-  }
-  QRL_REQUIRE(config::is_hub_name(named), state::shown(dir / "adapter_config.json") + ": base_model_name_or_path",
-              "the base's folder on this machine, or OWNER/NAME", named.empty() ? "none" : base::quoted(named),
-              "put the base there, or write its folder into the file");
-  return config::model_folder(named);
-}
 
 std::string text_of(const model::LoraConfig& lora) {
   std::string targets;
@@ -50,20 +29,6 @@ bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a,
 }
 
 }  // namespace
-
-model::LoraConfig lora_config(const config::LoraRecipe& lora) {
-  return {lora.rank, lora.alpha, lora.rslora, lora.target_modules, lora.train_norms};
-}
-
-config::LoraRecipe lora_recipe(const model::LoraConfig& lora) {
-  config::LoraRecipe recipe;
-  recipe.rank = lora.rank;
-  recipe.alpha = lora.alpha;
-  recipe.rslora = lora.rslora;
-  recipe.target_modules = lora.target_modules;
-  recipe.train_norms = lora.train_norms;
-  return recipe;
-}
 
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
   const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
@@ -104,23 +69,6 @@ Policy initial_policy(const config::Recipe& recipe) {
                                  config::model_folder(recipe.model.path).string()};
   policy.weights = model::merged_weights(policy.config, policy.weights, policy.adapter->lora, *adapters);
   return policy;
-}
-
-Policy load_adapted_policy(const fs::path& dir) {
-  const fs::path base_dir = base_folder(dir);
-  const model::HfModel base = model::open_hf(base_dir);
-  const model::PeftAdapter adapter = model::open_peft(dir, base.config);
-  if (const std::string trained_on = is_checkpoint(dir) ? checkpoint_base_hash(dir) : std::string();
-      !trained_on.empty()) {
-    const std::string hash = model::weights_hash(base.config, base.weights);
-    QRL_REQUIRE(hash == trained_on, state::shown(base_dir),
-                "the weights that the adapters of " + state::shown(dir) + " were trained on, hash " + trained_on,
-                "others, hash " + hash, "put those back there, or name their folder in adapter_config.json");
-  }
-  const fs::path tokenizer = fs::exists(dir / "tokenizer.json") ? dir : base_dir;
-  return {base.config, model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters),
-          data::Tokenizer::load(tokenizer),
-          PolicyAdapter{adapter.lora, base.weights, adapter.adapters, base_dir.string()}};
 }
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-// Owns the meaning of the recipe's section `lora` for model, sampler and learner, and the search for an adapter's base.
+// Owns a run's adapters: their base, and the ones that it begins with.
 #pragma once
 
 #include <filesystem>
@@ -6,10 +6,8 @@
 #include <string>
 
 #include "config/recipe.h"
-#include "data/tokenizer.h"
-#include "model/adapter.h"
-#include "model/snapshot.h"
-#include "train/session.h"
+#include "model/weights.h"
+#include "train/policy.h"
 
 namespace qrl::train {
 
@@ -18,10 +16,6 @@ struct AdapterBase {
   std::string hash;  ///< model::weights_hash
   std::optional<model::WeightSource> weights;
 };
-
-model::LoraConfig lora_config(const config::LoraRecipe& lora);
-/// Returns a recipe's section for a folder's adapters.
-config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 
 /// Returns the base of a run, after its cold start, if any, finished in the folder `cold_start`. Reads all its weights
 /// once.
@@ -39,9 +33,5 @@ bool reads_given_adapters(const config::Recipe& recipe, bool goes_on);
 
 /// Returns the policy before training: make_policy's, with the adapters of lora.path.
 Policy initial_policy(const config::Recipe& recipe);
-
-/// Loads the policy of a folder of adapters: one of PEFT's, or a checkpoint. Throws an input error if its base is not
-/// found, or a checkpoint's base has other weights than it was trained on.
-Policy load_adapted_policy(const std::filesystem::path& dir);
 
 }  // namespace qrl::train

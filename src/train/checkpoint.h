@@ -1,4 +1,4 @@
-// Owns a checkpoint's contents and place, and which one a run resumes from.
+// Owns a checkpoint's contents: writing, reading and restoring them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/config.h"
+#include "train/checkpoint_folder.h"
 #include "train/inputs.h"
 #include "train/quantizer.h"
 
@@ -54,28 +55,6 @@ struct CheckpointContext {
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
                                       const learner::Learner& learner, const CheckpointContext& context);
 
-/// Removes the oldest checkpoints above `keep` of each kind, once the newest, re-read, is sound; else warns and removes
-/// nothing. sft_<final_sft_step> and step_<best_step> always stay.
-void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
-                       std::int64_t best_step = -1);
-
-/// Returns the newest sound checkpoint in `dir` (RL steps after cold-start steps). Warns of damaged ones, and of copies
-/// under another name. Changes nothing. Throws an internal error if the system cannot read one.
-std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
-
-/// Renames damaged checkpoints newer than `sound` (without one: all) to NAME.damaged, NAME.damaged_2, …, so that NAME
-/// is free. Copies under another name stay.
-void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
-
-/// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
-void require_sound_checkpoint(const std::filesystem::path& path, const std::string& what_to_do);
-
-/// Commits a copy of `from` as `to`, and verifies every byte.
-void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
-
-/// Returns whether both are committed with the same files, byte for byte, by their manifests.
-bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
-
 struct LoadedState {
   RunState state;
   std::string resolved_recipe;
@@ -84,8 +63,6 @@ struct LoadedState {
   learner::Metrics unfinished_row;  ///< if state.evaluation_due
   int world_size = 1;               ///< of the run that wrote it
 };
-/// Returns the base's weights hash in a checkpoint of adapters, else "".
-std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Reads state.json, recipe.yaml and config after verifying every byte; throws an input error that names damage.
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
@@ -93,11 +70,5 @@ LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 /// reads and broadcasts; a sharded learner's ranks read their own.
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
-
-/// Returns the RL step in a checkpoint's name; nothing for other names and cold starts.
-std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);
-
-/// Returns whether `path` looks like our checkpoint, even if damaged, not a plain HF folder.
-bool is_checkpoint(const std::filesystem::path& path);
 
 }  // namespace qrl::train

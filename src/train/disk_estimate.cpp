@@ -6,6 +6,7 @@
 
 #include "model/adapter.h"
 #include "train/adapters.h"
+#include "train/options.h"
 
 namespace qrl::train {
 

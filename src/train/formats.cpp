@@ -1,7 +1,6 @@
 #include "train/formats.h"
 
 #include "base/error.h"
-#include "train/rotation.h"
 
 namespace qrl::train {
 
@@ -66,6 +65,11 @@ quant::KvFormat kv_format(const config::QuantRecipe& quant) {
     default:
       return quant::KvFormat::bf16;
   }
+}
+
+std::string rotation_text(const quant::Rotation& rotation) {
+  return rotation ? "inputs rotated by blocks of " + std::to_string(rotation.block) + " (hadamard)"
+                  : "inputs not rotated";
 }
 
 std::string policy_text(const config::Recipe& recipe) {

@@ -7,6 +7,7 @@
 #include "config/recipe.h"
 #include "model/snapshot.h"
 #include "quant/kv_format.h"
+#include "quant/rotation.h"
 
 namespace qrl::train {
 
@@ -14,6 +15,9 @@ namespace qrl::train {
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
 /// Returns quant.rollout.kv_cache; auto: int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
+/// Returns "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
+std::string rotation_text(const quant::Rotation& rotation);
+
 /// Names the sampler: "int8 weights with int8 keys and values", "adapters beside int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);
 /// Returns whether export --quantized can write the sampler's weights: low-bit, with the learner's lm_head, without

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "train/run_folder.h"
-#include "train/session.h"
+#include "train/sampler.h"
 
 namespace qrl::train {
 

@@ -9,8 +9,9 @@
 #include "config/printer.h"
 #include "decoder/device/device_backend.h"
 #include "learner/tensors/cuda_library.h"
+#include "train/machine.h"
 #include "train/memory_estimate.h"
-#include "train/session.h"
+#include "train/options.h"
 
 namespace qrl::train {
 

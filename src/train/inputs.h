@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "dist/collectives.h"
+#include "train/policy.h"
 #include "train/prompts.h"
-#include "train/session.h"
 #include "train/sft_rows.h"
 
 namespace qrl::train {

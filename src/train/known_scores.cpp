@@ -9,7 +9,7 @@
 #include "state/file.h"
 #include "state/json.h"
 #include "train/catalog.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
 #include "train/export_score.h"
 #include "train/formats.h"
 

@@ -13,7 +13,7 @@
 #include "ops/paged_attention.h"
 #include "train/adapters.h"
 #include "train/formats.h"
-#include "train/session.h"
+#include "train/options.h"
 
 namespace qrl::train {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "model/snapshot.h"
-#include "train/session.h"
+#include "train/policy.h"
 
 namespace qrl::train {
 

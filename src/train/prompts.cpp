@@ -327,4 +327,14 @@ std::vector<std::size_t> PromptOrder::next(std::int64_t count) {
   return indices;
 }
 
+std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
+                                                             std::uint64_t num_taken) {
+  constexpr int kPrompts = 16;  // ours; fp8 scales take the first (train/quantizer.h)
+  base::RandomStream random(seed, base::RandomPurpose::calibration, num_taken);
+  std::vector<std::vector<types::TokenId>> prompts;
+  prompts.reserve(kPrompts);
+  for (int i = 0; i < kPrompts; ++i) prompts.push_back(set.prompts[random.below(set.prompts.size())].tokens);
+  return prompts;
+}
+
 }  // namespace qrl::train

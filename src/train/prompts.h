@@ -92,6 +92,10 @@ class PromptOrder {
   std::vector<Source> sources_;
 };
 
+/// Returns calibration prompts, chosen by the seed and how many prompts were drawn.
+std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
+                                                             std::uint64_t num_taken);
+
 PromptOrder make_order(const config::Recipe& recipe, const PromptSet& prompts);
 
 }  // namespace qrl::train

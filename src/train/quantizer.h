@@ -11,7 +11,7 @@
 #include "dist/collectives.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
-#include "train/session.h"
+#include "train/sampler.h"
 
 namespace qrl::train {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "train/formats.h"
-#include "train/session.h"
+#include "train/options.h"
 
 namespace qrl::train {
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "config/printer.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
 #include "train/checkpoint.h"

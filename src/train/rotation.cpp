@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "config/rules.h"
 #include "model/snapshot.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
 #include "train/formats.h"
 
 namespace qrl::train {
@@ -63,11 +63,6 @@ void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model) {
   if (rotation != RotationKind::automatic) return;
   const bool fits(model::fitting_rotation(model, snapshot_formats(recipe.quant)));
   rotation = fits ? RotationKind::hadamard : RotationKind::none;
-}
-
-std::string rotation_text(const quant::Rotation& rotation) {
-  return rotation ? "inputs rotated by blocks of " + std::to_string(rotation.block) + " (hadamard)"
-                  : "inputs not rotated";
 }
 
 }  // namespace qrl::train

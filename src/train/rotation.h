@@ -7,7 +7,6 @@
 #include "config/reader.h"
 #include "dist/collectives.h"
 #include "model/config.h"
-#include "quant/rotation.h"
 
 namespace qrl::train {
 
@@ -22,8 +21,5 @@ void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& mo
 
 /// Replaces auto, without checkpoints, by hadamard if the block fits `model`, else none.
 void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model);
-
-/// Returns "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
-std::string rotation_text(const quant::Rotation& rotation);
 
 }  // namespace qrl::train

@@ -24,6 +24,7 @@
 #include "train/gpu_plan.h"
 #include "train/health.h"
 #include "train/memory_estimate.h"
+#include "train/options.h"
 #include "train/reference.h"
 #include "train/resume.h"
 #include "train/rotation.h"
@@ -339,7 +340,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score fails here
   warn_of_shared_prompts(prompts, held_out);
-  recipe.trainer.total_training_steps = total_steps(recipe, prompts);
+  recipe.trainer.total_training_steps = total_steps(recipe, std::ssize(prompts.prompts));
   require_known_score(recipe, held_out);
   const SftRows sft_rows = load_sft_rows(recipe, policy.tokenizer);
   recipe.sft.steps = cold_start_updates(recipe, sft_rows);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "config/reader.h"
+#include "config/printer.h"
 #include "report/tfevents.h"
 #include "state/folder.h"
 

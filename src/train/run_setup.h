@@ -9,9 +9,9 @@
 #include "tasks/verifier.h"
 #include "train/adapters.h"
 #include "train/inputs.h"
+#include "train/policy.h"
 #include "train/prompts.h"
 #include "train/run_folder.h"
-#include "train/session.h"
 #include "train/sft_rows.h"
 
 namespace qrl::learner {

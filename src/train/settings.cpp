@@ -9,8 +9,8 @@
 #include "state/hash.h"
 #include "train/decoder_fit.h"
 #include "train/formats.h"
+#include "train/options.h"
 #include "train/rotation.h"
-#include "train/session.h"
 
 namespace qrl::train {
 

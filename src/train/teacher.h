@@ -3,7 +3,7 @@
 
 #include "dist/collectives.h"
 #include "learner/learner.h"
-#include "train/session.h"
+#include "train/policy.h"
 
 namespace qrl::train {
 

@@ -5,7 +5,7 @@
 #include "state/folder.h"
 #include "support/catch.h"
 #include "tasks/math/verifier.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
 #include "train/evaluate.h"
 #include "train/progress.h"
 #include "train/prompts.h"

@@ -5,7 +5,7 @@
 #include "support/catch.h"
 #include "train/catalog.h"
 #include "train/disk_estimate.h"
-#include "train/session.h"
+#include "train/policy.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -5,7 +5,9 @@
 #include "support/catch.h"
 #include "train/catalog.h"
 #include "train/memory_estimate.h"
-#include "train/session.h"
+#include "train/options.h"
+#include "train/policy.h"
+#include "train/sampler.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -7,7 +7,8 @@
 #include "support/catch.h"
 #include "tasks/by_source.h"
 #include "train/catalog.h"
-#include "train/session.h"
+#include "train/options.h"
+#include "train/policy.h"
 #include "train/support.h"
 
 using namespace qrl;

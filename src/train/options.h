@@ -1,0 +1,43 @@
+// Owns the options of sampler and learner that a recipe's keys give, and a run's counts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "config/recipe.h"
+#include "data/tokenizer.h"
+#include "learner/options.h"
+#include "model/adapter.h"
+#include "model/config.h"
+#include "model/snapshot.h"
+#include "ops/sample.h"
+#include "types/sampling.h"
+
+namespace qrl::train {
+
+model::LoraConfig lora_config(const config::LoraRecipe& lora);
+/// Returns a recipe's section for a folder's adapters.
+config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
+
+/// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.
+model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
+
+/// Returns training samples' distribution, in which the learner computes log-probs.
+ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
+types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                     const data::Tokenizer& tokenizer);
+types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                    const data::Tokenizer& tokenizer);
+
+/// Returns rollout.kv_pages, else the pages of rollout.max_num_seqs longest sequences (default prompts:
+/// data.max_prompt_length tokens).
+std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
+/// Returns the GPU memory share in use including KV pages: rollout.gpu_memory_utilization, or its default.
+double gpu_memory_share(const config::Recipe& recipe);
+
+learner::LearnerOptions learner_options(const config::Recipe& recipe);
+/// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over `num_prompts`.
+std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts);
+std::int64_t updates_per_step(const config::Recipe& recipe);
+
+}  // namespace qrl::train

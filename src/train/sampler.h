@@ -1,0 +1,28 @@
+// Owns the sampler: a snapshot, and the decoder that reads it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "config/recipe.h"
+#include "data/tokenizer.h"
+#include "decoder/decoder.h"
+#include "dist/collectives.h"
+#include "model/config.h"
+#include "model/snapshot.h"
+
+namespace qrl::train {
+
+/// Holds a snapshot, the decoder's only weight memory, and the decoder (load it by quantizer.h's load_published after
+/// each publish).
+struct Sampler {
+  /// rollout.device cuda selects the GPU of this process's number on its machine. logit_tile_tokens: the decoder's
+  /// choice unless given. `tokenizer`: for requests with stop strings.
+  Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
+          std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
+          const data::Tokenizer* tokenizer = nullptr);
+  model::Snapshot snapshot;
+  decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) on a stop request
+};
+
+}  // namespace qrl::train
