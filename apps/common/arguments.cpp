@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "config/keys/neighbors.h"
 #include "config/reader.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 namespace qrl::app {
 

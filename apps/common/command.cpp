@@ -9,7 +9,7 @@
 #include "cuda/engine/decode_engine.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 namespace qrl::app {
 

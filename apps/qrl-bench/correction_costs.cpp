@@ -9,7 +9,7 @@
 #include "config/reader.h"
 #include "learner/bench/policy_loss_speed.h"
 #include "learner/objective/mini_batch.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 namespace qrl::app {
 

@@ -5,9 +5,9 @@
 #include "benchmarks.h"
 #include "model_bench.h"
 #include "state/hash.h"
-#include "train/quantizer.h"
-#include "train/sampler.h"
-#include "train/work_estimate.h"
+#include "train/plan/work_estimate.h"
+#include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
 
 namespace qrl::app {
 

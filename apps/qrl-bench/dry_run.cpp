@@ -4,12 +4,12 @@
 #include "benchmarks.h"
 #include "model_bench.h"
 #include "ops/paged_attention.h"
-#include "train/decoder_fit.h"
-#include "train/formats.h"
-#include "train/memory_estimate.h"
-#include "train/options.h"
-#include "train/quantizer.h"
-#include "train/rotation.h"
+#include "train/plan/decoder_fit.h"
+#include "train/plan/formats.h"
+#include "train/plan/memory_estimate.h"
+#include "train/plan/options.h"
+#include "train/plan/rotation.h"
+#include "train/policy/quantizer.h"
 
 namespace qrl::app {
 

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "benchmarks.h"
 #include "learner_work.h"
-#include "train/formats.h"
-#include "train/options.h"
-#include "train/sampler.h"
+#include "train/plan/formats.h"
+#include "train/plan/options.h"
+#include "train/policy/sampler.h"
 
 namespace qrl::app {
 

@@ -5,8 +5,8 @@
 #include "learner/objective/mini_batch.h"
 #include "learner/tensors/cuda_library.h"
 #include "rollout/rollout.h"
-#include "train/options.h"
-#include "train/work_estimate.h"
+#include "train/plan/options.h"
+#include "train/plan/work_estimate.h"
 
 namespace qrl::app {
 

@@ -10,13 +10,13 @@
 #include "benchmarks.h"
 #include "ops/isa.h"
 #include "shapes.h"
-#include "train/catalog.h"
-#include "train/formats.h"
-#include "train/gpu_plan.h"
-#include "train/machine.h"
-#include "train/quantizer.h"
-#include "train/rotation.h"
-#include "train/step_metrics.h"
+#include "train/metrics/step_metrics.h"
+#include "train/plan/catalog.h"
+#include "train/plan/formats.h"
+#include "train/plan/gpu_plan.h"
+#include "train/plan/machine.h"
+#include "train/plan/rotation.h"
+#include "train/policy/quantizer.h"
 
 namespace qrl::app {
 

@@ -7,11 +7,11 @@
 #include "benchmarks.h"
 #include "correction_costs.h"
 #include "learner_work.h"
-#include "train/gap_probe.h"
-#include "train/options.h"
-#include "train/prompts.h"
-#include "train/quantizer.h"
-#include "train/sampler.h"
+#include "train/plan/options.h"
+#include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
+#include "train/step/gap_probe.h"
 
 namespace qrl::app {
 

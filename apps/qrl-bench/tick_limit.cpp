@@ -5,7 +5,7 @@
 #include "cuda/bench/bench_plan.h"
 #include "model/weights.h"
 #include "ops/paged_attention.h"
-#include "train/work_estimate.h"
+#include "train/plan/work_estimate.h"
 
 namespace qrl::app {
 

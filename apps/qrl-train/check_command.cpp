@@ -15,7 +15,7 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 namespace qrl::app {
 

@@ -14,14 +14,14 @@
 #include "ops/sample.h"
 #include "report/rules.h"
 #include "rollout/rollout.h"
-#include "train/catalog.h"
-#include "train/formats.h"
-#include "train/gap_sums.h"
-#include "train/machine.h"
-#include "train/options.h"
-#include "train/policy.h"
-#include "train/quantizer.h"
-#include "train/sampler.h"
+#include "train/metrics/gap_sums.h"
+#include "train/plan/catalog.h"
+#include "train/plan/formats.h"
+#include "train/plan/machine.h"
+#include "train/plan/options.h"
+#include "train/policy/policy.h"
+#include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
 
 namespace qrl::app {
 

@@ -17,8 +17,8 @@
 #include "tasks/alternatives.h"
 #include "tasks/by_source.h"
 #include "tasks/command/verifier.h"
-#include "train/policy.h"
-#include "train/prompts.h"
+#include "train/policy/policy.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::app {
 

@@ -10,13 +10,13 @@
 #include "loaded_sampler.h"
 #include "state/folder.h"
 #include "tasks/by_source.h"
-#include "train/evaluate.h"
-#include "train/formats.h"
-#include "train/generation_progress.h"
-#include "train/machine.h"
-#include "train/options.h"
-#include "train/policy.h"
-#include "train/rotation.h"
+#include "train/evaluate/evaluate.h"
+#include "train/metrics/generation_progress.h"
+#include "train/plan/formats.h"
+#include "train/plan/machine.h"
+#include "train/plan/options.h"
+#include "train/plan/rotation.h"
+#include "train/policy/policy.h"
 
 namespace qrl::app {
 

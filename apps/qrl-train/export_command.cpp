@@ -15,14 +15,14 @@
 #include "model/peft.h"
 #include "state/file.h"
 #include "state/safetensors.h"
-#include "train/catalog.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_folder.h"
-#include "train/formats.h"
-#include "train/known_scores.h"
-#include "train/merge.h"
-#include "train/policy.h"
-#include "train/quantizer.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/evaluate/known_scores.h"
+#include "train/files/checkpoint_folder.h"
+#include "train/plan/catalog.h"
+#include "train/plan/formats.h"
+#include "train/policy/merge.h"
+#include "train/policy/policy.h"
+#include "train/policy/quantizer.h"
 
 namespace qrl::app {
 

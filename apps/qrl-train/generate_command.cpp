@@ -19,10 +19,10 @@
 #include "given_prompts.h"
 #include "loaded_sampler.h"
 #include "tasks/by_source.h"
-#include "train/catalog.h"
-#include "train/checkpoint_folder.h"
-#include "train/generation_progress.h"
-#include "train/rotation.h"
+#include "train/files/checkpoint_folder.h"
+#include "train/metrics/generation_progress.h"
+#include "train/plan/catalog.h"
+#include "train/plan/rotation.h"
 
 namespace qrl::app {
 

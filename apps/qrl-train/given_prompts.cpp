@@ -11,7 +11,7 @@
 #include "command.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
-#include "train/prompts.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::app {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "train/policy.h"
+#include "train/policy/policy.h"
 
 namespace qrl::app {
 

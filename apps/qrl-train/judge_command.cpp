@@ -16,7 +16,7 @@
 #include "rollout/rollout.h"
 #include "tasks/by_source.h"
 #include "tasks/verifier.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 namespace qrl::app {
 

@@ -6,14 +6,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/hub.h"
-#include "train/adapters.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_folder.h"
-#include "train/formats.h"
-#include "train/known_scores.h"
-#include "train/options.h"
-#include "train/prompts.h"
-#include "train/rotation.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/evaluate/known_scores.h"
+#include "train/files/checkpoint_folder.h"
+#include "train/plan/formats.h"
+#include "train/plan/options.h"
+#include "train/plan/rotation.h"
+#include "train/policy/adapters.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::app {
 

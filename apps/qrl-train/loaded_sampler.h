@@ -6,9 +6,9 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "tasks/verifier.h"
-#include "train/policy.h"
-#include "train/quantizer.h"
-#include "train/sampler.h"
+#include "train/policy/policy.h"
+#include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
 
 namespace qrl::app {
 

@@ -8,7 +8,7 @@
 #include "loaded_sampler.h"
 #include "state/file.h"
 #include "tasks/by_source.h"
-#include "train/quantizer.h"
+#include "train/policy/quantizer.h"
 
 namespace qrl::app {
 

@@ -11,8 +11,8 @@
 #include "config/printer.h"
 #include "help.h"
 #include "plan.h"
-#include "train/catalog.h"
-#include "train/run.h"
+#include "train/plan/catalog.h"
+#include "train/run/run.h"
 #include "train/signals.h"
 
 namespace qrl::app {

@@ -41,7 +41,7 @@ struct Rule {
   /// Returns the measured number, or NaN.
   double (*measure)(const Course& course);
   std::string_view advice;
-  /// The bound above which train/health warns of a single step at once; NaN: no such warning.
+  /// The bound above which train/metrics/health warns of a single step at once; NaN: no such warning.
   double step_bound = std::numeric_limits<double>::quiet_NaN();
 };
 

@@ -7,12 +7,12 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "tasks/verifier.h"
-#include "train/adapters.h"
-#include "train/inputs.h"
-#include "train/policy.h"
-#include "train/prompts.h"
-#include "train/run_folder.h"
-#include "train/sft_rows.h"
+#include "train/files/run_folder.h"
+#include "train/policy/adapters.h"
+#include "train/policy/inputs.h"
+#include "train/policy/policy.h"
+#include "train/prompts/prompts.h"
+#include "train/prompts/sft_rows.h"
 
 namespace qrl::learner {
 class Learner;

@@ -1,9 +1,9 @@
 #include "train/trainer.h"
 
 #include "base/clock.h"
-#include "train/best_checkpoint.h"
-#include "train/gap_probe.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/signals.h"
+#include "train/step/gap_probe.h"
 
 namespace qrl::train {
 

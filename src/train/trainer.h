@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "train/batch_builder.h"
-#include "train/checkpointer.h"
-#include "train/held_out.h"
-#include "train/policy_updater.h"
-#include "train/rollout_source.h"
-#include "train/step_recorder.h"
-#include "train/weight_publisher.h"
+#include "train/checkpoint/checkpointer.h"
+#include "train/evaluate/held_out.h"
+#include "train/step/batch_builder.h"
+#include "train/step/policy_updater.h"
+#include "train/step/rollout_source.h"
+#include "train/step/step_recorder.h"
+#include "train/step/weight_publisher.h"
 
 namespace qrl::train {
 

@@ -6,7 +6,7 @@
 
 #include "config/keys/keys.h"
 #include "support.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;

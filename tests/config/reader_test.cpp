@@ -5,7 +5,7 @@
 #include <string>
 
 #include "support.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;

@@ -11,7 +11,7 @@
 #include "config/keys/keys.h"
 #include "config/printer.h"
 #include "support.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;

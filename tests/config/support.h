@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "config/reader.h"
 #include "support/catch.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 namespace qrl::test {
 

@@ -3,7 +3,7 @@
 
 #include "config/reader.h"
 #include "target.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 
 using namespace qrl;
 

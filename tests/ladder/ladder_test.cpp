@@ -49,19 +49,11 @@ const std::set<std::string> kCircles = {"data/chat_template",
                                         "ops/kernels/varlen_attention",
                                         "ops/matmul",
                                         "ops/training",
-                                        "ops/varlen_attention",
-                                        "train/adapters",
-                                        "train/checkpoint",
-                                        "train/formats",
-                                        "train/inputs",
-                                        "train/quantizer",
-                                        "train/rotation",
-                                        "train/session"};
+                                        "ops/varlen_attention"};
 /// The same of rooms: a file of a folder, or a folder in it.
-const std::set<std::string> kCirclesOfRooms = {
-    "data/chat_template", "data/conversation",    "ops/isa",        "ops/kernels",      "ops/matmul",
-    "ops/training",       "ops/varlen_attention", "train/adapters", "train/checkpoint", "train/formats",
-    "train/inputs",       "train/quantizer",      "train/rotation", "train/session"};
+const std::set<std::string> kCirclesOfRooms = {"data/chat_template",  "data/conversation", "ops/isa",
+                                               "ops/kernels",         "ops/matmul",        "ops/training",
+                                               "ops/varlen_attention"};
 
 constexpr int kMaxLines = 600;
 

@@ -5,7 +5,7 @@
 #include "config/keys/resume_keys.h"
 #include "config/reader.h"
 #include "support/catch.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -1,5 +1,5 @@
 // Tests the conversion of a recipe's words for number formats to those of model, decoder and learner.
-#include "train/formats.h"
+#include "train/plan/formats.h"
 
 #include <map>
 #include <optional>
@@ -8,7 +8,7 @@
 #include "config/support.h"
 #include "dist/collectives.h"
 #include "learner/support.h"
-#include "train/quantizer.h"
+#include "train/policy/quantizer.h"
 
 using namespace qrl;
 using quant::Format;

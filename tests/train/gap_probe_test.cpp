@@ -1,5 +1,5 @@
 // Tests the gap probe's figures, recomputed from the decoder's samples and the learner's scores.
-#include "train/gap_probe.h"
+#include "train/step/gap_probe.h"
 
 #include <limits>
 #include <set>

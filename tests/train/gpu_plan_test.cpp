@@ -1,5 +1,5 @@
 // Checks the settings that a run on a GPU chooses for auto, and those that a resumed run takes over.
-#include "train/gpu_plan.h"
+#include "train/plan/gpu_plan.h"
 
 #include <cmath>
 #include <fstream>
@@ -12,9 +12,9 @@
 #include "learner/ranks.h"
 #include "learner/tensors/cuda_library.h"
 #include "support/catch.h"
-#include "train/catalog.h"
-#include "train/memory_estimate.h"
-#include "train/resume.h"
+#include "train/checkpoint/resume.h"
+#include "train/plan/catalog.h"
+#include "train/plan/memory_estimate.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -1,5 +1,5 @@
 // Tests the trainer in this process, with the test's own verifiers: its guards, and events between its phases.
-#include "train/guards.h"
+#include "train/step/guards.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "support/catch.h"
-#include "train/generation_progress.h"
 #include "train/in_process.h"
+#include "train/metrics/generation_progress.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "support/files.h"
-#include "train/catalog.h"
-#include "train/training.h"
+#include "train/plan/catalog.h"
+#include "train/run/training.h"
 
 namespace qrl::test {
 

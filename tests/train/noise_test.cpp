@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "support/catch.h"
-#include "train/weight_publisher.h"
+#include "train/step/weight_publisher.h"
 
 using namespace qrl;
 

@@ -5,11 +5,11 @@
 #include "state/folder.h"
 #include "support/catch.h"
 #include "tasks/math/verifier.h"
-#include "train/checkpoint_folder.h"
-#include "train/evaluate.h"
-#include "train/progress.h"
-#include "train/prompts.h"
-#include "train/step_metrics.h"
+#include "train/evaluate/evaluate.h"
+#include "train/files/checkpoint_folder.h"
+#include "train/metrics/progress.h"
+#include "train/metrics/step_metrics.h"
+#include "train/prompts/prompts.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -3,9 +3,9 @@
 #include <sstream>
 
 #include "support/catch.h"
-#include "train/catalog.h"
-#include "train/disk_estimate.h"
-#include "train/policy.h"
+#include "train/plan/catalog.h"
+#include "train/plan/disk_estimate.h"
+#include "train/policy/policy.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -1,5 +1,5 @@
 // Tests the progress line on a pseudo-terminal.
-#include "train/progress.h"
+#include "train/metrics/progress.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

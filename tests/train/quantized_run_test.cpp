@@ -7,8 +7,8 @@
 
 #include "support/catch.h"
 #include "tasks/by_source.h"
-#include "train/catalog.h"
-#include "train/quantizer.h"
+#include "train/plan/catalog.h"
+#include "train/policy/quantizer.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -3,11 +3,11 @@
 
 #include "learner/ranks.h"
 #include "support/catch.h"
-#include "train/catalog.h"
-#include "train/memory_estimate.h"
-#include "train/options.h"
-#include "train/policy.h"
-#include "train/sampler.h"
+#include "train/plan/catalog.h"
+#include "train/plan/memory_estimate.h"
+#include "train/plan/options.h"
+#include "train/policy/policy.h"
+#include "train/policy/sampler.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "support/catch.h"
-#include "train/checkpoint_folder.h"
+#include "train/files/checkpoint_folder.h"
 #include "train/support.h"
 
 using namespace qrl;

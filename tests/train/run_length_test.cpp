@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "support/catch.h"
-#include "train/best_checkpoint.h"
-#include "train/catalog.h"
+#include "train/checkpoint/best_checkpoint.h"
+#include "train/plan/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;

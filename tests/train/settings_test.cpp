@@ -6,9 +6,9 @@
 
 #include "support/catch.h"
 #include "tasks/by_source.h"
-#include "train/catalog.h"
-#include "train/options.h"
-#include "train/policy.h"
+#include "train/plan/catalog.h"
+#include "train/plan/options.h"
+#include "train/policy/policy.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -1,6 +1,6 @@
 // Tests the cold start from files: the same bits as from the generator that wrote them, and the learned part of a row.
 // Also tests order, epochs, resume, and errors that name the row.
-#include "train/sft_rows.h"
+#include "train/prompts/sft_rows.h"
 
 #include <algorithm>
 #include <fstream>
@@ -8,7 +8,7 @@
 
 #include "config/reader.h"
 #include "support/refusal.h"
-#include "train/catalog.h"
+#include "train/plan/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;

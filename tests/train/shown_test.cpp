@@ -3,7 +3,7 @@
 
 #include "support/catch.h"
 #include "support/refusal.h"
-#include "train/health.h"
+#include "train/metrics/health.h"
 #include "train/support.h"
 
 using namespace qrl;

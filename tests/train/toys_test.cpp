@@ -11,8 +11,8 @@
 #include "toys/correction/half.h"
 #include "toys/loss/reinforce.h"
 #include "toys/task/reverse.h"
-#include "train/catalog.h"
-#include "train/run.h"
+#include "train/plan/catalog.h"
+#include "train/run/run.h"
 #include "train/support.h"
 
 using namespace qrl;

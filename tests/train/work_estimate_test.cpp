@@ -1,5 +1,5 @@
 // Tests operations of an update, counted by hand for the quickstart's shape.
-#include "train/work_estimate.h"
+#include "train/plan/work_estimate.h"
 
 #include "rollout/rollout.h"
 #include "support/catch.h"

@@ -23,7 +23,7 @@ std::int64_t gpu_bytes_in_tensors(int device_number);
 /// Returns the bytes that tensors may still take within kPlannedGpuShare.
 std::int64_t gpu_bytes_left(int device_number);
 
-/// The share of a GPU's memory that a plan fills (train/gpu_plan.h). The rest is for CUDA's context, kernels, gaps
+/// The share of a GPU's memory that a plan fills (train/plan/gpu_plan.h). The rest is for CUDA's context, kernels, gaps
 /// between allocations, and estimates up to 10 percent low.
 inline constexpr double kPlannedGpuShare = 0.85;
 

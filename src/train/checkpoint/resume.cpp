@@ -1,0 +1,380 @@
+#include "train/checkpoint/resume.h"
+
+#include <set>
+
+#include "base/log.h"
+#include "base/shell.h"
+#include "config/hub.h"
+#include "config/keys/keys.h"
+#include "config/printer.h"
+#include "model/peft.h"
+#include "train/policy/adapters.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string cold_start_name(const config::Recipe& recipe) { return "sft_" + std::to_string(recipe.sft.steps); }
+
+fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
+
+bool lies_in(const fs::path& checkpoint, const fs::path& run) {
+  return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
+}
+
+/// Returns --resume PATH's checkpoint. The run folder may have no newer sound one, whose name and rows the resumed run
+/// would reach.
+fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
+                          const std::optional<fs::path>& newest) {
+  QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
+              "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_path,
+              "checkpoints lie in RUN/checkpoints: step_N, and sft_N of a cold start");
+  require_sound_checkpoint(trainer.resume_path, "give another one, or --resume auto");
+  fs::path given = fs::canonical(trainer.resume_path);
+  const std::string found = newest ? newest->filename().string() : "none";
+  if (lies_in(given, run)) {
+    QRL_REQUIRE(newest && fs::equivalent(*newest, given), given.string(), "the newest checkpoint of its run folder",
+                "a newer one, " + found,
+                "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
+  } else {
+    // An interrupted first try may have copied the cold start beside the given one.
+    QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
+                "a run folder without checkpoints, to go on from one elsewhere", found,
+                "--resume auto goes on from that; else give another trainer.default_local_dir");
+  }
+  return given;
+}
+
+/// Returns the checkpoint that trainer.resume_mode chooses, or none for a fresh run; `newest`: the run folder's newest
+/// sound one. Throws an input error if the mode refuses it.
+std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
+                                          const std::optional<fs::path>& newest) {
+  if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
+  QRL_REQUIRE(trainer.resume_mode == config::ResumeMode::automatic || !newest, run.string(),
+              "no checkpoint with --resume never", newest->filename().string(),
+              "give another trainer.default_local_dir, or --resume auto");
+  return newest;
+}
+
+config::Recipe recipe_of(const config::Keys& keys, const fs::path& checkpoint, const LoadedState& saved) {
+  const std::string name = (checkpoint / "recipe.yaml").string();
+  return config::parse_recipe(keys, saved.resolved_recipe, name, checkpoint, {}, false, config::RecipeUse::record)
+      .recipe;
+}
+
+std::string text_of(const std::vector<config::KeyChange>& changes) {
+  std::string text;
+  for (const config::KeyChange& change : changes)
+    text += (text.empty() ? "" : ", ") + change.key + " " + change.after + " (it was made with " + change.before + ")";
+  return text;
+}
+
+/// Returns e.g. "[a.jsonl], contents 1b2c3d4e". Contents also depend on the tokenizer.
+std::string with_contents(const std::string& files, const std::string& hash) {
+  return files + ", contents " + hash.substr(0, 8);
+}
+
+/// With sft.epochs, steps follow from epochs and rows, which are compared themselves.
+void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
+  std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
+}
+
+/// Adds changed cold-start rows, which prevent resuming.
+void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
+                    const Inputs& inputs, std::vector<config::KeyChange>& changes) {
+  if (saved.inputs.sft_rows == inputs.sft_rows) return;
+  const config::Key& files = *recipe.keys->find("sft.train_files");
+  changes.push_back({"sft.train_files", with_contents(files.print(before), saved.inputs.sft_rows),
+                     with_contents(files.print(recipe), inputs.sft_rows), false});
+}
+
+/// Returns how recipe and data differ from the checkpoint's run, without freely changeable keys.
+std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
+                                             const config::Recipe& recipe, const Inputs& inputs) {
+  // These keys' files are compared by contents (train/policy/inputs.h), since a folder may have moved.
+  const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
+                                      "sft.train_files"};
+  std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
+  std::erase_if(changes, [&](const config::KeyChange& change) { return read.contains(change.key); });
+  drop_derived_steps(recipe, changes);
+  if (saved.state.step == 0) add_other_rows(saved, before, recipe, inputs, changes);
+  if (saved.inputs.train_prompts != inputs.train_prompts) {
+    const config::Key& files = *recipe.keys->find("data.train_files");
+    changes.push_back({"data.train_files", with_contents(files.print(before), saved.inputs.train_prompts),
+                       with_contents(files.print(recipe), inputs.train_prompts), true});
+  }
+  return changes;
+}
+
+/// Returns allowed changes that scores depend on. The run then names the step from which scores differ.
+std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
+                                                 const config::Recipe& recipe, const Inputs& inputs) {
+  static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
+  if (saved.state.step == 0) return {};
+  std::vector<config::KeyChange> changes = config::changes_among(kKeys, before, recipe);
+  if (saved.inputs.held_out_prompts != inputs.held_out_prompts) {
+    const config::Key& files = *recipe.keys->find("data.val_files");
+    changes.push_back({"data.val_files", with_contents(files.print(before), saved.inputs.held_out_prompts),
+                       with_contents(files.print(recipe), inputs.held_out_prompts), true});
+  }
+  if (!changes.empty()) {
+    base::log_warning(text_of(changes) + ": scores after step " + std::to_string(saved.state.step) +
+                      " cannot be compared with those of before");
+  }
+  return changes;
+}
+
+/// Refuses changes of what is fixed for a run, and without `allow_change` any change; names what would work.
+void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChange>& changes, bool allow_change) {
+  std::vector<config::KeyChange> refused;
+  std::string fixed;
+  bool any_allowed = false;
+  for (const config::KeyChange& change : changes) {
+    if (change.may_be_allowed) any_allowed = true;
+    else fixed += (fixed.empty() ? "" : ", ") + change.key;
+    if (!change.may_be_allowed || !allow_change) refused.push_back(change);
+  }
+  std::string advice;
+  if (!fixed.empty()) {
+    advice = "set " + fixed + " back (fixed for a run), or begin another run at its weights: --set " +
+             base::shell_word("model.path=" + checkpoint.string()) +
+             " --set model.init.config=null --set sft.steps=0 and another trainer.default_local_dir (moments, step "
+             "number and warm-up begin anew)";
+  }
+  if (any_allowed && !allow_change) {
+    advice += (advice.empty() ? "" : "; ") + std::string("--allow-change goes on with the new values") +
+              (fixed.empty() ? "" : " of the others");
+  }
+  QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
+}
+
+/// Keys that a cold start depends on, besides the model's shape.
+constexpr std::string_view kColdStartKeys[] = {"model.dtype",
+                                               "model.init.seed",
+                                               "sft.steps",
+                                               "sft.batch_size",
+                                               "sft.lr",
+                                               "sft.betas",
+                                               "sft.weight_decay",
+                                               "sft.lr_warmup_steps",
+                                               "sft.lr_scheduler",
+                                               "sft.grad_clip",
+                                               "sft.demonstrations.",
+                                               "sft.epochs",
+                                               "sft.max_length",
+                                               "sft.overlong",
+                                               "sft.shuffle",
+                                               "sft.loss_on",
+                                               "data.prompt_template",
+                                               "data.chat_template",
+                                               "data.system_prompt",
+                                               "data.enable_thinking",
+                                               "data.parse_special_tokens"};
+
+/// Refuses a cold start that this recipe would not make.
+void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,
+                           const Inputs& inputs) {
+  const RunState& state = saved.state;
+  QRL_REQUIRE(state.cold_start && state.step == 0, checkpoint.string(), "a finished cold start for sft.from",
+              "a checkpoint of step " + std::to_string(state.step),
+              "name a RUN/checkpoints/sft_N; model.path starts from the weights of any checkpoint");
+  const bool by_adapters = config::cold_start_trains_adapters(recipe);
+  QRL_REQUIRE(model::is_peft(checkpoint) == by_adapters, checkpoint.string(),
+              by_adapters ? "a cold start that trained adapters" : "a cold start that trained all weights",
+              "one that trained " + std::string(by_adapters ? "all weights" : "adapters"),
+              "set lora.sft to what it was made with, or delete sft.from");
+  const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
+  std::vector<config::KeyChange> changes = config::changes_among(kColdStartKeys, before, recipe);
+  drop_derived_steps(recipe, changes);
+  add_other_rows(saved, before, recipe, inputs, changes);
+  if (by_adapters) {
+    static constexpr std::string_view kAdapters[] = {"lora."};
+    const auto of_adapters = config::changes_among(kAdapters, before, recipe);
+    changes.insert(changes.end(), of_adapters.begin(), of_adapters.end());
+  }
+  QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
+              "set them to what the cold start was made with, or delete sft.from");
+  QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "a cold start of this recipe's model",
+              "another model's", "set model.init.config or model.path to that, or delete sft.from");
+  QRL_REQUIRE(state.sft_step == recipe.sft.steps, checkpoint.string(),
+              "a cold start of sft.steps = " + std::to_string(recipe.sft.steps) + " updates",
+              "one that was saved after " + std::to_string(state.sft_step), "name the last one of that run");
+}
+
+/// Copies sft.from's cold start into the run folder, which is then self-contained.
+fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
+  require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
+  const fs::path given = fs::canonical(recipe.sft.from);
+  check_same_cold_start(given, read_checkpoint_state(given), recipe, inputs);
+  fs::path home = folder.checkpoints() / cold_start_name(recipe);
+  copy_checkpoint(given, home);
+  base::log_info("took the cold start " + given.string() + " (sft.from)");
+  return home;
+}
+
+/// One rank makes the cold start for any number of ranks; RL steps sum over them.
+void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
+  if (saved.state.cold_start || saved.world_size == num_ranks) return;
+  base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
+                    " ranks and goes on with " + std::to_string(num_ranks) +
+                    ": sums round differently from here on, so the bits are not those of a run never stopped");
+}
+
+/// Requires the finished cold start, copied into the run folder if missing: the KL reference, or the adapters' base.
+void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
+  const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
+  const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
+  const std::string restore = "the " + what + " is read from it: restore it from a copy";
+  const fs::path home = folder.checkpoints() / cold_start_name(recipe);
+  const fs::path beside = fs::canonical(checkpoint).parent_path() / cold_start_name(recipe);
+  if (!fs::exists(home) && fs::exists(beside)) {
+    require_sound_checkpoint(beside, restore);
+    copy_checkpoint(beside, home);
+    base::log_info("copied " + beside.string() + ", the " + what + ", to " + home.string());
+    return;
+  }
+  QRL_REQUIRE(fs::exists(home), beside.string(), "the finished cold start, " + what, "none",
+              "put it beside the checkpoint that is given, where the run that made both has it");
+  require_sound_checkpoint(home, restore);
+}
+
+/// Checks a checkpoint against this run; returns the changes with which it resumes.
+std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
+                                         const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
+  // A cold start from another run has that run's recipe.
+  if (!recipe.sft.from.empty() && saved.state.cold_start && saved.state.sft_step == recipe.sft.steps) {
+    check_same_cold_start(checkpoint, saved, recipe, inputs);
+    return {};
+  }
+  const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
+  std::vector<config::KeyChange> changes = changes_since(saved, before, recipe, inputs);
+  check_changes(checkpoint, changes, allow_change);
+  if (!inputs.weights.empty() && model::is_peft(checkpoint))
+    require_same_base(checkpoint, config::model_folder(recipe.model.path), inputs.weights);
+  QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",
+              "another model (model.path, model.init)", "put it back, or give another trainer.default_local_dir");
+  const auto of_scores = changes_of_scores(saved, before, recipe, inputs);
+  changes.insert(changes.end(), of_scores.begin(), of_scores.end());
+  return changes;
+}
+
+/// Returns a checkpoint's values for keys at `auto`, but none from another run's cold start.
+AutoSettings settings_to_take(const config::Recipe& recipe, const config::Recipe& before, const LoadedState& saved) {
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
+  return is_shared_cold_start ? AutoSettings{} : auto_settings_of(before);
+}
+
+/// Warns of changed keys that change a run's bits only on a GPU.
+void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
+  const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
+  if (was == is || !config::samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
+  base::log_warning("rollout.max_num_seqs " + std::to_string(is) + " (it was made with " + std::to_string(was) +
+                    "): on a GPU samples depend on how many rows a tick has, so the bits are not those of a run never "
+                    "stopped; with rollout.bitwise they would be");
+}
+
+ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder& folder, bool allow_change,
+                   int num_ranks) {
+  config::Recipe recipe = loaded.recipe;
+  state::remove_leftovers(folder.checkpoints());
+  ResumePoint point;
+  const auto newest = newest_sound_checkpoint(folder.checkpoints());
+  point.checkpoint = chosen_checkpoint(recipe.trainer, folder.path(), newest);
+  set_aside_damaged(folder.checkpoints(), newest);
+  // Metric rows stay in their folder; a run resumed elsewhere begins its own.
+  const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder.path());
+  if (!point.checkpoint) {
+    if (recipe.sft.from.empty()) {
+      folder.set_aside_earlier_rows();
+      return point;
+    }
+    point.checkpoint = take_cold_start(recipe, inputs, folder);
+  }
+
+  const LoadedState saved = read_checkpoint_state(*point.checkpoint);
+  const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
+  point.settings = settings_to_take(recipe, before, saved);
+  if (point.settings != AutoSettings{}) {
+    set_auto(point.settings, recipe);
+    warn_of_other_ticks(before, recipe);
+  }
+  point.changes = check_fit(*point.checkpoint, saved, recipe, inputs, allow_change);
+  warn_of_other_ranks(*point.checkpoint, saved, num_ranks);
+  point.state = saved.state;
+  if (!goes_on_here || before.trainer.keep_best != recipe.trainer.keep_best) point.state.best_step = -1;
+  point.unfinished_row = saved.unfinished_row;
+  const bool cold_start_done =
+      recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);
+  const bool is_read = recipe.algorithm.kl_loss_coef != 0 ||
+                       (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
+  if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
+  if (!goes_on_here || is_shared_cold_start) {
+    if (!goes_on_here) folder.set_aside_earlier_rows();  // after the last check that may refuse the run
+    point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
+  }
+  base::log_info("resuming from " + point.checkpoint->string());
+  return point;
+}
+
+}  // namespace
+
+fs::path cold_start_checkpoint(const config::Recipe& recipe) {
+  return fs::path(recipe.trainer.default_local_dir) / "checkpoints" / cold_start_name(recipe);
+}
+
+bool finds_checkpoint(const config::Recipe& recipe) {
+  if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
+  const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
+  return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
+}
+
+std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe) {
+  const fs::path run = recipe.trainer.default_local_dir;
+  const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
+  if (!chosen) return std::nullopt;
+  const LoadedState saved = read_checkpoint_state(*chosen);
+  const AutoSettings settings = settings_to_take(recipe, recipe_of(*recipe.keys, *chosen, saved), saved);
+  return settings == AutoSettings{} ? std::nullopt : std::optional(settings);
+}
+
+std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
+  const fs::path run = recipe.trainer.default_local_dir;
+  const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
+  if (!chosen && recipe.sft.from.empty()) return "a new run: " + checkpoints_of(run).string() + " has no checkpoint";
+  if (!chosen) {
+    require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
+    check_same_cold_start(recipe.sft.from, read_checkpoint_state(recipe.sft.from), recipe, inputs());
+    return "a new run, after the cold start " + recipe.sft.from;
+  }
+  const LoadedState saved = read_checkpoint_state(*chosen);
+  config::Recipe resumed = recipe;
+  if (const auto settings = settings_of_checkpoint(recipe)) set_auto(*settings, resumed);
+  const std::vector<config::KeyChange> changes = check_fit(*chosen, saved, resumed, inputs(), allow_change);
+  const std::int64_t step = saved.state.step, last = recipe.trainer.total_training_steps;
+  const std::string where = " of " + chosen->string();
+  const std::string text =
+      step == 0     ? "goes on after update " + std::to_string(saved.state.sft_step) + " of the cold start" + where
+      : step < last ? "goes on after step " + std::to_string(step) + where
+                    : "nothing left to do: step " + std::to_string(step) + where +
+                          " is done, trainer.total_training_steps is " + std::to_string(last);
+  return text + (changes.empty() ? "" : "; changed: " + text_of(changes));
+}
+
+ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
+                              bool allow_change, dist::Collectives& world) {
+  ResumePoint point;
+  if (folder != nullptr) point = choose(loaded, inputs, *folder, allow_change, world.size());
+  // Other ranks may have other working folders.
+  std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
+  if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
+  path = world.all_gather(path).front();
+  world.broadcast(std::as_writable_bytes(std::span(&point.state, 1)), 0);
+  world.broadcast(std::as_writable_bytes(std::span(&point.settings, 1)), 0);
+  point.checkpoint = path.empty() ? std::nullopt : std::optional<fs::path>(path);
+  return point;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,234 @@
+#include "train/evaluate/evaluate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "dist/gather.h"
+#include "train/metrics/step_metrics.h"
+#include "train/signals.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Evaluation's sampling step, which no training step has.
+constexpr std::uint32_t kEvalStep = 0xffffffffU;
+
+}  // namespace
+
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k) {
+  if (n - c < k) return 1.0;
+  double none_right = 1.0;
+  for (std::int64_t i = n - c + 1; i <= n; ++i) none_right *= 1.0 - static_cast<double>(k) / static_cast<double>(i);
+  return 1.0 - none_right;
+}
+
+std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe) {
+  return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
+}
+
+bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier) {
+  constexpr std::size_t kMaxAsked = 64;
+  struct Candidate {
+    bool correct = false;
+    std::string_view text;  // of its first sample
+    std::int64_t votes = 0;
+  };
+  std::vector<Candidate> candidates;                // in the order of their first samples
+  std::map<std::string_view, std::size_t> of_text;  // wrong answers
+  const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
+    const bool correct = verdict.outcome == reward::Outcome::correct;
+    if (const auto known = of_text.find(verdict.extracted); !correct && known != of_text.end()) return known->second;
+    std::size_t num_asked = 0;
+    for (std::size_t k = 0; k < candidates.size() && num_asked < kMaxAsked; ++k) {
+      if (candidates[k].correct != correct) continue;
+      if (correct || verifier.same_answer(candidates[k].text, verdict.extracted)) return k;
+      ++num_asked;
+    }
+    candidates.push_back({correct, verdict.extracted});
+    return candidates.size() - 1;
+  };
+  for (const rollout::Rollout& sample : samples) {
+    if (sample.verdict.outcome == reward::Outcome::no_answer) continue;
+    const std::size_t k = candidate_of(sample.verdict);
+    if (!candidates[k].correct) of_text.emplace(sample.verdict.extracted, k);
+    ++candidates[k].votes;
+  }
+  const auto best = std::max_element(candidates.begin(), candidates.end(),
+                                     [](const Candidate& x, const Candidate& y) { return x.votes < y.votes; });
+  return best != candidates.end() && best->correct;
+}
+
+std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
+                           const dist::Collectives& world) {
+  std::int64_t num_prompts = 0;
+  for (const PromptSet& set : sets)
+    num_prompts += (std::ssize(set.prompts) - world.rank() + world.size() - 1) / world.size();
+  return num_prompts * recipe.n;
+}
+
+std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
+  // All sets have the first one's columns.
+  std::vector<std::string> columns;
+  const auto prefix_of = [](const PromptSet& set) { return "val/" + set.data_source + "/"; };
+  const std::string first = prefix_of(sets.front());
+  for (const auto& [name, value] : metrics) {
+    if (name.starts_with(first)) columns.push_back(name.substr(first.size()));
+  }
+  std::vector<std::vector<std::string>> rows = {{"data source", "prompts"}};
+  rows[0].insert(rows[0].end(), columns.begin(), columns.end());
+  for (const PromptSet& set : sets) {
+    rows.push_back({set.data_source, std::to_string(set.prompts.size())});
+    for (const std::string& column : columns) {
+      std::array<char, 32> text{};
+      std::snprintf(text.data(), text.size(), "%.4g", metrics.at(prefix_of(set) + column));
+      rows.back().emplace_back(text.data());
+    }
+  }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      line += (i > 0 ? "  " : "") + row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size(), ' ') : "");
+    table += line + "\n";
+  }
+  return table;
+}
+
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
+                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 dist::Collectives& world) {
+  std::vector<rollout::Rollout> rollouts;
+  bool abandoned = false;
+  try {
+    rollouts = rollout::collect(source, prompts, n, params, key);
+  } catch (const Abandoned&) {
+    abandoned = true;
+  }
+  // Ranks that have sampled their share also stop.
+  if (world.any(abandoned)) throw Abandoned{};
+  return rollouts;
+}
+
+void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+                      const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                      dist::Collectives& world) {
+  if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, recipe, tokenizer, occasion);
+  bool abandoned = false;
+  occasion.pause = abandon_if_stopping;
+  try {
+    rollout::judge(rollouts, n, verifier, recipe, tokenizer, occasion);
+  } catch (const Abandoned&) {
+    abandoned = true;
+  }
+  if (world.any(abandoned)) throw Abandoned{};
+}
+
+namespace {
+
+/// Counts a set's samples over all ranks, in whole numbers, so that the number of ranks does not matter.
+class SetCounts {
+ public:
+  SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
+
+  void add(std::span<const rollout::Rollout> group, const tasks::Verifier& verifier) {
+    std::int64_t judged = 0, right = 0;
+    for (const rollout::Rollout& r : group) {
+      judged += r.verdict.dropped ? 0 : 1;
+      right += r.verdict.outcome == reward::Outcome::correct ? 1 : 0;
+      tokens_ += static_cast<std::int64_t>(r.completion.tokens.size());
+      truncated_ += r.completion.stop == types::StopReason::length ? 1 : 0;
+    }
+    prompts_.push_back(judged);
+    prompts_.push_back(right);
+    majorities_ += majority_is_right(group, verifier) ? 1 : 0;
+  }
+
+  Metrics metrics(const std::string& data_source, const config::EvalRecipe& recipe, bool may_drop,
+                  dist::Collectives& world) {
+    std::int64_t sums[] = {majorities_, tokens_, truncated_};
+    world.all_reduce_sum(std::span<std::int64_t>(sums));
+    const std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts = gather(world);
+    double num_judged = 0, num_right = 0, prompts_judged = 0;
+    for (const auto& [counts, times] : prompts) {
+      num_judged += static_cast<double>(counts.first * times);
+      num_right += static_cast<double>(counts.second * times);
+      prompts_judged += counts.first > 0 ? static_cast<double>(times) : 0.0;
+    }
+    Metrics metrics;
+    const std::string prefix = "val/" + data_source + "/";
+    metrics[score_name(data_source, recipe)] = num_right / num_judged;
+    for (std::int64_t k = 2; k < 2 * n_; k *= 2) {
+      const std::int64_t capped = std::min<std::int64_t>(k, n_);
+      double pass = 0;
+      for (const auto& [counts, times] : prompts) {
+        const auto [judged, right] = counts;
+        if (judged > 0) pass += static_cast<double>(times) * pass_at_k(judged, right, std::min(capped, judged));
+      }
+      metrics[prefix + "pass@" + std::to_string(capped)] = pass / prompts_judged;
+    }
+    metrics[prefix + "maj@" + std::to_string(n_)] = static_cast<double>(sums[0]) / prompts_judged;
+    metrics[prefix + "response_length/mean"] = static_cast<double>(sums[1]) / (num_prompts_ * n_);
+    metrics[prefix + "truncated_fraction"] = static_cast<double>(sums[2]) / (num_prompts_ * n_);
+    if (may_drop) metrics[prefix + "error_fraction"] = 1 - num_judged / (num_prompts_ * n_);
+    return metrics;
+  }
+
+ private:
+  /// Returns the number of prompts by (judged samples, right samples).
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
+    for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {
+      for (std::size_t i = 0; i < counts.size(); i += 2) ++prompts[{counts[i], counts[i + 1]}];
+    }
+    return prompts;
+  }
+
+  std::int32_t n_;
+  double num_prompts_;
+  std::vector<std::int64_t> prompts_;  ///< judged and right samples, on this rank
+  std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
+};
+
+}  // namespace
+
+Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
+                 dist::Collectives& world, std::string* responses, std::int64_t max_prompts) {
+  const auto n = static_cast<std::int32_t>(recipe.eval.n);
+  const auto group_size = static_cast<std::size_t>(n);
+  Metrics metrics;
+  for (const PromptSet& set : sets) {
+    std::vector<rollout::PromptRequest> mine;
+    std::vector<std::int64_t> places;
+    for (auto i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
+         i += static_cast<std::size_t>(world.size())) {
+      mine.push_back({&set.prompts[i]});
+      places.push_back(static_cast<std::int64_t>(i));
+    }
+    auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
+    judge_or_abandon(rollouts, n, verifier, recipe.reward, tokenizer,
+                     {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
+    if (responses != nullptr) {
+      const auto shown =
+          static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), max_prompts) - places.begin());
+      *responses += rollout_rows(std::span(rollouts).first(shown * group_size), n, std::span(places).first(shown),
+                                 std::nullopt, recipe.reward, verifier, world);
+    }
+    SetCounts counts(n, set.prompts.size());
+    for (std::size_t first = 0; first < rollouts.size(); first += group_size)
+      counts.add(std::span(rollouts).subspan(first, group_size), verifier);
+    metrics.merge(counts.metrics(set.data_source, recipe.eval, !verifier.is_rule(), world));
+  }
+  return metrics;
+}
+
+}  // namespace qrl::train

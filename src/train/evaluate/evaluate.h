@@ -1,0 +1,62 @@
+// Owns scoring a policy on held-out prompts.
+#pragma once
+
+#include <limits>
+#include <span>
+#include <string>
+
+#include "config/recipe.h"
+#include "data/tokenizer.h"
+#include "dist/collectives.h"
+#include "rollout/rollout.h"
+#include "tasks/verifier.h"
+#include "train/files/run_folder.h"
+#include "train/prompts/prompts.h"
+#include "types/prompt.h"
+
+namespace qrl::train {
+
+/// Estimates without bias P(at least one of k samples is right) from c right ones of n: 1 − C(n−c, k)/C(n, k) (Chen et
+/// al. 2021, "Evaluating large language models trained on code", eq. 1), 1 ≤ k ≤ n.
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
+
+/// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
+/// correct samples count as one answer. A wrong sample joins the first wrong one whose extracted answer is the same
+/// (Verifier::same_answer). That compares only the first 64 different wrong answers, so that work is linear; later ones
+/// are compared as text. Samples without an answer do not vote. The first of equal answers wins (our choice, so that
+/// sums stay whole numbers).
+bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
+
+/// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
+/// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
+/// samples. Prompts are divided over ranks, samples keyed by (seed, prompt, sample) alone. A checkpoint scores the same
+/// in a run, by `qrl-train eval` and with any number of ranks. Throws Abandoned like collect_or_abandon. `responses`,
+/// on all ranks or none, receives on the first rank the responses with verdicts as JSON rows (rollout_rows). Rows are
+/// in prompt order, from the first `max_prompts` prompts of each set.
+Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
+                 dist::Collectives& world, std::string* responses = nullptr,
+                 std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
+
+/// Counts this rank's responses to the sets.
+std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
+                           const dist::Collectives& world);
+
+/// Formats the metrics, a line per data source.
+std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
+
+/// Calls rollout::collect; throws Abandoned on every rank if any got a stop request. Collective.
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
+                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 dist::Collectives& world);
+
+/// Calls rollout::judge; a stop request ends its wait for the verifier with Abandoned on every rank. Collective.
+void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+                      const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                      dist::Collectives& world);
+
+/// Returns a run's main score, "val/<data_source>/mean@<n>".
+std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
+
+}  // namespace qrl::train

@@ -1,0 +1,97 @@
+#include "train/evaluate/export_score.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/bf16.h"
+#include "state/file.h"
+#include "state/folder.h"
+#include "state/json.h"
+#include "train/evaluate/evaluate.h"
+#include "train/metrics/generation_progress.h"
+#include "train/policy/quantizer.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
+
+config::Recipe export_recipe(const config::Recipe& recipe) {
+  config::Recipe plain = recipe;
+  plain.quant = config::QuantRecipe{};
+  plain.quant.weights = config::samples_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
+  plain.rollout.bitwise = false;
+  plain.eval = config::EvalRecipe{};
+  plain.eval.n = 1;
+  plain.eval.temperature = 0;
+  return plain;
+}
+
+model::WeightSource exported(const learner::Learner& learner, const model::ModelConfig& config) {
+  model::WeightSource masters = learner.state().all_masters();
+  if (config.dtype == base::DType::f32) return masters;
+  return model::WeightSource([masters](const model::WeightSpec& spec, float* to) {
+    masters.read(spec, to);
+    for (std::int64_t i = 0; i < spec.shape.numel(); ++i) to[i] = base::to_float(base::to_bf16(to[i]));
+  });
+}
+
+nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
+  const std::filesystem::path file = setup.folder->path() / kExportScoreFile;
+  if (!std::filesystem::exists(file)) return {};
+  const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxFile_bytes));
+  const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step &&
+                       json.value("held_out", std::string()) == setup.inputs.held_out_prompts;
+  return is_this ? json : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
+                               const std::vector<PromptSet>& held_out) {
+  const config::Recipe recipe = export_recipe(setup.recipe);
+  const model::ModelConfig& config = setup.policy.config;
+  Sampler sampler(config, recipe, setup.world, recipe.data.max_prompt_length, {}, &setup.policy.tokenizer);
+  sampler.snapshot.publish(exported(learner, config), 0);
+  QuantizerState none;
+  load_published(sampler, {}, recipe.quant, none);
+  const GenerationProgress progress("evaluation of the exported model",
+                                    num_responses(held_out, recipe.eval, setup.world), sampler.decoder);
+  const Metrics metrics =
+      evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, setup.policy.tokenizer),
+               setup.policy.tokenizer, setup.verifier, setup.world);
+  nlohmann::ordered_json json = {{"step", step},
+                                 {"held_out", setup.inputs.held_out_prompts},
+                                 {"compute", config::samples_on_gpu(recipe) ? "bf16" : "fp32"},
+                                 {"temperature", 0}};
+  for (const PromptSet& set : held_out)
+    json["scores"][set.data_source] = metrics.at(score_name(set.data_source, recipe.eval));
+  return json;
+}
+
+}  // namespace
+
+std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner) {
+  const std::vector<PromptSet>& held_out = setup.held_out;
+  // Adapters were scored as exported, and a model in fp32 may exceed the memory.
+  if (learner.has_adapters()) return {};
+  if (held_out.empty() || setup.recipe.eval.freq == 0 || step == 0) return {};
+  nlohmann::ordered_json json;
+  if (setup.folder != nullptr) json = read_scores(setup, step);
+  if (setup.world.any(!json.is_null())) {
+    if (setup.folder == nullptr) return {};
+  } else {
+    json = measure(setup, step, learner, held_out);
+    if (setup.folder == nullptr) return {};
+    state::replace_file(setup.folder->path() / kExportScoreFile, json.dump(1) + "\n");
+  }
+  std::vector<std::string> lines;
+  for (const auto& [source, score] : json["scores"].items()) {
+    char text[200];
+    std::snprintf(text, sizeof text, "exported model (%s, greedy)  %s: %.3f",
+                  json["compute"].get<std::string>().c_str(), source.c_str(), score.get<double>());
+    lines.emplace_back(text);
+  }
+  return lines;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,168 @@
+#include "train/files/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "state/file.h"
+#include "state/folder.h"
+#include "state/json.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kManifestFile = "manifest.json";
+
+/// Orders checkpoints by name: cold-start steps before RL steps; nothing for other names.
+std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
+    const std::string digits = name.substr(std::min(prefix.size(), name.size()));
+    if (name.starts_with(prefix) && !digits.empty() && digits.size() <= 18 &&
+        std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
+      return std::pair{phase, static_cast<std::int64_t>(std::stoll(digits))};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns the name in a folder's sound manifest if it differs from the folder's, as in a copy.
+std::optional<std::string> other_name(const fs::path& path) try {
+  const auto facts = state::parse_json(state::folder_facts(path), path.string());
+  const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
+  const std::string own = path.filename().string(), name = checkpoint_name(step == 0, sft_step, step);
+  return own == name || own == checkpoint_name(false, sft_step, step) ? std::nullopt : std::optional(name);
+} catch (const base::Error& error) {
+  if (error.kind() != base::ErrorKind::input) throw;
+  return std::nullopt;
+} catch (const nlohmann::json::exception&) {
+  return std::nullopt;
+}
+
+/// Lists checkpoints, newest first, and warns of copies under other names, which it omits.
+std::vector<fs::path> list_checkpoints(const fs::path& dir) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(dir)) return found;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (!age_of(entry.path())) continue;
+    const std::optional<std::string> other = other_name(entry.path());
+    if (!other) found.push_back(entry.path());
+    else
+      base::log_once(entry.path().string(),
+                     state::shown(entry.path()) + " is a copy of " + *other + ", by what is in it: it is left alone");
+  }
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
+  return found;
+}
+
+/// Renames to NAME with `ending`, and a number if that is taken.
+void set_aside(const fs::path& path, const std::string& ending) {
+  std::string aside = path.string() + ending;
+  for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)
+    aside = path.string() + ending + "_" + std::to_string(number);
+  fs::rename(path, aside);
+  base::log_warning("set aside " + state::shown(path) + " as " + state::shown(aside));
+}
+
+}  // namespace
+
+std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step) {
+  return cold_start ? "sft_" + std::to_string(sft_step) : "step_" + std::to_string(step);
+}
+
+void set_aside_copy(const fs::path& path) {
+  if (fs::exists(fs::symlink_status(path)) && other_name(path)) set_aside(path, ".copy");
+}
+
+void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step,
+                       std::int64_t best_step) try {
+  const std::vector<fs::path> all = list_checkpoints(dir);
+  if (all.empty()) return;
+  std::int64_t kept[2] = {0, 0};
+  std::vector<fs::path> surplus;
+  for (const fs::path& path : all) {
+    const auto [phase, step] = *age_of(path);
+    if (step == (phase == 0 ? final_sft_step : best_step)) continue;
+    if (++kept[phase] > keep) surplus.push_back(path);
+  }
+  if (surplus.empty()) return;
+  if (const auto damage = state::verify_folder(all.front())) {
+    base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
+    return;
+  }
+  // The manifest goes first: an interrupted removal leaves plainly no checkpoint.
+  for (const fs::path& path : surplus) {
+    fs::remove(path / kManifestFile);
+    fs::remove_all(path);
+  }
+} catch (const base::Error& error) {  // unreadable now: no reason to end a run
+  base::log_warning(std::string(error.what()) + "; older checkpoints are kept");
+}
+
+std::optional<fs::path> newest_sound_checkpoint(const fs::path& dir) {
+  for (const fs::path& path : list_checkpoints(dir)) {
+    const auto damage = state::verify_folder(path);
+    if (!damage) return path;
+    base::log_warning("damaged checkpoint " + path.string() + ": " + *damage);
+  }
+  return std::nullopt;
+}
+
+void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound) {
+  for (const fs::path& path : list_checkpoints(dir)) {
+    if (sound && path == *sound) return;
+    set_aside(path, ".damaged");
+  }
+}
+
+std::optional<std::int64_t> rl_step_of(const fs::path& checkpoint) {
+  std::error_code error;
+  const auto age = age_of(fs::canonical(checkpoint, error));  // also resolves the link `best`
+  return age && age->first == 1 ? std::optional(age->second) : std::nullopt;
+}
+
+bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile) || fs::exists(path / kManifestFile); }
+
+void require_sound_checkpoint(const fs::path& path, const std::string& what_to_do) {
+  QRL_REQUIRE(is_checkpoint(path), path.string(), "a checkpoint folder (with state.json)", "none there",
+              "they lie in RUN/checkpoints: step_N, and sft_N of a cold start");
+  if (const auto damage = state::verify_folder(path)) {
+    base::fail_input(path.string(), "a sound checkpoint", *damage, what_to_do);
+  }
+}
+
+void copy_checkpoint(const fs::path& from, const fs::path& to) {
+  state::commit_folder(
+      to,
+      [&](const fs::path& tmp) {
+        for (const auto& entry : fs::directory_iterator(from)) {
+          if (entry.path().filename() != kManifestFile) fs::copy(entry.path(), tmp / entry.path().filename());
+        }
+      },
+      state::folder_facts(from));
+  QRL_REQUIRE(same_checkpoint(from, to), to.string(), "a true copy of " + from.string(), "other bytes",
+              "remove it and check the disk");
+}
+
+bool same_checkpoint(const fs::path& a, const fs::path& b) {
+  return fs::exists(a / kManifestFile) && fs::exists(b / kManifestFile) && manifest_text(a) == manifest_text(b);
+}
+
+std::string checkpoint_base_hash(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / kStateFile;
+  const auto json = state::parse_json(state::read_text(file, kMaxCheckpointText_bytes), file.string());
+  return json.contains(kBaseEntry) ? json.at(kBaseEntry).at("weights").get<std::string>() : std::string();
+}
+
+std::string manifest_text(const fs::path& checkpoint) {
+  return state::read_text(checkpoint / kManifestFile, kMaxCheckpointText_bytes);
+}
+
+}  // namespace qrl::train

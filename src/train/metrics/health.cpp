@@ -1,0 +1,166 @@
+#include "train/metrics/health.h"
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "base/text.h"
+#include "report/rules.h"
+
+namespace qrl::train {
+
+namespace {
+
+// Our choice; report/rules has bounds that are also a run's rules.
+constexpr double kNoAnswers = 0.95;  // responses without an answer
+constexpr double kByChance = 0.01;   // chance below which steps without a right response are no accident
+constexpr double kMeanOver = 5;      // steps
+constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
+constexpr std::int64_t kTellEvery = 10;  // steps
+
+double value(const Metrics& row, const char* name) {
+  const auto found = row.find(name);
+  return found == row.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
+constexpr const char* kCorrect = "reward/correct_fraction";
+constexpr const char* kK3 = "mismatch/k3_kl";
+
+}  // namespace
+
+std::string Health::look_at_groups(const Metrics& row) const {
+  const double cut = value(row, "response_length/clip_ratio");
+  if (recipe_.algorithm.mask_truncated && cut == 1)
+    return "every response is cut at data.max_response_length, and algorithm.mask_truncated leaves such out; raise "
+           "data.max_response_length";
+  if (!(value(row, "data/flat_group_fraction") >= report::rule("most groups are flat").step_bound)) return {};
+  const double correct = value(row, kCorrect), no_answer = value(row, "reward/no_answer_fraction");
+  const std::string begin =
+      "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
+      "so the step teaches nothing; ";
+  if (correct == 1) return begin + "all responses are right: take harder prompts";
+  if (no_answer >= kNoAnswers) {
+    return begin + base::format(
+                       "%.0f %% of the responses have no answer that the verifier reads, %.0f %% are cut: look at "
+                       "rollouts/step_N.jsonl, then at reward.verifier, reward.profile, data.prompt_template and "
+                       "data.max_response_length",
+                       100 * no_answer, 100 * cut);
+  }
+  if (correct == 0)
+    return begin + "no response is right: take easier prompts, a cold start (sft.steps), or raise rollout.n";
+  return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
+}
+
+/// Prompts are independent: with a usual share p, all n prompts are wrong in k steps with chance at most (1 − p)^(n·k).
+std::string Health::look_at_fall(const Metrics& row) const {
+  if (value(row, kCorrect) != 0) return {};
+  const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
+  const double cut = value(row, "response_length/clip_ratio");
+  constexpr const char* kCause =
+      "most often too large an update has broken the policy; lower optim.lr (%g) and go on from a checkpoint before";
+  if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
+    return base::format("no response is right any more (%s 0, before it was %.3f): ", kCorrect, usual_correct_) +
+           base::format(kCause, recipe_.optim.lr);
+  }
+  if (cut >= kMostlyCut && least_cut_ <= kRarelyCut) {
+    return base::format("no response ends by itself any more (response_length/clip_ratio %.2f, before it was %.2f): ",
+                        cut, least_cut_) +
+           base::format(kCause, recipe_.optim.lr);
+  }
+  return {};
+}
+
+/// Names settings that would narrow the gap between sampler and learner, the surest first.
+std::string Health::what_closes_the_gap() const {
+  const config::QuantRecipe& quant = recipe_.quant;
+  std::string advice;
+  const auto add = [&](bool is_open, const std::string& what) {
+    if (is_open) advice += (advice.empty() ? "" : ", or ") + what;
+  };
+  const bool is_low_bit = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
+  add(!recipe_.rollout.bitwise && quant.kv_cache != config::KvCache::fp8_e4m3 &&
+          config::samples_on_gpu(recipe_) == config::learns_on_gpu(recipe_),
+      "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0");
+  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
+          !config::samples_on_gpu(recipe_),
+      "set quant.rollout.rotation: hadamard");
+  add(is_low_bit, "take a quant.rollout.weights or kv_cache of more bits");
+  add(true, base::format("lower optim.lr (%g)", recipe_.optim.lr));
+  return advice;
+}
+
+std::string Health::look(Symptom symptom, const Metrics& row) const {
+  const double k3 = value(row, kK3);
+  switch (symptom) {
+    case fell_to_0:
+      return look_at_fall(row);
+    case flat:
+      return look_at_groups(row);
+    case dropped: {
+      const double share = value(row, "mismatch/dropped_fraction");
+      if (!(share > report::rule("the correction drops most tokens").step_bound)) return {};
+      const config::CorrectionRecipe& correction = recipe_.rollout_correction;
+      return base::format(
+          "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
+          "its bounds are too narrow for the gap between sampler and learner; widen "
+          "rollout_correction.threshold (%g), take a method that caps weights, or a quant.rollout.weights of more bits",
+          correction.method.c_str(), 100 * share, k3, correction.threshold.value_or(0));
+    }
+    case gap:
+      if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
+      return base::format(
+                 "sampler and learner are far apart (%s %.2g, usually below %g): the samples come from another policy "
+                 "than "
+                 "the one that learns; ",
+                 kK3, k3, report::rule("sampler and learner are far apart").bound) +
+             what_closes_the_gap();
+    case not_finite:
+      // No KL and no gradient: the step had no tokens to learn from.
+      if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
+      return base::format(
+          "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
+          "from a checkpoint before",
+          kK3, recipe_.optim.lr);
+    case kNumSymptoms:
+      break;
+  }
+  return {};
+}
+
+std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) {
+  std::vector<std::string> warnings;
+  if (std::isnan(value(row, kCorrect))) return warnings;  // an evaluation's row
+  ++num_steps_;
+  for (std::size_t i = 0; i < courses_.size(); ++i) {
+    const std::string text = look(static_cast<Symptom>(i), row);
+    if (text.empty()) continue;
+    Course& course = courses_[i];
+    if (course.num_steps++ == 0) course.first = step;
+    // The policy's collapse also explains its flat groups.
+    const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && value(row, kCorrect) == 0;
+    if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
+    course.last_told = step;
+    warnings.push_back("step " + std::to_string(step) + ": " + text);
+  }
+  const double correct = value(row, kCorrect), cut = value(row, "response_length/clip_ratio");
+  num_wrong_steps_ = correct > 0 ? 0 : num_wrong_steps_ + 1;
+  if (correct > 0)
+    usual_correct_ = usual_correct_ == 0 ? correct : usual_correct_ + (correct - usual_correct_) / kMeanOver;
+  if (cut < least_cut_) least_cut_ = cut;
+  return warnings;
+}
+
+std::string Health::summary() const {
+  static constexpr std::array<const char*, kNumSymptoms> kNames = {
+      "no response right or ended any more", "all groups flat", "most tokens dropped by the correction",
+      "sampler and learner far apart", "k3 KL without a finite value"};
+  std::string text;
+  for (std::size_t i = 0; i < courses_.size(); ++i) {
+    if (courses_[i].num_steps == 0) continue;
+    text += (text.empty() ? "" : "; ") + std::string(kNames[i]) + " in " + std::to_string(courses_[i].num_steps) +
+            " of " + std::to_string(num_steps_) + " steps, first in step " + std::to_string(courses_[i].first);
+  }
+  return text;
+}
+
+}  // namespace qrl::train

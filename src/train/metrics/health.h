@@ -1,0 +1,46 @@
+// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads metric rows alone, so that a
+// finished run can be checked.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "train/files/run_folder.h"
+
+namespace qrl::train {
+
+class Health {
+ public:
+  explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
+
+  /// Checks a step's row, in order of steps; returns a warning per symptom, without "warning: ". A lasting symptom is
+  /// reported at most once in ten steps. Undefined values are NaN.
+  std::vector<std::string> observe(std::int64_t step, const Metrics& row);
+
+  /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
+  std::string summary() const;
+
+ private:
+  enum Symptom : std::uint8_t { fell_to_0, flat, dropped, gap, not_finite, kNumSymptoms };
+  struct Course {
+    std::int64_t num_steps = 0, first = 0, last_told = 0;
+  };
+  /// Returns the symptom's warning; empty without it.
+  std::string look(Symptom symptom, const Metrics& row) const;
+  std::string look_at_groups(const Metrics& row) const;
+  std::string what_closes_the_gap() const;
+
+  const config::Recipe& recipe_;
+  std::array<Course, kNumSymptoms> courses_;
+  std::string look_at_fall(const Metrics& row) const;
+
+  std::int64_t num_steps_ = 0;
+  std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
+  double usual_correct_ = 0;          ///< share of right responses, moving mean over steps with one
+  double least_cut_ = 1;              ///< smallest share of cut responses
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,43 @@
+// Owns a run's standard output: one rewritten line on a terminal, a line a step in a pipe. Log lines never run into it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "train/files/run_folder.h"
+
+namespace qrl::train {
+
+class Progress {
+ public:
+  /// `what` begins every line ("cold start", "step"); quiet: prints nothing.
+  Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Shows step `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the estimated time left.
+  void show(std::int64_t step, const std::string& facts);
+  /// Returns the columns of a UTF-8 terminal; 0 in a pipe, under mpirun and on other terminals.
+  int columns() const;
+  /// Prints a permanent line, also to the log file.
+  void say(const std::string& line);
+
+ private:
+  std::string what_;
+  std::int64_t first_step_, last_step_;
+  bool quiet_, terminal_;
+  std::atomic<bool> line_open_ = false;  ///< the next log line ends it
+  double start_s_;
+};
+
+/// Returns e.g. "reward 0.312  length 18.4  gap 1.2e-04  5321 tok/s".
+std::string step_facts(const Metrics& metrics);
+/// Does the same for a terminal, with the reward's course and, unless NaN, the held-out score.
+std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
+/// Returns e.g. "3m05s".
+std::string duration_text(double seconds);
+
+}  // namespace qrl::train

@@ -1,0 +1,25 @@
+#include "train/plan/catalog.h"
+
+#include "config/modes/modes.h"
+#include "learner/objective/list.h"
+#include "rollout/estimators.h"
+#include "tasks/list.h"
+
+namespace qrl::train {
+
+config::Catalog catalog() {
+  return {.losses = learner::policy_losses(),
+          .corrections = learner::corrections(),
+          .modes = config::modes(),
+          .generators = tasks::generators(),
+          .verifiers = tasks::verifiers(),
+          .kl_estimators = learner::kl_estimators(),
+          .estimators = rollout::advantage_estimators()};
+}
+
+const config::Keys& keys() {
+  static const config::Keys all = config::declared_keys(catalog());
+  return all;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,68 @@
+#include "train/plan/disk_estimate.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "model/adapter.h"
+#include "train/plan/options.h"
+#include "train/plan/options.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr double kF32_bytes = 4;
+
+/// Counts masters and moments: one for a matrix of Muon's, else two.
+double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
+  double bytes = 0;
+  for (const model::WeightSpec& spec : specs) {
+    const int num_moments = by_muon && spec.kind == model::WeightKind::linear ? 1 : 2;
+    bytes += static_cast<double>(spec.shape.numel()) * kF32_bytes * (1 + num_moments);
+  }
+  return bytes;
+}
+
+/// Counts checkpoints on the way to `steps`: one each `freq` steps, and the last; freq 0: the last alone.
+std::int64_t num_saved(std::int64_t steps, std::int64_t freq) {
+  return freq > 0 ? (steps + freq - 1) / freq : std::min<std::int64_t>(steps, 1);
+}
+
+}  // namespace
+
+double DiskEstimate::most_bytes() const {
+  const CheckpointRoom& last = rl.most_kept > 0 ? rl : cold_start;
+  return static_cast<double>(cold_start.most_kept) * cold_start.bytes_each +
+         static_cast<double>(rl.most_kept) * rl.bytes_each + (last.replaces ? last.bytes_each : 0);
+}
+
+DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const config::TrainerRecipe& trainer = recipe.trainer;
+  const std::vector<model::WeightSpec> all = model::weight_specs(config);
+  const bool has_adapters = config::trains_adapters(recipe);
+  const std::vector<model::WeightSpec> adapters =
+      has_adapters ? model::adapter_specs(config, lora_config(recipe.lora)) : std::vector<model::WeightSpec>();
+  DiskEstimate disk;
+  disk.rl.bytes_each = learner_bytes(has_adapters ? adapters : all, recipe.optim.name == config::OptimName::muon);
+  // An older best one stays beside the newest. Unknown numbers of steps are unlimited.
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  const bool knows_steps = trainer.total_epochs == 0 || trainer.total_training_steps > 0;
+  const auto limit = [](CheckpointRoom& room, std::int64_t saved, std::int64_t most) {
+    room.most_kept = std::min(saved, most);
+    room.replaces = saved > most;
+  };
+  limit(disk.rl, knows_steps ? num_saved(trainer.total_training_steps, trainer.save_freq) : kAny,
+        trainer.max_ckpt_to_keep + (trainer.keep_best.empty() ? 0 : 1));
+  if (!config::has_cold_start(recipe.sft)) return disk;
+  const bool by_adapters = config::cold_start_trains_adapters(recipe);
+  disk.cold_start.bytes_each = learner_bytes(by_adapters ? adapters : all, false);
+  // Its last checkpoint always stays. A cold start of another run is copied.
+  const std::int64_t of_cold_start = !recipe.sft.from.empty() ? 1
+                                     : recipe.sft.steps > 0   ? num_saved(recipe.sft.steps, recipe.sft.save_freq)
+                                                              : kAny;
+  limit(disk.cold_start, of_cold_start, trainer.max_ckpt_to_keep + 1);
+  return disk;
+}
+
+}  // namespace qrl::train

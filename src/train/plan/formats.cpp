@@ -1,0 +1,102 @@
+#include "train/plan/formats.h"
+
+#include "base/error.h"
+
+namespace qrl::train {
+
+using config::ActivationFormat;
+using config::Granularity;
+using config::KvCache;
+using config::WeightFormat;
+using quant::Format;
+
+namespace {
+
+Format linear_format(const config::QuantRecipe& quant) {
+  switch (quant.weights) {
+    case WeightFormat::f32:
+      return Format::f32;
+    case WeightFormat::bf16:
+      return Format::bf16;
+    case WeightFormat::int8:
+      return Format::int8;
+    case WeightFormat::fp8_e4m3:
+      return quant.granularity == Granularity::tensor     ? Format::fp8_tensor
+             : quant.granularity == Granularity::block128 ? Format::fp8_block128
+                                                          : Format::fp8_channel;
+    case WeightFormat::int4:
+      break;
+  }
+  return quant.activations == ActivationFormat::int8       ? Format::int4_int8
+         : quant.activations == ActivationFormat::fp8_e4m3 ? Format::int4_fp8
+                                                           : Format::int4;
+}
+
+}  // namespace
+
+model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
+  model::SnapshotFormats formats(linear_format(quant));
+  formats.ignore = quant.ignore;
+  if (quant.rotation != config::RotationKind::none) formats.rotation = {quant.rotation_block};
+  formats.rotates_if_it_fits = quant.rotation == config::RotationKind::automatic;
+  formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32 || formats.linear == Format::f32;
+  formats.int8_lm_head = quant.lm_head == config::HeadFormat::int8;
+  return formats;
+}
+
+quant::KvFormat kv_format(const config::QuantRecipe& quant) {
+  switch (quant.kv_cache) {
+    case KvCache::f32:
+      return quant::KvFormat::f32;
+    case KvCache::bf16:
+      return quant::KvFormat::bf16;
+    case KvCache::int8:
+      return quant::KvFormat::int8;
+    case KvCache::fp8_e4m3:
+      return quant::KvFormat::fp8_e4m3;
+    case KvCache::automatic:
+      break;
+  }
+  switch (quant::spec(linear_format(quant)).activations) {
+    case quant::Element::f32:
+      return quant::KvFormat::f32;
+    case quant::Element::int8:
+      return quant::KvFormat::int8;
+    default:
+      return quant::KvFormat::bf16;
+  }
+}
+
+std::string rotation_text(const quant::Rotation& rotation) {
+  return rotation ? "inputs rotated by blocks of " + std::to_string(rotation.block) + " (hadamard)"
+                  : "inputs not rotated";
+}
+
+std::string policy_text(const config::Recipe& recipe) {
+  const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+  const bool rotated = recipe.quant.rotation == config::RotationKind::hadamard;
+  return (beside ? "adapters beside " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) +
+         " weights" + (rotated ? " (" + rotation_text({recipe.quant.rotation_block}) + ")" : "") + " with " +
+         std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
+}
+
+bool has_quantized_export(const config::Recipe& recipe) {
+  const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+  return quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales() &&
+         recipe.quant.lm_head != config::HeadFormat::int8 && recipe.quant.rotation == config::RotationKind::none &&
+         !beside;
+}
+
+std::string_view name(config::LearnerForward forward) {
+  return forward == config::LearnerForward::bf16      ? "bf16"
+         : forward == config::LearnerForward::low_bit ? "low_bit"
+                                                      : "fake_quant";
+}
+
+std::string_view name(config::LearnerBackward backward) {
+  return backward == config::LearnerBackward::int8       ? "int8"
+         : backward == config::LearnerBackward::fp8_e4m3 ? "fp8_e4m3"
+                                                         : "model_dtype";
+}
+
+}  // namespace qrl::train

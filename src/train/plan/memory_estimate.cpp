@@ -1,0 +1,412 @@
+#include "train/plan/memory_estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "decoder/device/device_backend.h"
+#include "learner/learner.h"
+#include "learner/weights/parameter_layout.h"
+#include "model/block.h"
+#include "ops/linear.h"
+#include "ops/paged_attention.h"
+#include "train/plan/formats.h"
+#include "train/plan/options.h"
+#include "train/plan/options.h"
+
+namespace qrl::train {
+
+namespace {
+
+using model::WeightKind;
+using model::WeightSpec;
+
+constexpr double kF32 = 4, kBf16 = 2;
+constexpr double kProgram = 130e6;  // resident without a model
+constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
+
+double padded_columns(std::int64_t out) {
+  constexpr std::int64_t kPanel = ops::kPanelColumns;
+  return static_cast<double>((out + kPanel - 1) / kPanel * kPanel);
+}
+
+/// Counts the sampler's linear layer: quantized values, and scales in fp32 (int4: bf16).
+double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
+  const quant::FormatSpec& spec = quant::spec(format);
+  double bytes = padded_columns(out) * static_cast<double>(in) * spec.weight_bits / 8;
+  if (!spec.has_weight_scales()) return bytes;
+  const std::int64_t groups = spec.scale_inputs > 0 ? (in + spec.scale_inputs - 1) / spec.scale_inputs : 1;
+  const double num_scales = padded_columns(out) * static_cast<double>(groups);
+  bytes += num_scales * (spec.weights == quant::Element::int4 ? kBf16 : kF32);
+  return bytes + (spec.activations == quant::Element::int8 ? num_scales * kF32 : 0);  // column sums
+}
+
+double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig& config) {
+  const model::SnapshotFormats formats = snapshot_formats(quant);
+  const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
+  double bytes = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) {
+    const auto count = static_cast<double>(spec.shape.numel());
+    if (spec.kind == WeightKind::linear) bytes += linear_bytes(formats.linear, spec.shape[0], spec.shape[1]);
+    else if (spec.kind == WeightKind::embedding) bytes += count * wide;
+    else if (spec.kind != WeightKind::lm_head) bytes += count * kF32;
+  }
+  const quant::Format head = formats.int8_lm_head                  ? quant::Format::int8
+                             : formats.f32_lm_head || wide == kF32 ? quant::Format::f32
+                                                                   : quant::Format::bf16;
+  return bytes + linear_bytes(head, config.vocab_size, config.hidden_size);
+}
+
+double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelConfig& config) {
+  const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
+  double bytes = 0;
+  for (const WeightSpec& spec : model::adapter_specs(config, formats.lora))
+    bytes += static_cast<double>(spec.shape.numel()) * wide;
+  return bytes;
+}
+
+/// Counts what an adapter learner keeps of the base: no linear layers that it reads from the snapshot.
+double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const bool on_gpu = config::learns_on_gpu(recipe);
+  const bool reads_snapshot = on_gpu ? recipe.quant.learner_forward == config::LearnerForward::low_bit
+                                     : recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const model::SnapshotFormats formats = snapshot_formats(recipe.quant);
+  const double table = formats.f32_lm_head ? kF32 : dtype;
+  double bytes = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) {
+    const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
+    const bool is_table = spec.kind == WeightKind::embedding || spec.kind == WeightKind::lm_head;
+    // The CPU's packed lm_head is counted apart.
+    const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head)) ||
+                         (is_table && on_gpu && formats.int8_lm_head);
+    if (is_kept)
+      bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : is_table && on_gpu ? table : dtype);
+  }
+  // low_bit reads a bf16 lm_head in place.
+  if (on_gpu && reads_snapshot && table == kF32)
+    bytes += static_cast<double>(config.vocab_size * config.hidden_size) * kF32;
+  return bytes;
+}
+
+/// Counts a layer's bytes per token for its backward pass. They are the residual stream at both norms, unrotated q, k
+/// and v, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed. A
+/// quantized forward is fp32 between its matmuls, and keeps their inputs and its pages' keys and values quantized. On a
+/// GPU each matmul keeps its input, and attention the rotated heads with all keys and values read. Unrotated q, k and v
+/// are kept there only for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized.
+double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
+  const auto queries = static_cast<double>(config.q_size());
+  const double qkv = queries + 2 * static_cast<double>(config.kv_size());
+  const double sums = 2 * width * kF32;
+  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const quant::Element code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
+  if (config::learns_on_gpu(recipe)) {
+    // Attention there has a shared prompt's keys and values once per sample.
+    const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
+               response = static_cast<double>(recipe.data.max_response_length);
+    const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
+    const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
+    const double before_norms = config.qk_norm ? qkv : 0;
+    if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
+      // Adapters keep a matmul's input in bf16, full training keeps quantized values.
+      const bool is_wide = code == quant::Element::bf16 || config::trains_adapters(recipe);
+      const double value_bytes = is_wide ? kBf16 : 1;
+      return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
+             (2 * width + queries + inner) * value_bytes;
+    }
+    const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
+    return sums + (before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
+  }
+  if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
+  const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
+  const double rotated = recipe.rollout.bitwise ? qkv : 0;
+  // Adapters keep attention's output, the one input not recomputed, in their own format.
+  if (config::trains_adapters(recipe))
+    return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
+  return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
+}
+
+/// Counts operands of low_bit's largest backward matmul on a GPU: dequantized, in fp8_e4m3 to fp32, with six fp32 forms
+/// of kFp8GradientTokens' gradients or inputs during quantization.
+double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
+  const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
+  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const auto of = [&](std::int64_t out, std::int64_t in) {
+    const double weight = static_cast<double>(out * in) * dtype;
+    const double input = static_cast<double>(tokens * in) * (in_fp8 ? kF32 : dtype);
+    const std::int64_t at_once = in_fp8 ? 6 * std::min(tokens, learner::kFp8GradientTokens) * std::max(out, in) : 0;
+    return weight + input + static_cast<double>(at_once) * kF32;
+  };
+  double largest = 0;
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    largest = std::max(largest, of(matrix.out(), matrix.in));
+  });
+  return largest;
+}
+
+/// Counts the GPU's buffers for dequantized operands of a tick or a low_bit micro-batch.
+double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
+  const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
+                                         learns ? recipe.actor.max_tokens_per_micro_batch.value : std::int64_t{0});
+  return static_cast<double>(
+      decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
+}
+
+/// Returns the number of logit arrays at once, counted as fp32: logits and gradient. An fp32 gradient overwrites the
+/// logits.
+double logit_arrays_on_gpu(const config::Recipe& recipe) {
+  const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
+  return f32 ? 1 : 1.5;
+}
+
+/// Counts a step's kept token ids on a rank at most, in samples and packed for the learner.
+double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  if (!sample_params(recipe.rollout).cuts()) return 0;
+  const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
+  const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
+  const std::int64_t tokens = groups * recipe.rollout.n * recipe.data.max_response_length;
+  return 2 * static_cast<double>(tokens) * static_cast<double>(std::min(left, config.vocab_size)) *
+         sizeof(types::TokenId);
+}
+
+double largest_tensor_bytes(const model::ModelConfig& config) {
+  double largest = 0;
+  for (const WeightSpec& spec : model::weight_specs(config))
+    largest = std::max(largest, static_cast<double>(spec.shape.numel()) * kF32);
+  return largest;
+}
+
+/// Counts masters, gradients and moments on the fullest rank.
+std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  const bool muon = recipe.optim.name == config::OptimName::muon;
+  const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
+  const model::LoraConfig lora = lora_config(recipe.lora);
+  const std::vector<WeightSpec> specs =
+      lora.enabled() ? model::adapter_specs(config, lora) : model::weight_specs(config);
+  const std::vector<int> owners = learner::shard_owners(specs, muon, num_shards);
+  struct Share {
+    double masters = 0, moments = 0;
+  };
+  std::vector<Share> shares(static_cast<std::size_t>(num_shards));
+  double all = 0, largest = 0, copies = 0;
+  const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
+  const bool f32_head = f32 || snapshot_formats(recipe.quant).f32_lm_head;
+  const bool on_gpu = config::learns_on_gpu(recipe);
+  const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
+  const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
+  // Else they are the decoder's own.
+  const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
+    const bool is_layers = specs[i].kind == WeightKind::linear;
+    const bool is_table = specs[i].kind == WeightKind::embedding || specs[i].kind == WeightKind::lm_head;
+    Share& share = shares[static_cast<std::size_t>(owners[i])];
+    share.masters += bytes;
+    share.moments += bytes * (muon && is_layers ? 1 : 2);
+    all += bytes;
+    largest = std::max(largest, bytes);
+    const bool is_bf16 = (is_layers && !f32) || (is_table && !f32_head);
+    if (is_layers ? reads_layers : !is_table || reads_tables) copies += is_bf16 ? bytes / 2 : bytes;
+  }
+  const Share most = *std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
+    return a.masters + a.moments < b.masters + b.moments;
+  });
+  std::vector<MemoryPart> parts = {{"master weights", most.masters, true, on_gpu},
+                                   {"gradients", all, true, on_gpu},
+                                   {"optimizer moments", most.moments, true, on_gpu}};
+  if (lora.enabled()) parts.push_back({"the base to compute with", frozen_bytes(recipe, config), true, on_gpu});
+  else if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
+    parts.push_back({"weights to compute with", copies, true, on_gpu});
+  if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
+  if (num_shards > 1 && on_gpu && config::samples_on_gpu(recipe))
+    parts.push_back({"a tensor of another rank", largest, true, true});
+  if (on_gpu) parts.push_back({"a checkpoint's way to its files", std::min(largest, kStaging)});
+  return parts;
+}
+
+/// Counts pool pages that full-length sequences write; samples share their prompt's. Unwritten pages take no CPU
+/// memory. A step's prompts are known; an evaluation may fill the pool.
+std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
+  if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
+  const std::int64_t prompts =
+      recipe.algorithm.filter_groups.enable ? *recipe.data.gen_batch_size : recipe.data.train_batch_size;
+  config::Recipe draw = recipe;
+  draw.rollout.kv_pages.reset();
+  draw.rollout.max_num_seqs =
+      std::min(recipe.rollout.max_num_seqs.value, (prompts + num_ranks - 1) / num_ranks * recipe.rollout.n);
+  const std::int64_t samples = draw.rollout.max_num_seqs.value, n = recipe.rollout.n;
+  const std::int64_t shared =
+      recipe.rollout.prefix_sharing
+          ? (samples - (samples + n - 1) / n) * (recipe.data.max_prompt_length / recipe.rollout.page_size)
+          : 0;
+  return std::min(kv_pages(recipe), kv_pages(draw) - shared);
+}
+
+/// Adds the frozen teacher, if its folder exists: fp32 masters, and computed tensors with low-bit weights.
+void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
+  const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
+  if (!std::filesystem::exists(file)) return;
+  const model::ModelConfig config = model::read_config(file);
+  double all = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
+  config::QuantRecipe quant;
+  quant.weights = recipe.algorithm.teacher.weights;
+  const bool is_quantized = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
+  const double low_bit = is_quantized ? sampler_bytes(quant, config) : 0;
+  parts.push_back({"teacher", all * kF32 + low_bit, true, config::learns_on_gpu(recipe)});
+}
+
+}  // namespace
+
+double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhase phase) {
+  double bytes = 0;
+  for (const MemoryPart& part : parts) bytes += part.on_gpu == on_gpu && part.phase == phase ? part.bytes : 0;
+  return bytes;
+}
+
+double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu) {
+  double bytes = 0;
+  for (const MemoryPart& part : parts) {
+    const bool is_certain = part.is_exact && part.phase == MemoryPhase::always;
+    bytes += part.on_gpu == on_gpu && is_certain ? part.bytes : 0;
+  }
+  return bytes;
+}
+
+double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns) {
+  const auto sum = [&](MemoryPhase phase) { return phase_bytes(parts, on_gpu, phase); };
+  const double sampling = sum(MemoryPhase::sampling), learning = sum(MemoryPhase::learning);
+  return sum(MemoryPhase::always) + (phases_take_turns ? std::max(sampling, learning) : sampling + learning);
+}
+
+std::string memory_amount(double bytes) {
+  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+  const bool large = bytes >= kGiB;
+  return base::format("%.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
+}
+
+std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
+                         const base::MemoryLimit& limit) {
+  if (limit.bytes == 0) return "";
+  const double certain = certain_bytes(parts, false);
+  const MemoryPart* largest = nullptr;
+  for (const MemoryPart& part : parts) {
+    if (part.on_gpu || !part.is_exact || part.phase != MemoryPhase::always) continue;
+    if (largest == nullptr || part.bytes > largest->bytes) largest = &part;
+  }
+  const std::string who = num_here > 1 ? " of " + std::to_string(num_here) + " processes here" : "";
+  const auto most = static_cast<double>(limit.bytes), free = static_cast<double>(limit.free_bytes);
+  QRL_REQUIRE(certain * num_here <= most, "memory", "a plan within " + limit.what + ", " + memory_amount(most),
+              memory_amount(certain * num_here) + who + " for weights, gradients and moments alone",
+              "the largest part is \"" + largest->name + "\", " + memory_amount(largest->bytes) +
+                  ": train a smaller model, adapters (lora.rank), or with trainer.zero_stage 1 on more machines; "
+                  "--dry-run lists all parts");
+  const double all = peak_bytes(parts, false, phases_take_turns) * num_here;
+  if (all > most)
+    return "the plan of " + memory_amount(all) + who + " is more than " + limit.what + ", " + memory_amount(most);
+  if (all > free)
+    return "the plan of " + memory_amount(all) + who + " is more than the " + memory_amount(free) +
+           " of memory that are free now";
+  return "";
+}
+
+std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
+  const std::int64_t groups = (recipe.actor.mini_batch_size + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
+  const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // the packer shares prompts
+  return groups * (shared + n * (recipe.data.max_prompt_length + recipe.data.max_response_length - shared));
+}
+
+std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks) {
+  // Dynamic sampling may leave all groups to one rank. A cold start runs on the first rank alone.
+  const std::int64_t of_update = tokens_of_update(recipe, recipe.algorithm.filter_groups.enable ? 1 : num_ranks);
+  const std::int64_t longest_row =
+      recipe.sft.max_length.value_or(recipe.data.max_prompt_length + recipe.data.max_response_length);
+  const std::int64_t of_cold_start = config::has_cold_start(recipe.sft) ? recipe.sft.batch_size * longest_row : 0;
+  return std::min(recipe.actor.max_tokens_per_micro_batch.value, std::max(of_update, of_cold_start));
+}
+
+double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+  // A bitwise learner on a GPU keeps the decoder's sum before each layer; else stream and branch, or on the CPU the
+  // stream before each norm.
+  const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
+  const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
+  const auto layers = static_cast<double>(config.num_hidden_layers);
+  const double of_layer = layer_activations(recipe, config);
+  const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
+  return computes_again ? layers * entering + of_layer : layers * of_layer;
+}
+
+std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  double all = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
+  const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
+  const bool f32_head = !bf16 || snapshot_formats(recipe.quant).f32_lm_head;
+  const double head =
+      padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
+  const bool learns_on_gpu = config::learns_on_gpu(recipe);
+  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const bool shares_head = reads_snapshot && recipe.quant.lm_head != config::HeadFormat::int8;
+  const bool packs_head = !shares_head && !learns_on_gpu;
+
+  std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
+  parts.push_back({"the program and LibTorch", kProgram, false});
+  if (packs_head) parts.push_back({"packed lm_head", head});
+  double reference = all * kF32;
+  if (packs_head) reference += head;
+  if (learns_on_gpu && bf16) reference += all * kBf16;
+  if (reads_snapshot) reference += sampler_bytes(recipe.quant, config);
+  const bool has_adapters = config::trains_adapters(recipe);
+  if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
+    parts.push_back({"reference model", reference, true, learns_on_gpu});
+
+  if (!recipe.algorithm.teacher.path.empty()) add_teacher(recipe, parts);
+
+  const std::int64_t most_tokens = trained_tokens_at_once(recipe, num_ranks);
+  const auto tokens = static_cast<double>(most_tokens);
+  const auto layers = static_cast<double>(config.num_hidden_layers);
+  const bool sampled_there = learns_on_gpu && recipe.rollout.bitwise;
+  const double kept = activation_bytes(recipe, config);
+  constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
+  parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
+  if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
+    parts.push_back({"a layer's matrix and its input, dequantized", dequantized_operands(recipe, config, most_tokens),
+                     false, true, kLearning});
+  const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
+  const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
+  parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,
+                   learns_on_gpu, kLearning});
+  if (const double bytes = kept_tokens_bytes(recipe, config, num_ranks); bytes > 0)
+    parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
+  parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
+  if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
+  // The base is quantized once, tensor by tensor, before activations and pages exist.
+  const double learning = tokens * kept + arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
+  if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
+    parts.push_back({"a tensor to be quantized", beyond});
+  const auto page_bytes =
+      static_cast<double>(ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
+                                             kv_format(recipe.quant), recipe.rollout.page_size));
+  if (sampled_there) {  // keys and values; new pages per sequence at worst double them above one page
+    const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
+    parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
+  }
+  const bool on_gpu = config::samples_on_gpu(recipe);
+  const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
+  const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * page_bytes;
+  if (on_gpu) {
+    parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
+    const std::int64_t bytes_of_adapters =
+        decoder::device_adapter_bytes(config, sampler_formats(recipe).lora, recipe.rollout.max_num_batched_tokens);
+    if (bytes_of_adapters > 0)
+      parts.push_back({"its adapters on the GPU", static_cast<double>(bytes_of_adapters), false, true});
+    if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
+      parts.push_back({"dequantized operands", bytes, true, true});
+  }
+  parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kSampling});
+  return parts;
+}
+
+}  // namespace qrl::train

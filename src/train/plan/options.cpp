@@ -1,0 +1,122 @@
+#include "train/plan/options.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/threads.h"
+#include "data/chat_template.h"
+#include "train/plan/formats.h"
+
+namespace qrl::train {
+
+namespace {
+
+types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                               const data::Tokenizer& tokenizer, const std::vector<std::string>& stop) {
+  types::SamplingParams params;
+  params.stop_strings = stop;
+  params.max_new_tokens = static_cast<std::int32_t>(recipe.data.max_response_length);
+  params.stop_tokens = config.eos_token_ids;
+  const auto add = [&](types::TokenId token) {
+    auto& ends = params.stop_tokens;
+    if (token >= 0 && std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
+  };
+  add(tokenizer.eos());
+  // A base model's end token ends texts, not turns, and what follows a turn is no answer (our choice).
+  add(tokenizer.added_token_id(data::choose_template(recipe.data, tokenizer).end_of_turn));
+  return params;
+}
+
+}  // namespace
+
+model::LoraConfig lora_config(const config::LoraRecipe& lora) {
+  return {lora.rank, lora.alpha, lora.rslora, lora.target_modules, lora.train_norms};
+}
+
+config::LoraRecipe lora_recipe(const model::LoraConfig& lora) {
+  config::LoraRecipe recipe;
+  recipe.rank = lora.rank;
+  recipe.alpha = lora.alpha;
+  recipe.rslora = lora.rslora;
+  recipe.target_modules = lora.target_modules;
+  recipe.train_norms = lora.train_norms;
+  return recipe;
+}
+
+model::SnapshotFormats sampler_formats(const config::Recipe& recipe) {
+  model::SnapshotFormats formats = snapshot_formats(recipe.quant);
+  if (recipe.lora.publish == config::LoraPublish::adapter) formats.lora = lora_config(recipe.lora);
+  return formats;
+}
+
+ops::SampleParams sample_params(const config::RolloutRecipe& rollout) {
+  return {static_cast<float>(rollout.temperature), static_cast<float>(rollout.top_p),
+          static_cast<std::int32_t>(rollout.top_k)};
+}
+
+types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                     const data::Tokenizer& tokenizer) {
+  types::SamplingParams params = sampling(recipe, config, tokenizer, recipe.rollout.stop);
+  params.temperature = static_cast<float>(recipe.rollout.temperature);
+  params.top_p = static_cast<float>(recipe.rollout.top_p);
+  params.top_k = static_cast<std::int32_t>(recipe.rollout.top_k);
+  params.max_kept = config::kMaxKeptTokens;
+  return params;
+}
+
+types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                    const data::Tokenizer& tokenizer) {
+  types::SamplingParams params = sampling(recipe, config, tokenizer, recipe.eval.stop.value_or(recipe.rollout.stop));
+  params.temperature = static_cast<float>(recipe.eval.temperature);
+  params.top_p = static_cast<float>(recipe.eval.top_p);
+  params.top_k = static_cast<std::int32_t>(recipe.eval.top_k);
+  return params;
+}
+
+std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
+  const std::int64_t page = recipe.rollout.page_size;
+  const std::int64_t longest =
+      longest_prompt_tokens.value_or(recipe.data.max_prompt_length) + recipe.data.max_response_length;
+  return recipe.rollout.kv_pages.value_or((longest + page - 1) / page * recipe.rollout.max_num_seqs);
+}
+
+double gpu_memory_share(const config::Recipe& recipe) {
+  // vLLM's default and veRL's: a learner allocates activations later, and needs more free memory.
+  constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
+  return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
+                                                                                      : kGpuShare);
+}
+
+learner::LearnerOptions learner_options(const config::Recipe& recipe) {
+  learner::LearnerOptions options;
+  options.num_threads = base::num_threads();
+  options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
+  options.numerics.compute = recipe.model.dtype;
+  options.numerics.forward = recipe.quant.learner_forward;
+  options.numerics.backward = recipe.quant.learner_backward;
+  options.numerics.bitwise = recipe.rollout.bitwise;
+  options.numerics.kv_format = kv_format(recipe.quant);
+  options.numerics.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;
+  options.numerics.own_lm_head = snapshot_formats(recipe.quant).int8_lm_head;
+  options.activation_checkpointing = recipe.actor.activation_checkpointing;
+  options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
+  options.shard_optimizer = recipe.trainer.zero_stage > 0;
+  options.optim = recipe.optim;
+  options.lora = lora_config(recipe.lora);
+  options.lora_seed = recipe.trainer.seed;
+  options.total_updates = updates_per_step(recipe) * recipe.trainer.total_training_steps;
+  return options;
+}
+
+std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts) {
+  if (recipe.trainer.total_epochs == 0) return recipe.trainer.total_training_steps;
+  const std::int64_t batch = recipe.data.train_batch_size;
+  return (recipe.trainer.total_epochs * num_prompts + batch - 1) / batch;
+}
+
+std::int64_t updates_per_step(const config::Recipe& recipe) {
+  return recipe.data.train_batch_size / recipe.actor.mini_batch_size * recipe.actor.ppo_epochs;
+}
+
+}  // namespace qrl::train

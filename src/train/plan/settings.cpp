@@ -1,0 +1,300 @@
+#include "train/plan/settings.h"
+
+#include <initializer_list>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/keys/choice_keys.h"
+#include "config/keys/keys.h"
+#include "state/hash.h"
+#include "train/plan/decoder_fit.h"
+#include "train/plan/formats.h"
+#include "train/plan/options.h"
+#include "train/plan/rotation.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr std::string_view kMode = "mode ";  // origin of a mode's value
+constexpr std::size_t kLabelWidth = 12;
+
+std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
+  return loaded.recipe.keys->find(key)->print(loaded.recipe);
+}
+
+std::string line(std::string_view label, const std::string& text) {
+  return std::string(label) + std::string(kLabelWidth - label.size(), ' ') + text;
+}
+
+/// Returns " (default)" or " (mode NAME)" if the recipe does not set the key, else "".
+std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
+  const auto origin = loaded.origins.find(std::string(key));
+  if (origin == loaded.origins.end()) return " (default)";
+  return origin->second.starts_with(kMode) ? " (" + origin->second + ")" : "";
+}
+
+/// Returns e.g. ", clip 0.2", or "" if the key is unset.
+std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
+  const std::string value = value_of(loaded, key);
+  return value == "null" ? "" : ", " + std::string(name) + " " + value + mark_of(loaded, key);
+}
+
+void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
+  const std::string& word = loaded.recipe.mode;
+  const auto& overrides = loaded.mode_overrides;
+  if (word.empty()) {
+    lines.push_back(line("mode", "none"));
+    return;
+  }
+  lines.push_back(
+      line("mode", word + (overrides.empty() ? ""
+                                             : "; the recipe's own keys override " + std::to_string(overrides.size()) +
+                                                   " of its values (--set KEY=VALUE overrides those):")));
+  for (const config::ModeOverride& one : overrides) {
+    lines.push_back(
+        line("", one.key + " is " + one.own_value + " (" + one.place + "), the mode has " + one.mode_value));
+  }
+}
+
+/// Returns ", KEY value" of a section's changed keys, without the section's name.
+std::string changed(const config::LoadedRecipe& loaded, std::string_view section,
+                    std::initializer_list<std::string_view> names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    const std::string key = std::string(section) + std::string(name);
+    const config::Keys& keys = *loaded.recipe.keys;
+    if (value_of(loaded, key) == keys.find(key)->print(keys.defaults())) continue;
+    text += option(loaded, std::string(name).c_str(), key);
+  }
+  return text;
+}
+
+std::string own_keys_text(const config::LoadedRecipe& loaded, const config::Choice& choice) {
+  std::string text;
+  for (const config::OwnKey& own : choice.keys)
+    text += option(loaded, own.name.substr(own.name.rfind('.') + 1).c_str(), own.name);
+  return text;
+}
+
+std::string loss_text(const config::LoadedRecipe& loaded) {
+  std::string text =
+      shown_setting(loaded, "algorithm.name") + option(loaded, "clip low", "algorithm.clip_ratio_low") +
+      option(loaded, "high", "algorithm.clip_ratio_high") +
+      own_keys_text(loaded, *loaded.recipe.keys->catalog().losses.find(loaded.recipe.algorithm.name)) +
+      option(loaded, "aggregation", "algorithm.loss_agg_mode") +
+      changed(loaded, "algorithm.", {"off_policy_mask_threshold", "top_entropy_quantile", "clip_cov.ratio"});
+  if (loaded.recipe.algorithm.kl_loss_coef != 0)
+    text += option(loaded, "KL", "algorithm.kl_loss_coef") + option(loaded, "by", "algorithm.kl_loss_type");
+  return text;
+}
+
+/// Describes advantages that are more than the reward minus the mean; else "".
+std::string advantages_text(const config::LoadedRecipe& loaded) {
+  const std::string text =
+      changed(loaded, "algorithm.",
+              {"adv_estimator", "positive_only", "teacher.path", "teacher.weights", "teacher.coef", "reward_coef"});
+  return text.empty() ? text : text.substr(std::string_view(", ").size());
+}
+
+/// Returns the correction's active switches, by the last part of their names.
+std::string own_text(const config::LoadedRecipe& loaded) {
+  const config::Choice* method =
+      loaded.recipe.keys->catalog().corrections.find(loaded.recipe.rollout_correction.method);
+  std::string text;
+  for (const config::OwnKey& own : method->keys) {
+    if (std::holds_alternative<config::OwnKey::Switch>(own.type) && loaded.recipe.own.of(own) != 0)
+      text += ", " + own.name.substr(own.name.rfind('.') + 1) + mark_of(loaded, own.name);
+  }
+  return text;
+}
+
+std::string sampler_text(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
+  std::string text = shown_setting(loaded, "quant.rollout.weights") + " weights" +
+                     (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")") + ", ";
+  if (quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales())
+    text += rotation_text(snapshot_formats(recipe.quant).rotation) + mark_of(loaded, "quant.rollout.rotation") + ", ";
+  if (recipe.quant.lm_head != config::HeadFormat::automatic)
+    text += shown_setting(loaded, "quant.rollout.lm_head") + " lm_head, ";
+  text += std::string(quant::name(kv_format(recipe.quant))) + " KV cache" + mark_of(loaded, "quant.rollout.kv_cache");
+  if (recipe.quant.queries == config::QueryFormat::fp8_e4m3) text += ", fp8_e4m3 queries";
+  if (recipe.quant.noise.start > 0)
+    text += ", noise on norms' gains from " + shown_setting(loaded, "quant.rollout.noise.start") + " to " +
+            shown_setting(loaded, "quant.rollout.noise.end");
+  return text + ", on " + (config::samples_on_gpu(recipe) ? "cuda" : "cpu");
+}
+
+std::string learner_text(const config::LoadedRecipe& loaded) {
+  const config::QuantRecipe& quant = loaded.recipe.quant;
+  const std::string dtype = value_of(loaded, "model.dtype");
+  const bool plain = quant.learner_forward == config::LearnerForward::bf16;
+  const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
+  const std::string forward = std::string(name(quant.learner_forward)) + mark_of(loaded, "quant.learner.forward");
+  return "forward " + (plain ? dtype : forward + ", the rest in " + dtype) + ", backward " +
+         (plain_backward ? dtype
+                         : std::string(name(quant.learner_backward)) + mark_of(loaded, "quant.learner.backward")) +
+         ", on " + (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
+}
+
+std::string adapters_text(const config::LoadedRecipe& loaded) {
+  return "rank " + shown_setting(loaded, "lora.rank") + option(loaded, "alpha", "lora.alpha") +
+         (loaded.recipe.lora.rslora ? " (rslora)" : "") + option(loaded, "on", "lora.target_modules") +
+         (loaded.recipe.lora.train_norms ? ", norms" : "") + option(loaded, "published as", "lora.publish");
+}
+
+std::string optimizer_text(const config::LoadedRecipe& loaded) {
+  const std::int64_t updates = updates_per_step(loaded.recipe);
+  const std::string warm_up = loaded.recipe.optim.lr_warmup_ratio
+                                  ? option(loaded, "warm-up ratio", "optim.lr_warmup_ratio")
+                                  : option(loaded, "warm-up", "optim.lr_warmup_steps");
+  return shown_setting(loaded, "optim.name") + ", lr " + shown_setting(loaded, "optim.lr") +
+         option(loaded, "schedule", "optim.lr_scheduler") + warm_up + "; " + std::to_string(updates) +
+         (updates == 1 ? " update" : " updates") + " a step";
+}
+
+std::string verifier_text(const config::LoadedRecipe& loaded) {
+  std::string text = shown_setting(loaded, "reward.verifier");
+  text += own_keys_text(loaded, *loaded.recipe.keys->catalog().verifiers.find(loaded.recipe.reward.verifier));
+  const config::RewardRecipe& reward = loaded.recipe.reward;
+  if (!reward.by_source.empty()) text += option(loaded, "by source", "reward.by_source");
+  if (!reward.command.empty()) text += option(loaded, "command", "reward.command");
+  if (!reward.weights.empty()) text += option(loaded, "weights", "reward.weights");
+  if (reward.aggregation != config::RewardAggregation::sum_then_normalize)
+    text += option(loaded, "scores", "reward.aggregation");
+  return text;
+}
+
+std::string sampling_text(const config::LoadedRecipe& loaded) {
+  const config::RolloutRecipe& rollout = loaded.recipe.rollout;
+  return shown_setting(loaded, "rollout.n") + " samples a prompt, temperature " +
+         shown_setting(loaded, "rollout.temperature") +
+         (rollout.top_p < 1 ? option(loaded, "top_p", "rollout.top_p") : "") +
+         (rollout.top_k != -1 ? option(loaded, "top_k", "rollout.top_k") : "") + ", up to " +
+         shown_setting(loaded, "data.max_response_length") + " tokens";
+}
+
+/// Lists set keys with their values.
+class IdleKeys {
+ public:
+  explicit IdleKeys(const config::LoadedRecipe& loaded) : loaded_(loaded) {}
+
+  void add(std::string_view key) {
+    if (is_set(key)) list(key);
+  }
+  /// Adds a key whose value the chosen loss may have set to other than the standard loss's.
+  void add_of_loss(std::string_view key) {
+    const config::Choices& losses = loaded_.recipe.keys->catalog().losses;
+    const std::string_view brought = config::default_of(*losses.find(loaded_.recipe.algorithm.name), key);
+    const bool is_own = brought != config::default_of(*losses.find(losses.standard), key);
+    if (is_set(key) || (is_own && is_set("algorithm.name"))) list(key);
+  }
+  /// Adds a key that exists for the loss alone.
+  void add_own(std::string_view key) {
+    if (is_set(key) || is_set("algorithm.name")) list(key);
+  }
+  void warn(const std::string& why, const std::string& advice) const {
+    if (!text_.empty()) base::log_warning(why + ", and these cannot act: " + text_ + "; " + advice);
+  }
+
+ private:
+  bool is_set(std::string_view key) const { return loaded_.origins.count(std::string(key)) > 0; }
+  void list(std::string_view key) {
+    text_ += (text_.empty() ? "" : ", ") + std::string(key) + " " + shown_setting(loaded_, key);
+  }
+
+  const config::LoadedRecipe& loaded_;
+  std::string text_;
+};
+
+void warn_of_one_update(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  // behaviour_in_ratio makes the ratio to the sampler, not 1.
+  if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
+  IdleKeys idle(loaded);
+  const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
+  if (loss->needs_updates) idle.add("algorithm.name");
+  for (const config::OwnKey& own : loss->keys)
+    if (loss->needs_updates) idle.add(own.name);
+  const auto add_clip = [&](std::string_view key) {
+    if (loss->needs_updates) idle.add(key);  // named by its word
+    else idle.add_of_loss(key);
+  };
+  add_clip("algorithm.clip_ratio_low");
+  add_clip("algorithm.clip_ratio_high");
+  if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add_clip("algorithm.clip_ratio_c");
+  if (value_of(loaded, "rollout_correction.acr") == "true") idle.add("rollout_correction.acr");
+  idle.warn("with one update a step the ratio to the old policy is 1",
+            "set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
+}
+
+void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
+  const config::AlgorithmRecipe& algorithm = loaded.recipe.algorithm;
+  // A teacher may still make a token's advantage negative.
+  if (!algorithm.positive_only || !algorithm.teacher.path.empty()) return;
+  IdleKeys idle(loaded);
+  for (const config::OwnKey& own : loaded.recipe.keys->catalog().losses.find(algorithm.name)->keys) {
+    if (own.of_negatives) idle.add_own(own.name);
+  }
+  idle.add("algorithm.clip_ratio_low");
+  if (algorithm.clip_ratio_c.value_or(0) != 0) idle.add_of_loss("algorithm.clip_ratio_c");
+  idle.warn("with algorithm.positive_only no advantage is negative",
+            "set algorithm.positive_only: false, or leave them out");
+}
+
+}  // namespace
+
+std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key) {
+  return value_of(loaded, key) + mark_of(loaded, key);
+}
+
+std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  std::vector<std::string> lines;
+  add_mode(loaded, lines);
+  lines.push_back(line("loss", loss_text(loaded)));
+  if (const std::string text = advantages_text(loaded); !text.empty()) lines.push_back(line("advantages", text));
+  lines.push_back(line(
+      "correction",
+      shown_setting(loaded, "rollout_correction.method") + option(loaded, "threshold", "rollout_correction.threshold") +
+          option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded) +
+          changed(loaded, "rollout_correction.",
+                  {"rs", "rs_stat", "rs_threshold", "rs_threshold_low", "token_veto_threshold", "batch_normalize"})));
+  lines.push_back(line("sampler", sampler_text(loaded)));
+  lines.push_back(line("learner", learner_text(loaded)));
+  if (config::trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));
+  lines.push_back(line("optimizer", optimizer_text(loaded)));
+  lines.push_back(line("verifier", verifier_text(loaded)));
+  lines.push_back(line("sampling", sampling_text(loaded)));
+  return lines;
+}
+
+void warn_of_idle_settings(const config::LoadedRecipe& loaded) {
+  warn_of_one_update(loaded);
+  warn_of_no_negatives(loaded);
+}
+
+void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config) {
+  const config::DataRecipe& data = loaded.recipe.data;
+  const std::int64_t longest = data.max_prompt_length + data.max_response_length;
+  QRL_REQUIRE(longest <= config.max_position_embeddings, "data.max_prompt_length + data.max_response_length",
+              "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
+              shown_setting(loaded, "data.max_prompt_length") + " + " +
+                  shown_setting(loaded, "data.max_response_length") + " = " + std::to_string(longest),
+              "set lower ones in the recipe");
+}
+
+void require_row_positions(const SftRows& rows, const model::ModelConfig& config) {
+  QRL_REQUIRE(rows.longest <= config.max_position_embeddings, "sft.train_files and sft.val_files",
+              "rows of at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
+              std::to_string(rows.longest) + " tokens", "lower sft.max_length, with sft.overlong: filter or truncate");
+}
+
+std::string recipe_hash(const config::LoadedRecipe& loaded) {
+  state::Hash hash;
+  hash.add(loaded.resolved_yaml);
+  return hash.hex();
+}
+
+}  // namespace qrl::train

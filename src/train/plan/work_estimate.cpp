@@ -1,0 +1,34 @@
+#include "train/plan/work_estimate.h"
+
+#include "model/weights.h"
+
+namespace qrl::train {
+
+MatmulParams matmul_params(const model::ModelConfig& config) {
+  MatmulParams params;
+  for (const model::WeightSpec& spec : model::weight_specs(config)) {
+    if (spec.kind == model::WeightKind::linear) params.layers += static_cast<double>(spec.shape.numel());
+  }
+  params.lm_head = static_cast<double>(config.vocab_size * config.hidden_size);
+  return params;
+}
+
+double learner_operations(const model::ModelConfig& config, std::span<const types::MicroBatch> batches,
+                          std::int64_t counted_tokens) {
+  double rows = 0, visible = 0;  // visible: positions that a row sees, summed
+  for (const types::MicroBatch& batch : batches) {
+    rows += static_cast<double>(batch.num_tokens());
+    double prefix = 0;
+    for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
+      const auto at = static_cast<std::size_t>(s);
+      const double own = batch.sequence_starts[at + 1] - batch.sequence_starts[at];
+      if (!batch.continues(s)) prefix = own;
+      visible += own * (own + 1) / 2 + (batch.continues(s) ? own * prefix : 0);
+    }
+  }
+  const MatmulParams params = matmul_params(config);
+  return 6 * params.layers * rows + 6 * params.lm_head * static_cast<double>(counted_tokens) +
+         12 * visible * static_cast<double>(config.q_size() * config.num_hidden_layers);
+}
+
+}  // namespace qrl::train

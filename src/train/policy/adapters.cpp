@@ -1,0 +1,74 @@
+#include "train/policy/adapters.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/hub.h"
+#include "model/int8_profile.h"
+#include "model/peft.h"
+#include "state/file.h"
+#include "train/files/checkpoint_folder.h"
+#include "train/plan/options.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const model::LoraConfig& lora) {
+  std::string targets;
+  for (const std::string& target : lora.target_modules) targets += (targets.empty() ? "" : ", ") + target;
+  return "rank " + std::to_string(lora.rank) + ", scale " + std::to_string(lora.scale()) + ", modules " +
+         (targets.empty() ? "all-linear" : targets) + (lora.train_norms ? ", norms" : "");
+}
+
+bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a, const model::LoraConfig& b) {
+  return a.rank == b.rank && a.scale() == b.scale() && a.train_norms == b.train_norms &&
+         model::adapted_modules(config, a) == model::adapted_modules(config, b);
+}
+
+}  // namespace
+
+AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
+  const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
+  const fs::path folder = is_cold_start ? fs::absolute(cold_start) : config::model_folder(recipe.model.path);
+  AdapterBase base{folder.string(), {}, policy.weights};
+  if (is_cold_start) base.weights = model::open_hf(cold_start).weights;
+  base.hash = model::weights_hash(policy.config, *base.weights);
+  return base;
+}
+
+void require_same_base(const fs::path& checkpoint, const fs::path& folder, const std::string& hash) {
+  const std::string trained_on = checkpoint_base_hash(checkpoint);
+  QRL_REQUIRE(trained_on == hash, state::shown(folder),
+              "the weights that the adapters of " + state::shown(checkpoint) + " were trained on, hash " + trained_on,
+              "others, hash " + hash, "put those back there, or begin another run (another trainer.default_local_dir)");
+}
+
+std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {
+  if (!config::trains_adapters(recipe) || recipe.lora.path.empty()) return std::nullopt;
+  const model::PeftAdapter given = model::open_peft(recipe.lora.path, config);
+  const model::LoraConfig wanted = lora_config(recipe.lora);
+  QRL_REQUIRE(same_adapters(config, given.lora, wanted), "lora.path: " + state::shown(recipe.lora.path),
+              "adapters as the recipe has them: " + text_of(wanted), text_of(given.lora),
+              "set lora.rank, alpha, rslora, target_modules and train_norms to the folder's");
+  return given.adapters;
+}
+
+bool reads_given_adapters(const config::Recipe& recipe, bool goes_on) {
+  const bool are_reference = recipe.algorithm.kl_loss_coef != 0 && !config::has_cold_start(recipe.sft);
+  return config::trains_adapters(recipe) && !recipe.lora.path.empty() && (!goes_on || are_reference);
+}
+
+Policy initial_policy(const config::Recipe& recipe) {
+  Policy policy = make_policy(recipe);
+  const std::optional<model::WeightSource> adapters = given_adapters(recipe, policy.config);
+  if (!adapters) return policy;
+  policy.adapter = PolicyAdapter{lora_config(recipe.lora), policy.weights, *adapters,
+                                 config::model_folder(recipe.model.path).string()};
+  policy.weights = model::merged_weights(policy.config, policy.weights, policy.adapter->lora, *adapters);
+  return policy;
+}
+
+}  // namespace qrl::train

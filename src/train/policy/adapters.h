@@ -1,0 +1,37 @@
+// Owns a run's adapters: their base, and the ones that it begins with.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/recipe.h"
+#include "model/weights.h"
+#include "train/policy/policy.h"
+
+namespace qrl::train {
+
+struct AdapterBase {
+  std::string path;  ///< a model's folder, or the run's finished cold start
+  std::string hash;  ///< model::weights_hash
+  std::optional<model::WeightSource> weights;
+};
+
+/// Returns the base of a run, after its cold start, if any, finished in the folder `cold_start`. Reads all its weights
+/// once.
+AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
+
+/// Throws an input error if a checkpoint's adapters were trained on other weights than those of `folder`, whose
+/// model::weights_hash is `hash`.
+void require_same_base(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
+                       const std::string& hash);
+
+/// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
+std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
+/// Returns whether a start of the run reads them: a fresh one, or a resumed one whose KL reference they are.
+bool reads_given_adapters(const config::Recipe& recipe, bool goes_on);
+
+/// Returns the policy before training: make_policy's, with the adapters of lora.path.
+Policy initial_policy(const config::Recipe& recipe);
+
+}  // namespace qrl::train

@@ -1,0 +1,127 @@
+#include "train/policy/inputs.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "config/printer.h"
+#include "config/reader.h"
+#include "model/int8_profile.h"
+#include "state/hash.h"
+
+namespace qrl::train {
+
+namespace {
+
+void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
+
+/// Hashes the length first, so that no two sequences of texts hash the same bytes.
+void add_text(state::Hash& hash, std::string_view text) {
+  add_number(hash, text.size());
+  hash.add(text);
+}
+
+std::string hash_of(std::span<const PromptSet> sets) {
+  state::Hash hash;
+  for (const PromptSet& set : sets) {
+    add_number(hash, set.prompts.size());
+    for (const std::int64_t size : set.source_sizes) add_number(hash, static_cast<std::uint64_t>(size));
+    for (const types::Prompt& prompt : set.prompts) {
+      add_number(hash, prompt.id);
+      add_number(hash, prompt.tokens.size());
+      hash.add(prompt.tokens.data(), prompt.tokens.size() * sizeof(types::TokenId));
+      add_text(hash, prompt.ground_truth);
+      add_text(hash, prompt.data_source);
+    }
+  }
+  return hash.hex();
+}
+
+std::string hash_of(const std::vector<SftRow>& rows) {
+  if (rows.empty()) return {};
+  state::Hash hash;
+  for (const SftRow& row : rows) {
+    for (const auto* tokens : {&row.context, &row.rest}) {
+      add_number(hash, tokens->size());
+      hash.add(tokens->data(), tokens->size() * sizeof(types::TokenId));
+    }
+    hash.add(row.learned.data(), row.learned.size());
+  }
+  return hash.hex();
+}
+
+std::string hash_of(const Policy& policy, const std::string& weights) {
+  state::Hash hash;
+  add_text(hash, model::config_json(policy.config));
+  if (!weights.empty()) add_text(hash, weights);
+  return hash.hex();
+}
+
+/// Lists keys with different values on two ranks; paths may differ.
+std::string different_keys(const std::string& a, const std::string& b) {
+  const auto first = nlohmann::json::parse(a), second = nlohmann::json::parse(b);
+  std::string keys;
+  for (const auto& [key, value] : first.items()) {
+    if (second.at(key) != value) keys += (keys.empty() ? "" : ", ") + key;
+  }
+  return keys;
+}
+
+std::string values_of(const config::Recipe& recipe) {
+  nlohmann::json values;
+  for (const auto& [name, value] : config::resolved_values(recipe)) {
+    // Hosts may differ in folders and cores.
+    const bool is_local =
+        name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(*recipe.keys, name);
+    if (!is_local) values[name] = value;
+  }
+  return values.dump();
+}
+
+/// Throws an input error at `where` naming the keys whose contents differ from `before`.
+void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
+                         const std::string& what_to_do) {
+  std::string other;
+  const auto compare = [&](const std::string& a, const std::string& b, const char* name) {
+    if (a != b) other += (other.empty() ? "" : "; ") + std::string(name);
+  };
+  compare(before.model, now.model, "another model (model.path, model.init)");
+  compare(before.train_prompts, now.train_prompts, "other training prompts (data.train_files, the tokenizer)");
+  compare(before.sft_rows, now.sft_rows, "other rows of the cold start (sft.train_files, the tokenizer)");
+  compare(before.held_out_prompts, now.held_out_prompts, "other held-out prompts (data.val_files, the tokenizer)");
+  QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
+}
+
+void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::Collectives& world) {
+  const auto recipes = world.all_gather(values_of(recipe));
+  const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
+             val = world.all_gather(mine.held_out_prompts), sft = world.all_gather(mine.sft_rows);
+  for (std::size_t rank = 1; rank < model.size(); ++rank) {
+    const std::string where = "rank " + std::to_string(rank);
+    QRL_REQUIRE(recipes[rank] == recipes[0], where, "the recipe of rank 0",
+                "other values of " + different_keys(recipes[0], recipes[rank]),
+                "start every rank with the same recipe");
+    require_same_inputs({model[0], train[0], val[0], sft[0]}, {model[rank], train[rank], val[rank], sft[rank]}, where,
+                        "to read what rank 0 reads", "give every host the same files");
+  }
+}
+
+}  // namespace
+
+Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
+                   const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
+  // Later weights and a cold start's reference come from checkpoints; only model weights read again count.
+  const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
+  const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
+  const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));
+  const std::string weights = weights_count ? model::weights_hash(policy.config, policy.weights) : std::string();
+  Inputs mine{hash_of(policy, weights), hash_of(std::span(&prompts, 1)), hash_of(held_out), hash_of(sft_rows.train),
+              weights};
+  if (world.size() > 1) {
+    Inputs whole = mine;
+    if (!weights_count) whole.model = hash_of(policy, model::weights_hash(policy.config, policy.weights));
+    require_agreement(recipe, whole, world);
+  }
+  return mine;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,110 @@
+#include "train/policy/merge.h"
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/bf16.h"
+#include "model/adapter.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Rows of a snapshot's matrix from one weight.
+struct Rows {
+  const ops::PackedLinear* matrix;
+  std::int64_t first;
+};
+
+std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
+  std::map<std::string, Rows> rows;
+  for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
+    model::visit_matrices(snapshot.config(), [&](const model::BlockMatrix& matrix, const auto& of) {
+      std::int64_t first = 0;
+      for (const model::BlockModule& module : matrix.modules) {
+        rows.emplace(model::layer_prefix(idx) + std::string(module.name) + ".weight",
+                     Rows{&of(snapshot.layer(idx)), first});
+        first += module.rows;
+      }
+    });
+  }
+  return rows;
+}
+
+/// Notes what `stored` lost of the update from `base` to `merged`.
+void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
+                UpdateErrors& errors) {
+  double lost = 0, whole = 0;
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    const double update = static_cast<double>(merged[i]) - base[i];
+    lost += std::pow(stored[i] - base[i] - update, 2);
+    whole += update * update;
+  }
+  if (whole == 0) return;
+  const double error = std::sqrt(lost / whole);
+  ++errors.num_layers;
+  errors.sum += error;
+  if (errors.num_layers > 1 && error <= errors.worst) return;
+  errors.worst = error;
+  errors.worst_layer = weight.substr(0, weight.rfind('.'));
+}
+
+}  // namespace
+
+model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
+                                      const model::SnapshotFormats& formats) {
+  const auto snapshot = std::make_shared<model::Snapshot>(config, formats);
+  snapshot->publish(base, 0);
+  return model::WeightSource(
+      [snapshot, base, rows = rows_by_weight(*snapshot)](const model::WeightSpec& spec, float* to) {
+        const auto found = rows.find(spec.name);
+        if (found == rows.end()) return base.read(spec, to);
+        const ops::PackedLinear& matrix = *found->second.matrix;
+        ops::unpack_rows(matrix, found->second.first, spec.shape[0], to);
+        ops::rotate_rows(matrix.rotation, spec.shape[0], matrix.in, to);  // back
+      });
+}
+
+model::WeightSource with_errors(const model::WeightSource& trained, const model::WeightSource& base, base::DType dtype,
+                                UpdateErrors& errors) {
+  return model::WeightSource([trained, base, dtype, &errors](const model::WeightSpec& spec, float* to) {
+    trained.read(spec, to);
+    if (spec.kind != model::WeightKind::linear) return;
+    std::vector<float> before(static_cast<std::size_t>(spec.shape.numel()));
+    base.read(spec, before.data());
+    std::vector<float> stored(to, to + before.size());
+    if (dtype != base::DType::f32)
+      for (float& value : stored) value = base::to_float(base::to_bf16(value));
+    note_error(before, to, stored.data(), spec.name, errors);
+  });
+}
+
+model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, UpdateErrors& errors) {
+  const PolicyAdapter& adapter = *policy.adapter;
+  const model::WeightSource base = onto.value_or(adapter.base);
+  const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
+  return with_errors(all, base, policy.config.dtype, errors);
+}
+
+UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
+                                 const model::SnapshotFormats& formats) {
+  const PolicyAdapter& adapter = *policy.adapter;
+  const model::WeightSource base = onto.value_or(adapter.base);
+  const model::WeightSource all = model::merged_weights(policy.config, base, adapter.lora, adapter.adapters);
+  const model::WeightSource again = quantized_weights(policy.config, all, formats);
+  UpdateErrors errors;
+  for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
+    if (spec.kind != model::WeightKind::linear) continue;
+    std::vector<float> before(static_cast<std::size_t>(spec.shape.numel())), merged(before.size()),
+        stored(before.size());
+    base.read(spec, before.data());
+    all.read(spec, merged.data());
+    again.read(spec, stored.data());
+    note_error(before, merged.data(), stored.data(), spec.name, errors);
+  }
+  return errors;
+}
+
+}  // namespace qrl::train

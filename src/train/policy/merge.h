@@ -1,0 +1,39 @@
+// Owns merging adapters into a model, and how much of an update rounding keeps.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "model/snapshot.h"
+#include "train/policy/policy.h"
+
+namespace qrl::train {
+
+/// Holds how much of the update rounding to the dtype loses: ‖rounded − trained‖ / ‖trained − base‖ over a linear
+/// layer's weights. Omits layers without an update. Sums are fp64.
+struct UpdateErrors {
+  std::int64_t num_layers = 0;
+  double sum = 0, worst = 0;
+  std::string worst_layer;
+  double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
+};
+
+/// Returns a sampler's weights: those of `base` quantized and dequantized, in fp32. Other weights than linear layers'
+/// are unchanged. Quantizes all once.
+model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
+                                      const model::SnapshotFormats& formats);
+
+/// Measures the same after the merged model is quantized to `formats` again, as when sampling the exported folder.
+/// Quantizes all once; sums are fp64.
+UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
+                                 const model::SnapshotFormats& formats);
+
+/// Reads `trained`, a tensor at a time in fp32, and notes what rounding to `dtype` loses of its update from `base`.
+/// `errors` must outlive the source.
+model::WeightSource with_errors(const model::WeightSource& trained, const model::WeightSource& base, base::DType dtype,
+                                UpdateErrors& errors);
+
+/// Reads the policy's merged weights in fp32, onto its base or `onto`. `errors` as above, for policy.config.dtype.
+model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, UpdateErrors& errors);
+
+}  // namespace qrl::train

@@ -1,0 +1,114 @@
+#include "train/policy/policy.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/hub.h"
+#include "model/int8_profile.h"
+#include "model/peft.h"
+#include "state/file.h"
+#include "train/files/checkpoint_folder.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+model::WeightSource init_from(const config::Recipe& recipe, const model::ModelConfig& config) {
+  return model::new_weights(config, recipe.model.init_seed.value_or(recipe.trainer.seed));
+}
+
+void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& where) {
+  QRL_REQUIRE(
+      tokenizer.eos() >= 0, where,
+      "a tokenizer_config.json that names an `eos_token`, or a generation_config.json whose `eos_token_id` is a "
+      "special token",
+      "none", "nothing else says where a response ends");
+  QRL_REQUIRE(tokenizer.vocab_size() <= config.vocab_size, where,
+              "vocab_size of at least the tokenizer's " + std::to_string(tokenizer.vocab_size()) + " ids",
+              std::to_string(config.vocab_size));
+}
+
+/// Returns the folder that a PEFT folder names as its base, or one of that name beside it, as a run may have moved. The
+/// Hub's cache has named models.
+fs::path base_folder(const fs::path& dir) {
+  const std::string named = model::peft_base(dir);
+  const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
+  std::error_code error;
+  if (!named.empty() && fs::is_directory(named, error)) return named;
+  if (!named.empty() && fs::is_directory(beside, error)) {
+    if (!is_checkpoint(dir)) {  // base known by its hash
+      base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
+                        " is no folder here; its base is taken to be " + state::shown(beside));
+    }
+    return beside;
+  }
+  QRL_REQUIRE(config::is_hub_name(named), state::shown(dir / "adapter_config.json") + ": base_model_name_or_path",
+              "the base's folder on this machine, or OWNER/NAME", named.empty() ? "none" : base::quoted(named),
+              "put the base there, or write its folder into the file");
+  return config::model_folder(named);
+}
+
+Policy load_hf_policy(const fs::path& dir) {
+  const model::HfModel hf = model::open_hf(dir);
+  return {hf.config, hf.weights, data::Tokenizer::load(dir)};
+}
+
+/// Loads the policy of a folder of adapters: one of PEFT's, or a checkpoint. Throws an input error if its base is not
+/// found, or a checkpoint's base has other weights than it was trained on.
+Policy load_adapted_policy(const fs::path& dir) {
+  const fs::path base_dir = base_folder(dir);
+  const model::HfModel base = model::open_hf(base_dir);
+  const model::PeftAdapter adapter = model::open_peft(dir, base.config);
+  if (const std::string trained_on = is_checkpoint(dir) ? checkpoint_base_hash(dir) : std::string();
+      !trained_on.empty()) {
+    const std::string hash = model::weights_hash(base.config, base.weights);
+    QRL_REQUIRE(hash == trained_on, state::shown(base_dir),
+                "the weights that the adapters of " + state::shown(dir) + " were trained on, hash " + trained_on,
+                "others, hash " + hash, "put those back there, or name their folder in adapter_config.json");
+  }
+  const fs::path tokenizer = fs::exists(dir / "tokenizer.json") ? dir : base_dir;
+  return {base.config, model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters),
+          data::Tokenizer::load(tokenizer),
+          PolicyAdapter{adapter.lora, base.weights, adapter.adapters, base_dir.string()}};
+}
+
+}  // namespace
+
+model::ModelConfig model_config(const config::Recipe& recipe) {
+  const bool is_new = recipe.model.path.empty();
+  const fs::path folder = is_new ? fs::path() : config::model_folder(recipe.model.path);
+  QRL_REQUIRE(is_new || fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
+              "none at " + state::shown(folder),
+              "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and write ~ in full");
+  return model::read_config(is_new ? fs::path(recipe.model.init_config) : folder / "config.json");
+}
+
+data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const bool is_new = recipe.model.path.empty();
+  const fs::path dir =
+      is_new ? fs::path(recipe.model.init_config).parent_path() : config::model_folder(recipe.model.path);
+  data::Tokenizer tokenizer =
+      is_new && !fs::exists(dir / "tokenizer.json") ? data::Tokenizer::byte_level() : data::Tokenizer::load(dir);
+  check_fit(tokenizer, config, is_new ? recipe.model.init_config : dir.string());
+  return tokenizer;
+}
+
+Policy make_policy(const config::Recipe& recipe) {
+  if (!recipe.model.path.empty()) return load_policy(config::model_folder(recipe.model.path));
+  const model::ModelConfig config = model_config(recipe);
+  return {config, init_from(recipe, config), make_tokenizer(recipe, config)};
+}
+
+Policy load_policy(const std::filesystem::path& dir) {
+  if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
+  QRL_REQUIRE(!std::filesystem::is_directory(dir / "checkpoints"), state::shown(dir),
+              "a checkpoint or a model's folder", "a run's folder",
+              "name one of those in " + state::shown(dir / "checkpoints"));
+  Policy policy = model::is_peft(dir) ? load_adapted_policy(dir) : load_hf_policy(dir);
+  check_fit(policy.tokenizer, policy.config, dir.string());
+  return policy;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,83 @@
+#include "train/policy/teacher.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "train/plan/formats.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr const char* kWhere = "algorithm.teacher.path";
+
+/// Returns the teacher's section without a rotation: its weights, with the sampler's other formats if weights agree.
+config::QuantRecipe quant_of(const config::Recipe& recipe) {
+  config::QuantRecipe quant;
+  quant.weights = recipe.algorithm.teacher.weights;
+  quant.rotation = config::RotationKind::none;
+  if (quant.weights != recipe.quant.weights) return quant;
+  quant.activations = recipe.quant.activations;
+  quant.granularity = recipe.quant.granularity;
+  quant.ignore = recipe.quant.ignore;
+  quant.kv_cache = recipe.quant.kv_cache;
+  return quant;
+}
+
+bool is_quantized(const config::Recipe& recipe) {
+  const config::WeightFormat weights = recipe.algorithm.teacher.weights;
+  return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
+}
+
+/// Returns whether the sampler's operations score, like the policy's. Not with fp8 keys and values: a teacher has no
+/// calibrated scales.
+bool is_bitwise(const config::Recipe& recipe) {
+  return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
+         !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
+}
+
+/// On a GPU the decoder's tensors are the policy's: fake_quant has the same quantized bits.
+config::LearnerForward forward_of(const config::Recipe& recipe) {
+  if (!is_quantized(recipe)) return config::LearnerForward::bf16;
+  return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;
+}
+
+learner::LearnerOptions options_of(const config::Recipe& recipe) {
+  learner::LearnerOptions options = learner_options(recipe);
+  options.trainable = false;
+  options.shard_optimizer = false;
+  options.lora = {};
+  options.numerics.forward = forward_of(recipe);
+  options.numerics.backward = config::LearnerBackward::model_dtype;
+  options.numerics.bitwise = is_bitwise(recipe);
+  options.numerics.kv_format = kv_format(quant_of(recipe));
+  return options;
+}
+
+Policy load(const config::Recipe& recipe, const Policy& policy) {
+  Policy teacher = load_policy(recipe.algorithm.teacher.path);
+  const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  QRL_REQUIRE(teacher.config.max_position_embeddings >= longest, kWhere,
+              "a model of at least " + std::to_string(longest) + " positions",
+              std::to_string(teacher.config.max_position_embeddings), "take another, or lower the recipe's lengths");
+  const std::int64_t size = policy.tokenizer.vocab_size();
+  bool same = teacher.tokenizer.vocab_size() == size;
+  for (std::int64_t id = 0; same && id < size; ++id) {
+    const types::TokenId token = static_cast<types::TokenId>(id);
+    same = teacher.tokenizer.bytes_of(token, true) == policy.tokenizer.bytes_of(token, true);
+  }
+  QRL_REQUIRE(same, kWhere, "the policy's vocabulary, token by token", "another",
+              "a teacher scores the policy's own tokens: take one with the same tokenizer");
+  return teacher;
+}
+
+}  // namespace
+
+Teacher::Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world)
+    : model_(load(recipe, policy)),
+      snapshot_(model_.config, snapshot_formats(quant_of(recipe))),
+      learner_(model_.config, model_.weights, options_of(recipe), world) {
+  if (is_quantized(recipe)) learner_.publish(snapshot_, 0);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,24 @@
+// Owns the teacher of on-policy distillation: a frozen model that scores the samples, optionally in low bits.
+#pragma once
+
+#include "dist/collectives.h"
+#include "learner/learner.h"
+#include "train/policy/policy.h"
+
+namespace qrl::train {
+
+class Teacher {
+ public:
+  /// Reads algorithm.teacher.path; throws an input error if its tokenizer differs from the policy's or its positions
+  /// are too few.
+  Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world);
+
+  learner::Learner& learner() { return learner_; }
+
+ private:
+  Policy model_;
+  model::Snapshot snapshot_;  ///< of a low-bit forward pass
+  learner::Learner learner_;
+};
+
+}  // namespace qrl::train

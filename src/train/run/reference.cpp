@@ -1,0 +1,42 @@
+#include "train/run/reference.h"
+
+#include <utility>
+
+#include "train/plan/formats.h"
+#include "train/plan/options.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// On a GPU low_bit's tensors are the decoder's, with the policy: fake_quant has the same quantized values.
+config::LearnerForward reference_forward(const config::Recipe& recipe) {
+  const config::LearnerForward forward = recipe.quant.learner_forward;
+  const bool is_decoders = forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe);
+  return is_decoders ? config::LearnerForward::fake_quant : forward;
+}
+
+learner::LearnerOptions reference_options(const config::Recipe& recipe) {
+  learner::LearnerOptions options = learner_options(recipe);
+  options.trainable = false;
+  options.numerics.forward = reference_forward(recipe);
+  options.numerics.backward = config::LearnerBackward::model_dtype;
+  options.numerics.bitwise = recipe.rollout.bitwise && !config::learns_on_gpu(recipe);
+  return options;
+}
+
+}  // namespace
+
+Reference::Reference(const RunSetup& setup, const RunState& state, const std::filesystem::path& cold_start,
+                     std::shared_ptr<const model::Int8Profile> profile)
+    : learner_(setup.policy.config, setup.policy.weights, reference_options(setup.recipe), setup.world) {
+  const config::Recipe& recipe = setup.recipe;
+  if (recipe.sft.steps > 0) restore_learner(cold_start, state, learner_, setup.world);
+  if (learner_.forward_mode() == config::LearnerForward::bf16) return;
+  if (recipe.quant.uaq_scale != 1) learner_.apply_uaq(static_cast<float>(recipe.quant.uaq_scale));
+  snapshot_.emplace(setup.policy.config, sampler_formats(recipe));
+  snapshot_->use_profile(std::move(profile));
+  learner_.publish(*snapshot_, 0);
+}
+
+}  // namespace qrl::train

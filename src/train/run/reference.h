@@ -1,0 +1,29 @@
+// Owns the frozen policy of a full training's KL loss: RL's first weights, in the learner's forward format. So the KL
+// begins at 0.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "learner/learner.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run_setup.h"
+
+namespace qrl::train {
+
+class Reference {
+ public:
+  /// Takes the cold start's weights from its checkpoint, or without one the policy's. `profile`: the sampler's, or
+  /// null. Collective.
+  Reference(const RunSetup& setup, const RunState& state, const std::filesystem::path& cold_start,
+            std::shared_ptr<const model::Int8Profile> profile);
+
+  learner::Learner& learner() { return learner_; }
+
+ private:
+  std::optional<model::Snapshot> snapshot_;  ///< of a quantized forward pass
+  learner::Learner learner_;
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,396 @@
+#include "train/run/run.h"
+
+#include <cerrno>  // program_invocation_name
+#include <cstdio>
+#include <exception>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/readable.h"
+#include "base/shell.h"
+#include "base/threads.h"
+#include "learner/tensors/cuda_library.h"
+#include "model/peft.h"
+#include "ops/isa.h"
+#include "report/sessions.h"
+#include "tasks/by_source.h"
+#include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/resume.h"
+#include "train/evaluate/evaluate.h"
+#include "train/evaluate/export_score.h"
+#include "train/files/shared_commit.h"
+#include "train/metrics/health.h"
+#include "train/plan/formats.h"
+#include "train/plan/gpu_plan.h"
+#include "train/plan/memory_estimate.h"
+#include "train/plan/options.h"
+#include "train/plan/rotation.h"
+#include "train/plan/settings.h"
+#include "train/policy/adapters.h"
+#include "train/policy/teacher.h"
+#include "train/run/cold_start.h"
+#include "train/run/reference.h"
+#include "train/run/training.h"
+#include "train/signals.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Returns the checkpoint of the state a run ended in; nothing if it made no step. A run without remaining steps ended
+/// in the one it was resumed from.
+std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
+  const std::string name =
+      state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
+  if (fs::exists(folder.checkpoints() / name)) return folder.checkpoints() / name;
+  return point.checkpoint;
+}
+
+void say(const std::string& line) {
+  std::printf("%s\n", base::printable(line).c_str());
+  base::log_to_file(line);
+}
+
+/// Returns a line that summarizes the run's health warnings, or "" without any.
+std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
+  Health health(recipe);
+  for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)
+    (void)health.observe(row.step, row.metrics);
+  const std::string summary = health.summary();
+  return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
+}
+
+/// Prints a run's last lines from its files alone, also when a finished run is started again.
+void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
+                  std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
+  say("run folder  " + folder.path().string());
+  say(std::string("  config.yaml (resolved recipe)  metrics.jsonl  ") +
+      (fs::exists(folder.sft_metrics_file()) ? "sft_metrics.jsonl  " : "") + "rollouts/  checkpoints/  log.txt");
+  if (checkpoint) {
+    say("  model: " + checkpoint->string());
+    const char* kind = config::trains_adapters(recipe) ? "PEFT" : "Hugging Face";
+    const std::string command =
+        base::shell_word(program_invocation_name) + " export " + base::shell_word(checkpoint->string());
+    say(std::string("  as a ") + kind + " folder: " + command + " --out DIR");
+    say((held_out.empty() ? "  sampled as " : "  sampled and scored as ") + policy_text(recipe) +
+        (has_quantized_export(recipe) ? ": " + command + " --quantized --out DIR" : ""));
+  } else {
+    say("  no checkpoint: the recipe asks for no step");
+  }
+  const auto line = [&](const PromptSet& set) -> std::string {
+    const auto rows = read_score(folder.metrics_file(), score_name(set.data_source, recipe.eval));
+    if (rows.empty()) return {};
+    char text[160];
+    const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);
+    if (rows.size() == 1) {
+      std::snprintf(text, sizeof text, "%s: %.3f after step %lld, the only evaluation", name.c_str(),
+                    rows.back().second, static_cast<long long>(rows.back().first));
+    } else if (rows.front().first == 0) {
+      std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
+    } else {
+      std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
+    }
+    return text;
+  };
+  const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was not measured
+    const std::string text = line(set);
+    if (!text.empty()) say(what + text);
+  };
+  if (const std::string warnings = health_line(recipe, folder); !warnings.empty()) say(warnings);
+  for (const std::string& score : export_scores) say(score);
+  for (std::size_t i = 1; i < held_out.size(); ++i) print("also measured  ", held_out[i]);
+  if (!held_out.empty()) print("held-out ", held_out.front());
+  std::fflush(stdout);
+}
+
+/// Opens and locks rank 0's folder for the run; null on other ranks.
+std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Collectives& world) {
+  std::unique_ptr<RunFolder> folder;
+  if (world.is_first()) {
+    folder = std::make_unique<RunFolder>(recipe.trainer.default_local_dir);
+    base::set_log_file(folder->path() / "log.txt");
+  }
+  if (recipe.trainer.zero_stage > 0) {
+    require_shared_folder(folder ? folder->path() : fs::path(),
+                          "set trainer.default_local_dir to one that all hosts share, or trainer.zero_stage to 0",
+                          world);
+  }
+  return folder;
+}
+
+/// Returns the cold start's checkpoint in rank 0's folder.
+fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
+  const fs::path own = cold_start_checkpoint(recipe);
+  return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
+}
+
+/// Makes the cold start on rank 0 with all its machine's threads; every rank continues from it.
+void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+                    const std::optional<fs::path>& checkpoint) {
+  if (setup.world.is_first()) {
+    base::set_num_threads(all_local_threads(setup.recipe, setup.world));
+    make_cold_start(setup, state, sft_metrics, checkpointer, checkpoint);
+    set_threads(setup.recipe, setup.world);
+  } else {
+    await_cold_start(setup.world);
+  }
+  setup.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
+}
+
+/// Returns RL's first adapters unless new: the cold start's, or lora.path's.
+std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const fs::path& cold_start) {
+  const config::Recipe& recipe = setup.recipe;
+  if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
+    return model::open_peft(cold_start, setup.policy.config).adapters;
+  QRL_REQUIRE(recipe.lora.path.empty() || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
+              "the PEFT folder that algorithm.kl_loss_coef compares with", "none there", "put it back");
+  return given_adapters(recipe, setup.policy.config);
+}
+
+/// Runs once before RL's first step: makes a new optimizer, since moments belong to another loss, and applies
+/// update-aware scaling.
+void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& learner) {
+  if (state.cold_start) {
+    learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
+    state.cold_start = false;
+    state.num_updates = 0;
+  }
+  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else already in the checkpoint
+    learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
+    state.uaq_scale = recipe.quant.uaq_scale;
+  }
+  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6, not at 1e-5
+  if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
+    base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
+                      " is for learning rates near 1e-6: above 5e-6 updates reach the quantized values without it");
+  }
+}
+
+/// Writes the settings to standard output, and with the run's identity to the log.
+void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, const dist::Collectives& world) {
+  if (!world.is_first()) return;
+  base::log_to_file("command: " + options.command);
+  base::log_to_file("recipe " + loaded.file.string() + ", resolved " + recipe_hash(loaded));
+  for (const std::string& line : describe_settings(loaded)) say(line);
+  std::fflush(stdout);
+  warn_of_idle_settings(loaded);
+}
+
+/// Records changes by --allow-change in the log and metric rows.
+void record_changes(const ResumePoint& point, MetricsFile& metrics) {
+  for (const config::KeyChange& change : point.changes) {
+    base::log_info("changed after step " + std::to_string(point.state.step) + " (--allow-change): " + change.key + " " +
+                   change.before + " -> " + change.after);
+  }
+  metrics.append_changes(point.state.step, point.changes);
+}
+
+/// Calls export_score.h until a stop signal: the checkpoint already exists.
+std::vector<std::string> score_export(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
+                                      const Checkpointer& checkpointer) try {
+  return export_score_lines(setup, step, learner);
+} catch (const Abandoned&) {
+  checkpointer.stop_here();
+}
+
+/// Opens the first rank's metric files, cut to the checkpoint's sizes.
+void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const ResumePoint& point, MetricsFile& metrics,
+                  MetricsFile& sft_metrics) {
+  metrics = MetricsFile(folder.metrics_file(), point.state.metrics_bytes);
+  const bool own_cold_start = recipe.sft.steps > 0 && recipe.sft.from.empty();
+  if (own_cold_start) sft_metrics = MetricsFile(folder.sft_metrics_file(), point.state.sft_metrics_bytes);
+  record_changes(point, metrics);
+  if (!recipe.trainer.tensorboard) return;
+  metrics.mirror_to(folder.tensorboard());
+  if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
+}
+
+/// Writes this start's line of sessions.jsonl, completed however the work ends; inert without a folder.
+class SessionLine {
+ public:
+  SessionLine(const RunFolder* folder, const RunState& state, const dist::Collectives& world,
+              const std::string& program)
+      : folder_(folder), state_(state) {
+    if (folder_ == nullptr) return;
+    report::Session session = report::session_here();
+    session.isa = ops::name(ops::isa());
+    session.program = program;
+    session.ranks = world.size();
+    session.threads = base::num_threads();
+    session.first_step = state.step + 1;
+    report::begin_session(folder_->sessions_file(), session);
+  }
+  ~SessionLine() {
+    if (folder_ == nullptr) return;
+    const bool failed = std::uncaught_exceptions() > 0;
+    const std::string stopped = std::string("stopped by ") + stop_reason();
+    const char* how = !failed ? "done" : stop_requested() ? stopped.c_str() : "an error (log.txt has it)";
+    try {
+      report::end_session(folder_->sessions_file(), state_.step, how);
+    } catch (const base::Error& error) {
+      base::log_warning(error.what());
+    }
+  }
+  SessionLine(const SessionLine&) = delete;
+  SessionLine& operator=(const SessionLine&) = delete;
+
+ private:
+  const RunFolder* folder_;
+  const RunState& state_;
+};
+
+/// Trains from the cold start's or a checkpoint's weights to the end.
+void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
+                  QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool goes_on) {
+  const config::Recipe& recipe = setup.recipe;
+  const Policy& policy = setup.policy;
+  dist::Collectives& world = setup.world;
+  const bool has_adapters = config::trains_adapters(recipe);
+  learner::LearnerOptions options = learner_options(recipe);
+  if (!point.checkpoint) options.lora_initial = given_adapters(recipe, policy.config);
+  learner::Learner learner(policy.config, has_adapters ? *setup.base->weights : policy.weights, options, world);
+  // A cold start of all weights is the base of new adapters.
+  const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
+  if (point.checkpoint && !are_new) {
+    if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, setup.base->path, setup.base->hash);
+    restore_learner(*point.checkpoint, state, learner, world);
+  }
+  if (has_adapters && recipe.algorithm.kl_loss_coef != 0) learner.keep_reference(first_adapters(setup, cold_start));
+  begin_rl(recipe, state, learner);
+  if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
+  if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
+  else quantizer.profile = find_profile(policy.config, learner.state().all_masters(), setup.prompts, recipe);
+  std::optional<Reference> reference;
+  if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
+    reference.emplace(setup, state, cold_start, quantizer.profile);
+  if (state.step > 0) {
+    base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
+                           : "nothing left to do: step " + std::to_string(state.step) +
+                                 " is done, trainer.total_training_steps is " +
+                                 std::to_string(recipe.trainer.total_training_steps));
+  }
+
+  Training(setup, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
+           std::move(point.unfinished_row), checkpointer)
+      .train();
+  learner.state().free_moments();  // the scored fp32 weights take less than the moments did
+  const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
+  if (setup.folder != nullptr)
+    print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
+}
+
+/// Checks GPU, libraries and memory before weights and data are read.
+void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
+  require_gpu(recipe, world.local_rank());
+  if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
+  const std::vector<MemoryPart> parts = estimate_memory(recipe, model_config(recipe), world.size());
+  const std::string doubt =
+      check_memory(parts, recipe.rollout.free_cache_engine, world.local_size(), base::memory_limit());
+  if (!doubt.empty()) base::log_warning(doubt + "; the run may be killed (--dry-run lists the parts)");
+}
+
+/// Throws an input error before the cold start if something is missing or does not fit the model.
+void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+  const config::Recipe& recipe = loaded.recipe;
+  require_positions(loaded, model);
+  model::check_formats(model, snapshot_formats(recipe.quant));
+  model::check_lora(model, lora_config(recipe.lora));
+  (void)read_profile_file(recipe, model);
+}
+
+void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& world) {
+  if (trainer.max_time) set_time_limit(*trainer.max_time);
+  world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
+}
+
+/// Chooses what is at `auto`, a checkpoint's values first, and compares the plan with the GPU.
+void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, const ResumePoint& point,
+              dist::Collectives& world) {
+  const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
+  const std::string plan = decide_auto(point.settings, model, world.size(), bytes, loaded);
+  if (world.is_first() && !plan.empty()) say(plan);
+  require_gpu_memory(loaded.recipe, model, world.size(), bytes, point.checkpoint.has_value());
+}
+
+/// Makes and drops a decoder, so that memory limits show before the cold start.
+void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
+  if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
+}
+
+}  // namespace
+
+void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunOptions& options) {
+  config::LoadedRecipe loaded = given;
+  config::Recipe& recipe = loaded.recipe;
+  const RunPart part = options.part;
+  set_time_limits(recipe.trainer, world);
+  set_threads(recipe, world);
+  base::set_log_quiet(!world.is_first());
+  resolve_rotation(loaded, model_config(recipe), world);
+  begin_log(loaded, options, world);
+  check_machine(recipe, world);
+
+  Policy policy = make_policy(recipe);
+  check_model(loaded, policy.config);
+  const auto verifier = tasks::make_verifier(recipe);
+  const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
+  const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score fails here
+  warn_of_shared_prompts(prompts, held_out);
+  recipe.trainer.total_training_steps = total_steps(recipe, std::ssize(prompts.prompts));
+  require_known_score(recipe, held_out);
+  const SftRows sft_rows = load_sft_rows(recipe, policy.tokenizer);
+  recipe.sft.steps = cold_start_updates(recipe, sft_rows);
+  require_row_positions(sft_rows, policy.config);
+  const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, sft_rows, world);
+
+  const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
+  ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
+  if (config::learns_on_gpu(recipe)) plan_gpu(loaded, policy.config, point, world);
+  if (!point.checkpoint) (void)given_adapters(recipe, policy.config);  // errors show before the cold start
+  RunState state = point.state;
+  const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
+  const bool goes_on =
+      part == RunPart::cold_start_only ? !cold_start_done : state.step < recipe.trainer.total_training_steps;
+  if (folder && (goes_on || !fs::exists(folder->path() / "config.yaml")))
+    state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
+
+  if (folder) verifier->log_to(folder->path() / "reward.log");
+  MetricsFile metrics, sft_metrics;
+  if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
+  const SessionLine session(folder.get(), state, world, options.program);
+  QuantizerState quantizer;
+  const bool has_teacher = !recipe.algorithm.teacher.path.empty() && part != RunPart::cold_start_only;
+  const std::unique_ptr<Teacher> teacher = has_teacher ? std::make_unique<Teacher>(recipe, policy, world) : nullptr;
+  AdapterBase base;
+  const RunSetup setup{recipe,       loaded.resolved_yaml,
+                       inputs,       world,
+                       policy,       *verifier,
+                       prompts,      held_out,
+                       folder.get(), teacher ? &teacher->learner() : nullptr,
+                       &sft_rows,    &base};
+  Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
+
+  if (part != RunPart::cold_start_only) require_decoder(recipe, policy, world);
+
+  const fs::path cold_start = shared_cold_start(recipe, world);
+  const bool begins_with_base = recipe.sft.steps == 0 || config::cold_start_trains_adapters(recipe);
+  if (config::trains_adapters(recipe) && begins_with_base) base = find_base(recipe, policy, cold_start);
+  if (!cold_start_done) {
+    run_cold_start(setup, state, sft_metrics, checkpointer, point.checkpoint);
+    point.checkpoint = cold_start;
+  }
+  if (part == RunPart::cold_start_only) {
+    // A run resumed from elsewhere has no cold start of its own.
+    if (folder) say("cold start done: " + (fs::exists(cold_start) ? cold_start : *point.checkpoint).string());
+    return;
+  }
+
+  if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, policy, cold_start);
+  train_policy(setup, state, point, checkpointer, quantizer, metrics, cold_start, goes_on);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,101 @@
+#include "train/step/batch_builder.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "learner/objective/mini_batch.h"
+
+namespace qrl::train {
+
+BatchBuilder::BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
+                           learner::Learner* reference)
+    : setup_(setup), loss_(loss), learner_(learner), reference_(reference) {}
+
+std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds) {
+  std::vector<MiniBatch> batches = pack(groups);
+  for (MiniBatch& batch : batches) {
+    for (types::MicroBatch& micro : batch.micro) add_frozen_logprobs(micro, at_sampling_weights, seconds);
+    for (types::MicroBatch& micro : batch.scored_only) add_frozen_logprobs(micro, at_sampling_weights, seconds);
+  }
+  return batches;
+}
+
+std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
+  const config::Recipe& recipe = setup_.recipe;
+  // Without KL terms, entropy terms or a teacher, a sequence with advantage 0 adds exactly nothing to the gradient. It
+  // counts in the denominators without a forward and backward pass. Statistics over all tokens score it once.
+  const bool all_count =
+      recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || setup_.teacher != nullptr;
+  const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
+  const std::int64_t mini = recipe.actor.mini_batch_size;
+  const std::int64_t num_batches =
+      (groups.num_groups + mini - 1) / mini;  // fewer if dynamic sampling found too few groups
+  std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
+  std::vector<std::vector<rollout::PackItem>> items(batches.size()), idle(batches.size());
+  std::vector<std::int64_t> counts(2 * batches.size(), 0);
+  for (std::size_t i = 0; i < groups.rollouts.size(); ++i) {
+    const rollout::Rollout& r = groups.rollouts[i];
+    const auto b = static_cast<std::size_t>(groups.places[i / static_cast<std::size_t>(recipe.rollout.n)] / mini);
+    if (!r.teaches) continue;
+    if (recipe.algorithm.mask_truncated && r.completion.stop == types::StopReason::length) continue;
+    counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
+    counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
+    const bool learns = all_count || r.advantage != 0;
+    if (learns || all_are_scored) {
+      (learns ? items : idle)[b].push_back(
+          rollout::sampled_item(r.prompt->tokens, r.completion, static_cast<float>(r.advantage)));
+    }
+  }
+  setup_.world.all_reduce_sum(std::span(counts));
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    const std::int64_t budget = recipe.actor.max_tokens_per_micro_batch;
+    batches[b] = {rollout::pack(items[b], budget), rollout::pack(idle[b], budget), {counts[2 * b], counts[2 * b + 1]}};
+  }
+  return batches;
+}
+
+void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
+  const config::Recipe& recipe = setup_.recipe;
+  const ops::SampleParams sampled_from = sample_params(recipe.rollout);
+  // With one update per rollout, old log-probs are the forward pass's own. A loss that needs the whole mini-batch first
+  // is an exception.
+  const bool needs_old =
+      updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || setup_.teacher != nullptr;
+  if (learner::needs_old_entropy(loss_)) {
+    const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
+    learner::TokenScores scores = learner_.score(micro, sampled_from);
+    micro.old_logprobs = std::move(scores.logprobs);
+    micro.old_entropy = std::move(scores.entropy);
+  } else if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
+    micro.old_logprobs = micro.sampler_logprobs;  // the same bits
+  } else if (needs_old) {
+    const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
+    micro.old_logprobs = learner_.score(micro, sampled_from).logprobs;
+  }
+  if (reference_ != nullptr) {
+    const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
+    micro.reference_logprobs = reference_->score(micro, sampled_from).logprobs;
+  } else if (learner_.has_reference()) {
+    const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
+    micro.reference_logprobs = learner_.score_reference(micro, sampled_from).logprobs;
+  }
+  if (setup_.teacher != nullptr) {
+    const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
+    micro.teacher_logprobs = setup_.teacher->score(micro, sampled_from).logprobs;
+    follow_teacher(micro);
+  }
+}
+
+/// A_t = reward_coef·A − coef·(log π_old − log π_T): a token loses value as the policy likes it more than the teacher.
+void BatchBuilder::follow_teacher(types::MicroBatch& micro) const {
+  const config::AlgorithmRecipe& algorithm = setup_.recipe.algorithm;
+  for (std::size_t t = 0; t < micro.advantages.size(); ++t) {
+    if (micro.loss_mask[t] == 0) continue;
+    const double liked_more =
+        static_cast<double>(micro.old_logprobs[t]) - static_cast<double>(micro.teacher_logprobs[t]);
+    micro.advantages[t] = static_cast<float>(algorithm.reward_coef * static_cast<double>(micro.advantages[t]) -
+                                             algorithm.teacher.coef * liked_more);
+  }
+}
+
+}  // namespace qrl::train

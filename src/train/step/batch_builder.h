@@ -1,0 +1,41 @@
+// Owns making the learner's mini-batches from a step's groups, with log-probs frozen over the step's updates.
+#pragma once
+
+#include <vector>
+
+#include "learner/learner.h"
+#include "train/step/rollout_source.h"
+
+namespace qrl::train {
+
+/// Holds one mini-batch: this rank's micro-batches, denominators over all ranks.
+struct MiniBatch {
+  std::vector<types::MicroBatch> micro;
+  std::vector<types::MicroBatch>
+      scored_only;  ///< advantage 0: counted in statistics of the whole mini-batch, not in the loss
+  types::GlobalCounts counts;
+};
+
+class BatchBuilder {
+ public:
+  /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. All
+  /// arguments must outlive it.
+  BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
+               learner::Learner* reference);
+
+  /// Returns the mini-batches with the old and reference log-probs that the recipe needs. `at_sampling_weights`: the
+  /// learner has the weights that sampled. Collective.
+  std::vector<MiniBatch> build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds);
+
+ private:
+  std::vector<MiniBatch> pack(const StepGroups& groups) const;
+  void add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds);
+  void follow_teacher(types::MicroBatch& micro) const;
+
+  const RunSetup& setup_;
+  const learner::LossOptions& loss_;
+  learner::Learner& learner_;
+  learner::Learner* reference_;
+};
+
+}  // namespace qrl::train

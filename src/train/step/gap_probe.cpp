@@ -1,0 +1,81 @@
+#include "train/step/gap_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "rollout/rollout.h"
+#include "train/metrics/gap_sums.h"
+#include "train/signals.h"
+
+namespace qrl::train {
+
+namespace {
+
+// Our choice: enough to see a broken publish, at most a hundredth of a step (bench step's gap_probe_share), mostly the
+// prompts' tokens, each computed once for all samples.
+constexpr std::int64_t kProbePrompts = 2;
+constexpr std::int32_t kProbeSamples = 2;          // per prompt
+constexpr std::int32_t kProbeTokens = 16;          // per sample
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // neither training nor evaluation samples with it
+
+std::string short_number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
+}
+
+}  // namespace
+
+std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed) {
+  base::RandomStream random(seed, base::RandomPurpose::probe, 0);
+  std::vector<types::SampleRequest> requests;
+  for (std::int32_t i = 0; i < kProbePrompts; ++i) {
+    const types::Prompt& prompt = prompts.prompts[random.below(prompts.prompts.size())];
+    requests.push_back({prompt.id, prompt.tokens, i * kProbeSamples, kProbeSamples});
+  }
+  return requests;
+}
+
+Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
+                  const config::Recipe& recipe, const types::SamplingParams& sampling) {
+  types::SamplingParams params = sampling;
+  params.max_new_tokens = std::min(params.max_new_tokens, kProbeTokens);
+  const FinishFirst goes_on;
+  const std::vector<types::Completion> drawn =
+      sampler.decoder.complete(requests, params, {recipe.trainer.seed, kProbeStep});
+
+  std::vector<rollout::PackItem> items;
+  for (std::size_t r = 0, i = 0; r < requests.size(); ++r)
+    for (std::int32_t n = 0; n < requests[r].num_samples; ++n, ++i)
+      items.push_back(rollout::sampled_item(requests[r].prompt_tokens, drawn[i], 0));
+  GapSums sums;
+  for (const types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
+    const std::vector<float> learned = learner.score(batch, sample_params(recipe.rollout)).logprobs;
+    for (std::size_t t = 0; t < learned.size(); ++t) {
+      if (batch.loss_mask[t] != 0) sums.add(learned[t], batch.sampler_logprobs[t]);
+    }
+  }
+  return {{"mismatch/probe_k1_kl", sums.k1()},
+          {"mismatch/probe_k3_kl", sums.k3()},
+          {"mismatch/probe_logp_abs_diff_mean", sums.mean_abs()},
+          {"mismatch/probe_logp_abs_diff_max", sums.max_abs()}};
+}
+
+void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe) {
+  if (!recipe.gap_limit) return;
+  const double k3 = probe.at("mismatch/probe_k3_kl");
+  if (k3 <= *recipe.gap_limit) return;
+  const base::Error error(base::ErrorKind::guard, "gap probe",
+                          "a k3 KL between sampler and learner of at most rollout_correction.gap_limit.k3_kl = " +
+                              short_number(*recipe.gap_limit),
+                          short_number(k3), "choose a finer quant.rollout.weights or kv_cache, or raise the limit");
+  if (recipe.gap_action == config::GapAction::stop) throw error;
+  base::log_warning(error.what());
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,24 @@
+// Owns the check after each publish that sampler and learner still agree.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "train/files/run_folder.h"
+#include "train/policy/sampler.h"
+
+namespace qrl::train {
+
+/// Returns a few prompts for the probe, fixed by the seed on every rank and publish.
+std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
+
+/// Samples a few tokens per request and scores them by the learner, at the weights last published. Returns
+/// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}. The run's bits do not change.
+Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
+                  const config::Recipe& recipe, const types::SamplingParams& sampling);
+
+/// Ends the run (exit 3) or warns if the probe's k3 KL exceeds rollout_correction.gap_limit or is NaN.
+void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe);
+
+}  // namespace qrl::train

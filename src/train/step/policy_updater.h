@@ -1,0 +1,29 @@
+// Owns one update of the policy by the recipe's loss.
+#pragma once
+
+#include "train/checkpoint/checkpoint.h"
+#include "train/step/batch_builder.h"
+
+namespace qrl::train {
+
+class PolicyUpdater {
+ public:
+  /// All arguments must outlive it.
+  PolicyUpdater(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
+      : setup_(setup), loss_(loss), learner_(learner), state_(state) {}
+
+  /// Updates the policy with a mini-batch; returns the metrics. A finite update makes the next policy version; too many
+  /// others end the run (guards.h). `at_sampling_weights`: the present weights sampled the batch. Collective.
+  Metrics update(const MiniBatch& batch, bool at_sampling_weights);
+
+  /// Frees GPU memory kept for the next micro-batch, with rollout.free_cache_engine.
+  void release_memory();
+
+ private:
+  const RunSetup& setup_;
+  const learner::LossOptions& loss_;
+  learner::Learner& learner_;
+  RunState& state_;
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,68 @@
+// Owns a step's groups of samples: taking prompts, sampling, judging, dynamic sampling, advantages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "decoder/decoder.h"
+#include "rollout/rollout.h"
+#include "train/metrics/step_phases.h"
+#include "train/run_setup.h"
+
+namespace qrl::train {
+
+/// Holds this rank's samples of a step, rollout.n per group, judged, shaped, with advantages.
+struct StepGroups {
+  std::vector<rollout::Rollout> rollouts;
+  std::vector<std::int64_t> places;  ///< of each group over all ranks, in one process's order; ascending
+  std::int64_t num_groups = 0;       ///< over all ranks
+};
+
+/// Sums over all samples of a step, kept or not, over all ranks.
+struct GenerationCounts {
+  std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
+  std::int64_t num_judged = 0;   ///< samples not dropped by a verifier
+  std::int64_t kept_groups = 0;  ///< also beyond what the step trains on
+  double score_sum = 0;          ///< of the samples' scores
+  double best_group_score = 0;   ///< highest mean score of a group
+};
+
+struct RolloutBatch {
+  StepGroups groups;
+  GenerationCounts counts;
+  decoder::DecoderStats stats;  ///< of this rank's generation
+  PhaseSeconds seconds;
+  std::int64_t policy_version = 0;  ///< of the weights of the first token, the same on every rank
+  std::int64_t prompts_drawn = 0;   ///< the data cursor for the step's checkpoint
+};
+
+/// Produces a step's rollouts. Another source could sample asynchronously in its own thread:
+/// tests/train/late_source_test.cpp.
+class RolloutSource {
+ public:
+  virtual ~RolloutSource() = default;
+  /// Returns the groups of `step`, called once a step in order. Returns nothing, the source unchanged, if any rank got
+  /// a stop request. Collective.
+  virtual std::optional<RolloutBatch> next(std::int64_t step) = 0;
+  /// Waits until nothing is being generated: weights may then be published.
+  virtual void drain() {}
+};
+
+/// Generates a step's groups on request from data.train_batch_size prompts, with the weights last published.
+/// algorithm.filter_groups samples data.gen_batch_size at a time until enough groups have different scores (DAPO's
+/// dynamic sampling), and drops any surplus. Neither the number of ranks nor earlier resumes change the kept groups.
+/// Samples are keyed by (seed, step, prompt, sample); a prompt sampled twice in a step has different samples. Throws a
+/// guard error if dynamic sampling finds too few groups (on_exhausted) or none, or the verifier failed too often.
+class SamplingSource final : public RolloutSource {
+ public:
+  SamplingSource(const RunSetup& setup, Sampler& sampler, std::int64_t prompts_drawn);
+  std::optional<RolloutBatch> next(std::int64_t step) override;
+
+ private:
+  const RunSetup& setup_;
+  Sampler& sampler_;
+  PromptOrder order_;
+};
+
+}  // namespace qrl::train

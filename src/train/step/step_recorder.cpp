@@ -1,0 +1,185 @@
+#include "train/step/step_recorder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "learner/objective/mini_batch.h"
+#include "train/evaluate/evaluate.h"
+#include "train/metrics/step_metrics.h"
+#include "train/plan/work_estimate.h"
+
+namespace qrl::train {
+
+namespace {
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::generate:
+      return "timing_s/gen";
+    case Phase::judge:
+      return "timing_s/reward";
+    case Phase::old_logprobs:
+      return "timing_s/old_log_prob";
+    case Phase::reference_logprobs:
+      return "timing_s/ref";
+    case Phase::update:
+      return "timing_s/update_actor";
+    case Phase::publish:
+      return "timing_s/publish";
+    case Phase::probe:
+      return "timing_s/gap_probe";
+    case Phase::evaluate:
+      break;
+  }
+  return "timing_s/testing";
+}
+
+}  // namespace
+
+StepRecorder::StepRecorder(const RunSetup& setup, const learner::LossOptions& loss, const RunState& state,
+                           MetricsFile& file, Metrics unfinished_row)
+    : setup_(setup),
+      state_(state),
+      file_(file),
+      row_(std::move(unfinished_row)),
+      progress_("step", state.step + 1, setup.recipe.trainer.total_training_steps, !setup.world.is_first()),
+      health_(setup.recipe),
+      held_out_(std::numeric_limits<double>::quiet_NaN()),
+      update_names_(learner::policy_metric_names(loss)) {
+  if (setup.folder == nullptr) return;
+  for (const report::Row& row : report::read_rows(setup.folder->metrics_file()).rows) {
+    (void)health_.observe(row.step, row.metrics);
+    (void)watcher_.observe(row);
+  }
+}
+
+void StepRecorder::begin_step() {
+  (void)setup_.verifier.take_report();  // of the previous evaluation
+  row_.clear();
+  start_s_ = base::now_s();
+}
+
+void StepRecorder::add(const PhaseSeconds& seconds) {
+  for (const auto& [phase, phase_s] : seconds) row_[name_of(phase)] += phase_s;
+}
+
+void StepRecorder::add(Metrics metrics) { row_.merge(metrics); }
+
+void StepRecorder::add_rollouts(const RolloutBatch& batch) {
+  const config::Recipe& recipe = setup_.recipe;
+  const GenerationCounts& counts = batch.counts;
+  add(batch.seconds);
+  add(rollout_metrics(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n), batch.groups.places,
+                      recipe.reward, setup_.verifier, setup_.world));
+  if (sample_params(recipe.rollout).cuts()) add(kept_metrics(batch.groups.rollouts, setup_.world));
+  add_judging();
+  row_["reward/verifier_error_fraction"] =
+      static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
+  if (recipe.algorithm.filter_groups.enable) {
+    row_["data/flat_group_fraction"] = static_cast<double>(counts.flat_groups) / static_cast<double>(counts.groups);
+    row_["data/num_gen_batches"] = static_cast<double>(counts.batches);
+    row_["data/drawn_groups"] = static_cast<double>(counts.groups);
+    row_["data/trained_groups"] = static_cast<double>(batch.groups.num_groups);
+    row_["data/drawn_score/mean"] = counts.score_sum / static_cast<double>(counts.num_judged);
+    row_["data/drawn_score/max"] = counts.best_group_score;
+    row_["data/surplus_groups"] = static_cast<double>(counts.kept_groups - batch.groups.num_groups);
+  }
+  if (setup_.policy.tokenizer.lacks_bytes()) {
+    double num_bytes = 0;
+    for (const rollout::Rollout& sample : batch.groups.rollouts)
+      num_bytes += static_cast<double>(sample.prompt->unencodable_bytes);
+    setup_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
+    row_["data/unencodable_bytes"] = num_bytes / static_cast<double>(recipe.rollout.n);
+  }
+  double tokens = static_cast<double>(batch.stats.decode_tokens);  // of all ranks, which wait for each other
+  setup_.world.all_reduce_sum(std::span<double>(&tokens, 1));
+  row_["perf/tokens_per_s"] = tokens / std::max(row_[name_of(Phase::generate)], 1e-9);
+  row_["perf/kv_peak_pages"] = static_cast<double>(batch.stats.peak_kv_pages);
+  row_["perf/preemptions"] = static_cast<double>(batch.stats.preemptions);
+  row_["perf/prefix_hit_tokens"] = static_cast<double>(batch.stats.shared_prompt_tokens);
+}
+
+void StepRecorder::add_judging() {
+  const std::optional<tasks::JudgeReport> report = setup_.verifier.take_report();
+  if (report) add(judging_metrics(*report, setup_.world));
+}
+
+void StepRecorder::add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches,
+                               const PhaseSeconds& seconds) {
+  add(seconds);
+  row_.try_emplace(name_of(Phase::update), 0.0);
+  add_learner_speed(batches);
+  add(combine_updates(updates));
+  for (const std::string& name : update_names_) row_.try_emplace(name, std::numeric_limits<double>::quiet_NaN());
+}
+
+void StepRecorder::add_learner_speed(std::span<const MiniBatch> batches) {
+  double tokens = 0, operations = 0;
+  for (const MiniBatch& batch : batches) {
+    std::int64_t counted = 0;
+    for (const types::MicroBatch& micro : batch.micro) {
+      tokens += static_cast<double>(micro.num_tokens());
+      counted += std::count(micro.loss_mask.begin(), micro.loss_mask.end(), 1);
+    }
+    operations += learner_operations(setup_.policy.config, batch.micro, counted);
+  }
+  if (learner_ceiling_ == 0) learner_ceiling_ = learner_ceiling(setup_.recipe);
+  const auto epochs = static_cast<double>(setup_.recipe.actor.ppo_epochs);
+  const double epoch_s = std::max(row_[name_of(Phase::update)] / epochs, 1e-9);
+  double sums[] = {tokens, operations};
+  setup_.world.all_reduce_sum(std::span<double>(sums));
+  row_["perf/learner_tokens_per_s"] = sums[0] / epoch_s;
+  row_["perf/mfu/actor"] = sums[1] / epoch_s / (learner_ceiling_ * setup_.world.size());
+}
+
+void StepRecorder::end_step(double save_s) {
+  row_["training/policy_version"] = static_cast<double>(state_.policy_version);
+  row_["timing_s/save_checkpoint"] = save_s;
+  row_["timing_s/step"] = base::now_s() - start_s_;
+}
+
+void StepRecorder::write() {
+  row_["perf/peak_memory_gib"] = peak_memory_gib();
+  row_["timing_s/unix"] = base::unix_s();
+  file_.append(state_.step, row_);
+  rewards_.push_back(report::value_of(row_, "critic/rewards/mean"));
+  progress_.show(state_.step, progress_.columns() > 0 ? terminal_facts(row_, rewards_, held_out_, progress_.columns())
+                                                      : step_facts(row_));
+  show_scores();
+  if (setup_.folder != nullptr) warn();
+}
+
+void StepRecorder::warn() {
+  const std::vector<std::string> warnings = health_.observe(state_.step, row_);
+  for (const std::string& warning : warnings) base::log_warning(warning);
+  for (const report::Verdict& verdict : watcher_.observe({state_.step, row_})) {
+    const bool is_told = !warnings.empty() && std::isfinite(verdict.rule->step_bound);
+    if (!is_told) base::log_warning("step " + std::to_string(state_.step) + ": " + report::describe(verdict));
+  }
+}
+
+void StepRecorder::write_scores() {
+  row_["timing_s/unix"] = base::unix_s();
+  file_.append(state_.step, row_);
+  if (setup_.folder != nullptr) (void)watcher_.observe({state_.step, row_});
+  show_scores();
+}
+
+void StepRecorder::show_scores() {
+  std::string text;
+  for (const PromptSet& set : setup_.held_out) {
+    const auto score = row_.find(score_name(set.data_source, setup_.recipe.eval));
+    if (score == row_.end()) continue;
+    if (&set == &setup_.held_out.front()) held_out_ = score->second;
+    char figure[32];
+    std::snprintf(figure, sizeof figure, ": %.3f", score->second);
+    text += "  " + set.data_source + " mean@" + std::to_string(setup_.recipe.eval.n) + figure;
+  }
+  if (!text.empty()) progress_.say("eval after step " + std::to_string(state_.step) + text);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,63 @@
+// Owns a step's row of metrics: names, speeds, file, and display.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "report/rules.h"
+#include "train/metrics/health.h"
+#include "train/metrics/progress.h"
+#include "train/step/batch_builder.h"
+#include "train/step/policy_updater.h"
+#include "train/step/rollout_source.h"
+
+namespace qrl::train {
+
+class StepRecorder {
+ public:
+  /// References must outlive it. `unfinished_row`: of state.step, if its evaluation is due.
+  StepRecorder(const RunSetup& setup, const learner::LossOptions& loss, const RunState& state, MetricsFile& file,
+               Metrics unfinished_row);
+
+  /// Begins an empty row and the step's clock.
+  void begin_step();
+  void add(const PhaseSeconds& seconds);
+  /// Adds new metrics.
+  void add(Metrics metrics);
+  /// Adds the rollouts' metrics and generation's speed. Collective.
+  void add_rollouts(const RolloutBatch& batch);
+  /// Adds the updates' combined metrics, the learner's tokens a second and its share of the matmul ceiling (MFU). A
+  /// step without anything to learn has NaN. Collective.
+  void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
+  /// `save_s`: the previous step's, since a row is written before its checkpoint.
+  void end_step(double save_s);
+
+  const Metrics& row() const { return row_; }
+  /// Appends and shows the row, and logs warnings of a run that does not learn.
+  void write();
+  /// Appends and shows an evaluation's row before training.
+  void write_scores();
+
+ private:
+  /// Adds the cost of a verifier program.
+  void add_judging();
+  void add_learner_speed(std::span<const MiniBatch> batches);
+  void show_scores();
+  void warn();
+
+  const RunSetup& setup_;
+  const RunState& state_;
+  MetricsFile& file_;
+  Metrics row_;
+  Progress progress_;
+  Health health_;  ///< of the first rank's rows
+  report::Watcher watcher_;
+  std::vector<double> rewards_;  ///< of this start's steps
+  double held_out_;              ///< newest score of the first held-out set, or NaN
+  std::vector<std::string> update_names_;
+  double learner_ceiling_ = 0;  ///< operations a second, measured after the first update
+  double start_s_ = 0;
+};
+
+}  // namespace qrl::train
