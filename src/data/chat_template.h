@@ -1,30 +1,13 @@
-// Owns the choice of a run's chat template: the model's own, an embedded one, or a file. Knows nothing of data.
+// Owns the choice of a run's chat template: the model's own, an embedded one, or a file.
 #pragma once
 
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "config/recipe.h"
-#include "data/messages.h"
+#include "data/conversation.h"
 #include "data/tokenizer.h"
 
 namespace qrl::data {
-
-namespace jinja {
-class Template;
-}
-
-/// Holds a compiled template and its properties; conversation.h renders it.
-struct ChatTemplate {
-  std::string name = "plain";                                    ///< for messages
-  std::shared_ptr<const jinja::Template> jinja = {};             ///< null: plain, which renders only a prompt's text
-  std::vector<std::pair<std::string, std::string>> tokens = {};  ///< the tokenizer's bos_token, eos_token, …
-  std::string opening = {};                                      ///< text that add_generation_prompt appends
-  std::string end_of_turn = {};                                  ///< the added token after an answer; "": none
-  bool is_plain() const noexcept { return jinja == nullptr; }
-};
 
 /// Returns the template that data.chat_template names: a file, an embedded template, or with auto the model's own. The
 /// model's own is in chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input

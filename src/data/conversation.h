@@ -2,15 +2,31 @@
 // nothing of files and training.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "data/chat_template.h"
 #include "data/marked_text.h"
 #include "data/messages.h"
+#include "data/tokenizer.h"
 
 namespace qrl::data {
+
+namespace jinja {
+class Template;
+}
+
+/// Holds a compiled template and its properties.
+struct ChatTemplate {
+  std::string name = "plain";                                    ///< for messages
+  std::shared_ptr<const jinja::Template> jinja = {};             ///< null: plain, which renders only a prompt's text
+  std::vector<std::pair<std::string, std::string>> tokens = {};  ///< the tokenizer's bos_token, eos_token, …
+  std::string opening = {};                                      ///< text that add_generation_prompt appends
+  std::string end_of_turn = {};                                  ///< the added token after an answer; "": none
+  bool is_plain() const noexcept { return jinja == nullptr; }
+};
 
 struct RenderOptions {
   bool opens_answer = false;  ///< appends the header of the next answer (add_generation_prompt)

@@ -32,7 +32,7 @@ namespace qrl::quant {
 /// A NaN or infinity is an error at publish in the weights. In an activation row it makes the scale NaN, so that the
 /// output shows it.
 ///
-/// Implemented by round_weights (format.cpp, the reference), RowQuantizer (ops/packed_linear.cpp, CPU) and
+/// Implemented by round_weights (format.cpp, the reference), RowQuantizer (ops/dispatch/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.
 enum class Format : std::uint8_t {
   f32,

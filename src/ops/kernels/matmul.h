@@ -1,4 +1,4 @@
-// Owns the kernels of src/ops/matmul.cpp on each ISA path: packing of both operands, and tiles. bf16 is passed as bits.
+// Owns the kernels of src/ops/dispatch/matmul.cpp on each ISA path: packing of both operands, and tiles. bf16 is passed as bits.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Owns the loops that src/ops/peak_rates.cpp times on each ISA path. Plain types only (simd.h).
+// Owns the loops that src/ops/dispatch/peak_rates.cpp times on each ISA path. Plain types only (simd.h).
 #pragma once
 
 #include <cstdint>

@@ -112,7 +112,3 @@ class SmallMatmuls {
 };
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE
-
-#if defined(QRL_ISA_AMX)
-#include "ops/kernels/amx/small_matmuls.h"
-#endif

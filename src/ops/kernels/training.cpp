@@ -132,7 +132,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
   }
 }
 
-/// ops/training.cpp refuses larger head dimensions.
+/// ops/dispatch/training.cpp refuses larger head dimensions.
 constexpr std::int64_t kMaxHeadDim = 1024;
 
 template <class T>

@@ -3,6 +3,9 @@
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"
+#if defined(QRL_ISA_AMX)
+#include "ops/kernels/amx/small_matmuls.h"
+#endif
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {

@@ -1,4 +1,4 @@
-// Owns the kernels of src/ops/varlen_attention.cpp on each ISA path: one family and one key head per call.
+// Owns the kernels of src/ops/dispatch/varlen_attention.cpp on each ISA path: one family and one key head per call.
 #pragma once
 
 #include <cstddef>
