@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks.h"
+#include "config/reader.h"
 #include "model_bench.h"
 #include "ops/paged_attention.h"
 #include "train/plan/decoder_fit.h"

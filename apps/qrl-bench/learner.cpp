@@ -1,4 +1,6 @@
 // Measures forward, backward and update against the machine's ceilings.
+#include "learner/learner.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "benchmarks.h"
 #include "correction_costs.h"
+#include "learner/learner.h"
 #include "learner_work.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"

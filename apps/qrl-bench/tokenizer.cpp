@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "benchmarks.h"
+#include "data/chat_template.h"
 #include "data/conversation.h"
 #include "data/jsonl.h"
 

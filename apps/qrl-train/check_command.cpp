@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "config/hub.h"
+#include "config/reader.h"
 #include "countdown_rows.h"
 #include "data/chat_description.h"
 #include "data/csv.h"

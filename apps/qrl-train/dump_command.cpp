@@ -7,6 +7,8 @@
 #include "loaded_sampler.h"
 #include "state/safetensors.h"
 #include "tasks/by_source.h"
+#include "train/plan/machine.h"
+#include "train/policy/policy.h"
 
 namespace qrl::app {
 

@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "config/hub.h"
 #include "config/keys/keys.h"
+#include "config/reader.h"
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
@@ -22,7 +23,10 @@
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/generation_progress.h"
 #include "train/plan/catalog.h"
+#include "train/plan/machine.h"
+#include "train/plan/options.h"
 #include "train/plan/rotation.h"
+#include "train/policy/policy.h"
 
 namespace qrl::app {
 

@@ -11,6 +11,7 @@
 #include "base/readable.h"
 #include "base/text.h"
 #include "config/hub.h"
+#include "data/chat_template.h"
 #include "data/dataset_folder.h"
 #include "dist/join.h"
 #include "rollout/rollout.h"
@@ -20,6 +21,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/plan/decoder_fit.h"
 #include "train/plan/disk_estimate.h"
+#include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
 #include "train/plan/memory_estimate.h"
@@ -30,6 +32,7 @@
 #include "train/policy/inputs.h"
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::app {
 

@@ -5,10 +5,14 @@
 #include "base/log.h"
 #include "commands.h"
 #include "config/keys/keys.h"
+#include "config/reader.h"
 #include "loaded_sampler.h"
 #include "state/file.h"
 #include "tasks/by_source.h"
+#include "train/plan/machine.h"
+#include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::app {
 

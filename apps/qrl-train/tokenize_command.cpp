@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "config/hub.h"
+#include "data/chat_template.h"
 #include "data/conversation.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"

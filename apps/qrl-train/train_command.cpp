@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "config/printer.h"
+#include "config/reader.h"
 #include "help.h"
 #include "plan.h"
 #include "train/plan/catalog.h"

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/readable.h"
+#include "data/chat_template.h"
 #include "data/conversation.h"
 
 namespace qrl::data {

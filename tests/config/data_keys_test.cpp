@@ -6,6 +6,7 @@
 
 #include "config/hub.h"
 #include "config/keys/neighbors.h"
+#include "config/reader.h"
 #include "support.h"
 #include "support/files.h"
 

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "config/keys/keys.h"
+#include "config/reader.h"
 #include "support.h"
 
 using namespace qrl;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "config/keys/keys.h"
+#include "config/reader.h"
 #include "support.h"
 #include "train/plan/catalog.h"
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "config/keys/keys.h"
+#include "config/reader.h"
 #include "support.h"
 #include "train/plan/catalog.h"
 

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "config/keys/keys.h"
 #include "config/printer.h"
+#include "config/reader.h"
 #include "support.h"
 #include "train/plan/catalog.h"
 

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "config/printer.h"
+#include "config/reader.h"
 #include "support.h"
 
 using namespace qrl;

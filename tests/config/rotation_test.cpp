@@ -3,6 +3,7 @@
 
 #include "config/keys/rotation_keys.h"
 #include "config/modes/modes.h"
+#include "config/reader.h"
 #include "support.h"
 
 using namespace qrl;

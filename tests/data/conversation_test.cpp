@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 
+#include "data/chat_template.h"
 #include "data/embedded_templates.h"
 #include "support/refusal.h"
 

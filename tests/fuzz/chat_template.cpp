@@ -1,5 +1,7 @@
 // Fuzzes a tokenizer_config.json, or the text of a chat_template.jinja when the input begins like one. The template is
 // run or refused; one that runs renders prompts and learned text.
+#include "data/chat_template.h"
+
 #include "data/conversation.h"
 #include "target.h"
 

@@ -5,6 +5,7 @@
 
 #include "decoder/cpu/forced.h"
 #include "learner/forward/quantized.h"
+#include "learner/learner.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "config/keys/keys.h"
 #include "config/modes/modes.h"
 #include "config/reader.h"
 #include "learner/learner.h"

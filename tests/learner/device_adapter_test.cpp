@@ -6,6 +6,7 @@
 
 #include "learner/device/torch_linear.h"
 #include "learner/device_sampler.h"
+#include "learner/learner.h"
 #include "model/adapter.h"
 #include "model/peft.h"
 

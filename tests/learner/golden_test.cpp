@@ -1,6 +1,7 @@
 // Tests logits and gradients against transformers (scripts/golden/hf_models.py).
 #include "learner/engine/forward_engine.h"
 #include "learner/forward/fused_ops.h"
+#include "learner/learner.h"
 #include "learner/support.h"
 #include "learner/tensors/torch.h"
 #include "model/rope.h"

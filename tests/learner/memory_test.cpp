@@ -1,6 +1,7 @@
 // Tests that tensor memory is cached and reused, within the peak of memory in use.
 #include "learner/tensors/memory.h"
 
+#include "learner/learner.h"
 #include "learner/support.h"
 #include "learner/tensors/torch.h"
 #include "support/catch.h"

@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "learner/choices.h"
+#include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 

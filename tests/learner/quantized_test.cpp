@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "learner/choices.h"
+#include "learner/learner.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
 #include "state/safetensors.h"

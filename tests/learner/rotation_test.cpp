@@ -2,6 +2,7 @@
 // own basis outside.
 #include "learner/choices.h"
 #include "learner/forward/quantized.h"
+#include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"

@@ -6,6 +6,7 @@
 
 #include "learner/engine/engines.h"
 #include "learner/engine/torch_engine.h"
+#include "learner/learner.h"
 #include "learner/tensors/cuda_library.h"
 
 namespace qrl::test {

@@ -4,6 +4,7 @@
 
 #include "decoder/cpu/forced.h"
 #include "decoder/decoder.h"
+#include "learner/learner.h"
 #include "learner/support.h"
 #include "learner/torch_learner.h"
 #include "ops/emulation/kernel_paths.h"

@@ -6,9 +6,13 @@
 #include <set>
 
 #include "config/support.h"
+#include "decoder/cpu/kv_calibration.h"
 #include "dist/collectives.h"
 #include "learner/support.h"
+#include "train/plan/options.h"
 #include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 
 using namespace qrl;
 using quant::Format;

@@ -5,7 +5,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "learner/learner.h"
 #include "learner/support.h"
+#include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 
 using namespace qrl;
 

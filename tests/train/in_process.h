@@ -7,8 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "config/reader.h"
+#include "decoder/cpu/kv_calibration.h"
+#include "learner/learner.h"
 #include "support/files.h"
 #include "train/plan/catalog.h"
+#include "train/plan/options.h"
+#include "train/policy/policy.h"
+#include "train/prompts/prompts.h"
 #include "train/run/training.h"
 
 namespace qrl::test {

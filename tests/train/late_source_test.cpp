@@ -8,6 +8,7 @@
 
 #include "base/thread_scope.h"
 #include "base/threads.h"
+#include "learner/learner.h"
 #include "support/catch.h"
 #include "train/in_process.h"
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <sstream>
 
+#include "config/reader.h"
 #include "support/catch.h"
 #include "train/plan/catalog.h"
 #include "train/plan/disk_estimate.h"

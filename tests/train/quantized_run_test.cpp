@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <fstream>
 
+#include "config/reader.h"
+#include "decoder/cpu/kv_calibration.h"
 #include "support/catch.h"
 #include "tasks/by_source.h"
 #include "train/plan/catalog.h"
+#include "train/plan/formats.h"
+#include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
+#include "train/prompts/prompts.h"
 #include "train/support.h"
 
 using namespace qrl;

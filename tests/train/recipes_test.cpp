@@ -1,6 +1,8 @@
 // The recipes that are shipped, and what --dry-run says of a run.
 #include <algorithm>
 
+#include "config/reader.h"
+#include "learner/learner.h"
 #include "learner/ranks.h"
 #include "support/catch.h"
 #include "train/plan/catalog.h"

@@ -4,11 +4,13 @@
 
 #include <fstream>
 
+#include "config/reader.h"
 #include "support/catch.h"
 #include "tasks/by_source.h"
 #include "train/plan/catalog.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
+#include "train/prompts/prompts.h"
 #include "train/support.h"
 
 using namespace qrl;

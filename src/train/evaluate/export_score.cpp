@@ -9,7 +9,10 @@
 #include "state/json.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/generation_progress.h"
+#include "train/plan/options.h"
 #include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::train {
 

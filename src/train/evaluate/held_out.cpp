@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/generation_progress.h"
+#include "train/plan/options.h"
+#include "train/policy/policy.h"
 #include "train/signals.h"
 
 namespace qrl::train {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "train/metrics/step_phases.h"
+#include "train/policy/sampler.h"
 #include "train/run_setup.h"
 
 namespace qrl::train {

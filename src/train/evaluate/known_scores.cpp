@@ -31,10 +31,10 @@ std::string scores_of(const report::Metrics& metrics) {
 }
 
 std::string scores_of_export(const std::filesystem::path& run, std::int64_t step) {
-  constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
+  constexpr std::uint64_t kMaxScore_bytes = 1 << 20;
   const std::filesystem::path file = run / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};
-  const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxFile_bytes));
+  const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxScore_bytes));
   if (!json.is_object() || json.value("step", std::int64_t{-1}) != step || !json.contains("scores")) return {};
   std::string text;
   for (const auto& [source, score] : json["scores"].items())

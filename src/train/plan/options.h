@@ -11,7 +11,7 @@
 #include "model/config.h"
 #include "model/snapshot.h"
 #include "ops/sample.h"
-#include "types/sampling.h"
+#include "types/prompt.h"
 
 namespace qrl::train {
 

@@ -13,6 +13,8 @@
 #include "state/hash.h"
 #include "state/json.h"
 #include "state/safetensors.h"
+#include "train/plan/formats.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::train {
 

@@ -12,6 +12,7 @@
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
 #include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::train {
 

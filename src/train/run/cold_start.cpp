@@ -5,6 +5,8 @@
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
+#include "train/plan/options.h"
+#include "train/prompts/prompts.h"
 #include "train/signals.h"
 #include "train/step/guards.h"
 

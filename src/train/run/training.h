@@ -1,6 +1,7 @@
 // Owns the assembly of an RL run.
 #pragma once
 
+#include "train/policy/sampler.h"
 #include "train/trainer.h"
 
 namespace qrl::train {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "learner/objective/mini_batch.h"
+#include "train/plan/options.h"
 
 namespace qrl::train {
 

@@ -10,6 +10,8 @@
 #include "base/rng.h"
 #include "rollout/rollout.h"
 #include "train/metrics/gap_sums.h"
+#include "train/plan/options.h"
+#include "train/prompts/prompts.h"
 #include "train/signals.h"
 
 namespace qrl::train {

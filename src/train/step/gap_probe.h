@@ -7,6 +7,7 @@
 
 #include "train/files/run_folder.h"
 #include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::train {
 

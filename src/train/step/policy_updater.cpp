@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "learner/objective/mini_batch.h"
+#include "train/plan/options.h"
 #include "train/step/guards.h"
 
 namespace qrl::train {

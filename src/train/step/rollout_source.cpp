@@ -9,6 +9,9 @@
 #include "base/log.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/step_metrics.h"
+#include "train/plan/options.h"
+#include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 #include "train/signals.h"
 
 namespace qrl::train {

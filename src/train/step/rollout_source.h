@@ -8,6 +8,7 @@
 #include "decoder/decoder.h"
 #include "rollout/rollout.h"
 #include "train/metrics/step_phases.h"
+#include "train/policy/sampler.h"
 #include "train/run_setup.h"
 
 namespace qrl::train {

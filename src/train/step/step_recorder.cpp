@@ -10,7 +10,10 @@
 #include "learner/objective/mini_batch.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/step_metrics.h"
+#include "train/plan/machine.h"
+#include "train/plan/options.h"
 #include "train/plan/work_estimate.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::train {
 

@@ -4,6 +4,10 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "train/plan/formats.h"
+#include "train/plan/options.h"
+#include "train/policy/sampler.h"
+#include "train/prompts/prompts.h"
 #include "train/step/gap_probe.h"
 #include "train/step/quant_audit.h"
 

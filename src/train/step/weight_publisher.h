@@ -2,6 +2,7 @@
 #pragma once
 
 #include "train/checkpoint/checkpoint.h"
+#include "train/policy/sampler.h"
 #include "train/run_setup.h"
 #include "train/step/rollout_source.h"
 
