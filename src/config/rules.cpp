@@ -189,8 +189,8 @@ void check_backward(const Recipe& recipe, RuleBook& rules) {
                 !(int8_backward || fp8_backward) || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit" + backward, kTheirValues,
                 "its operands are the quantized values of that forward pass");
-  // int32 sums over a micro-batch's tokens are exact up to 132,103 terms (kMaxInt8Width in ops/dispatch/packed_linear.cpp).
-  // Terms are products of two quantized values, or of 128 and one value.
+  // int32 sums over a micro-batch's tokens are exact up to 132,103 terms (kMaxInt8Width in
+  // ops/dispatch/packed_linear.cpp). Terms are products of two quantized values, or of 128 and one value.
   constexpr std::int64_t kMostTokens = 131072;
   rules.require({"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
                 !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,

@@ -1,4 +1,5 @@
-// Owns the kernels of src/ops/dispatch/matmul.cpp on each ISA path: packing of both operands, and tiles. bf16 is passed as bits.
+// Owns the kernels of src/ops/dispatch/matmul.cpp on each ISA path: packing of both operands, and tiles. bf16 is passed
+// as bits.
 #pragma once
 
 #include <cstdint>

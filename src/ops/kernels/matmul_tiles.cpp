@@ -2,7 +2,6 @@
 // neighboring inputs. The left operand is broadcast from its rows or packed strips. A tile of kTileRows by kTileVectors
 // stays in registers along the depth.
 #include "ops/kernels/matmul.h"
-
 #include "ops/kernels/matmul_words.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

@@ -6,7 +6,6 @@
 
 #include "model/adapter.h"
 #include "train/plan/options.h"
-#include "train/plan/options.h"
 
 namespace qrl::train {
 

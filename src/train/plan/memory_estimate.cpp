@@ -13,7 +13,6 @@
 #include "ops/paged_attention.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
-#include "train/plan/options.h"
 
 namespace qrl::train {
 
