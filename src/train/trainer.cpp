@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include "base/clock.h"
-#include "train/checkpoint/best_checkpoint.h"
 #include "train/signals.h"
 #include "train/step/gap_probe.h"
 
@@ -14,7 +13,7 @@ void Trainer::train() {
     parts_.recorder.write_scores();
   }
   if (state_.evaluation_due) finish_step();
-  while (state_.step < setup_.recipe.trainer.total_training_steps) {
+  while (state_.step < run_.recipe().trainer.total_training_steps) {
     parts_.recorder.begin_step();
     if (!step(state_.step + 1)) save_and_stop();
     ++state_.step;
@@ -36,7 +35,7 @@ bool Trainer::step(std::int64_t step) {
   std::vector<Metrics> updates;
   {
     const base::ScopedTimer timer(seconds[Phase::update]);
-    for (std::int64_t epoch = 0; epoch < setup_.recipe.actor.ppo_epochs; ++epoch) {
+    for (std::int64_t epoch = 0; epoch < run_.recipe().actor.ppo_epochs; ++epoch) {
       for (const MiniBatch& batch : batches) {
         if (!updates.empty()) parts_.publisher.publish_for_learner();
         updates.push_back(parts_.updater.update(batch, fresh && updates.empty()));
@@ -77,12 +76,12 @@ void Trainer::finish_step() {
     state_.evaluation_due = false;
   }
   parts_.recorder.write();
-  const bool best = note_if_best(setup_.recipe, parts_.recorder.row(), state_);
-  check_gap(parts_.recorder.row(), setup_.recipe.rollout_correction);  // after its row
+  const bool best = note_if_best(run_.recipe(), parts_.recorder.row(), state_);
+  check_gap(parts_.recorder.row(), run_.recipe().rollout_correction);  // after its row
 
-  const config::TrainerRecipe& trainer = setup_.recipe.trainer;
+  const config::TrainerRecipe& trainer = run_.recipe().trainer;
   const bool last = state_.step == trainer.total_training_steps;
-  const bool stop = setup_.world.any(stop_requested());
+  const bool stop = run_.world.any(stop_requested());
   if (stop && !last) save_and_stop();
   const bool due = trainer.save_freq > 0 && state_.step % trainer.save_freq == 0;
   save_s_ = last || due || best ? parts_.checkpointer.save(learner_, parts_.recorder.row()) : 0;

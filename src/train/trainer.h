@@ -27,8 +27,8 @@ struct TrainerParts {
 /// Runs RL from state.step to trainer.total_training_steps.
 class Trainer {
  public:
-  Trainer(const RunSetup& setup, RunState& state, learner::Learner& learner, const TrainerParts& parts)
-      : setup_(setup), state_(state), learner_(learner), parts_(parts) {}
+  Trainer(const RunContext& run, RunState& state, learner::Learner& learner, const TrainerParts& parts)
+      : run_(run), state_(state), learner_(learner), parts_(parts) {}
 
   /// Steps until the last, evaluating and committing when due. On a stop request, drops unfinished samples, commits the
   /// state before them and throws (exit 75).
@@ -43,7 +43,7 @@ class Trainer {
   bool evaluate();
   [[noreturn]] void save_and_stop();
 
-  const RunSetup& setup_;
+  const RunContext& run_;
   RunState& state_;
   learner::Learner& learner_;
   TrainerParts parts_;

@@ -249,12 +249,12 @@ TEST_CASE("a resumed run takes over what its checkpoint has where the recipe say
   const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_4").inputs;
   const train::RunFolder folder(run);
   const auto world = dist::make_solo();
-  const train::ResumePoint point = train::find_resume_point(loaded, inputs, &folder, false, *world);
-  CHECK(point.changes.empty());
-  CHECK(point.settings == AutoSettings{256, 256, 1024, false});
+  CHECK(train::recorded_settings(loaded.recipe, *world) == AutoSettings{256, 256, 1024, false});
+  train::set_auto({256, 256, 1024, false}, loaded.recipe);
+  CHECK(train::find_resume_point(loaded.recipe, inputs, &folder, false, *world).changes.empty());
   loaded.recipe.actor.max_tokens_per_micro_batch = 512;  // a different number is refused as usual
   CHECK(error_of([&] {
-          (void)train::find_resume_point(loaded, inputs, &folder, false, *world);
+          (void)train::find_resume_point(loaded.recipe, inputs, &folder, false, *world);
         }).find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
 }
 
@@ -268,10 +268,10 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
   test::Ranks(kRanks).run([&](dist::Collectives& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     config::LoadedRecipe& loaded = resumed[rank];
-    const train::ResumePoint point =
-        train::find_resume_point(loaded, run.inputs, world.is_first() ? &run.folder : nullptr, false, world);
     bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
-    plans[rank] = train::decide_auto(point.settings, large_model(), world.size(), bytes[rank], loaded);
+    const AutoSettings recorded = train::recorded_settings(loaded.recipe, world);
+    plans[rank] = train::decide_auto(recorded, large_model(), world.size(), bytes[rank], loaded);
+    (void)train::find_resume_point(loaded.recipe, run.inputs, world.is_first() ? &run.folder : nullptr, false, world);
     if (world.is_first()) train::require_gpu_memory(loaded.recipe, large_model(), world.size(), bytes[rank], true);
   });
   base::set_log_file({});
@@ -301,8 +301,9 @@ TEST_CASE("another number of sequences decoded at once is named when a run resum
   const auto said = [&](const std::string& max_num_seqs) {
     const auto log = run.dir / ("log_" + max_num_seqs);
     base::set_log_file(log);
-    const config::LoadedRecipe loaded = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs});
-    (void)train::find_resume_point(loaded, run.inputs, &run.folder, false, *world);
+    config::Recipe recipe = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs}).recipe;
+    train::set_auto(train::recorded_settings(recipe, *world), recipe);
+    (void)train::find_resume_point(recipe, run.inputs, &run.folder, false, *world);
     base::set_log_file({});
     return test::read_file(log);
   };

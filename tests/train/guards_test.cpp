@@ -195,7 +195,7 @@ TEST_CASE("an evaluation says how far it is before it is done, and what it is of
   const FakeVerifier verifier;
   Training training(verifier, {});
   training.recipe.eval.freq = 1;
-  training.held_out = train::load_held_out_prompts(training.recipe, training.policy.tokenizer, verifier);
+  training.plan.held_out = train::load_held_out_prompts(training.recipe, training.plan.policy.tokenizer, verifier);
   const auto log_of = [&](double first_line_s, std::int64_t step) {
     const std::filesystem::path file = training.dir / ("log" + std::to_string(step));
     train::GenerationProgress::set_first_line_s(first_line_s);

@@ -10,12 +10,14 @@
 #include "config/reader.h"
 #include "decoder/cpu/kv_calibration.h"
 #include "learner/learner.h"
+#include "learner/objective/mini_batch.h"
 #include "support/files.h"
 #include "train/plan/catalog.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
 #include "train/run/training.h"
+#include "train/run_plan.h"
 
 namespace qrl::test {
 
@@ -37,16 +39,14 @@ struct FakeVerifier final : tasks::RuleVerifier {
 /// (`recipe`).
 struct Training {
   Training(const tasks::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
-      : loaded(load(std::move(settings), steps)),
-        world(dist::make_solo()),
-        policy(train::make_policy(recipe)),
-        prompts(train::load_train_prompts(recipe, policy.tokenizer, verifier)),
+      : world(dist::make_solo()),
+        plan(plan_of(verifier, load(std::move(settings), steps))),
         folder(dir / "run"),
         metrics(folder.metrics_file(), 0),
-        setup{recipe, loaded.resolved_yaml, inputs, *world, policy, verifier, prompts, held_out, &folder},
-        checkpointer(setup, state, metrics, sft_metrics, quantizer),
-        learner(policy.config, policy.weights, train::learner_options(recipe), *world),
-        trainer(setup, state, learner, nullptr, quantizer, metrics, {}, checkpointer) {}
+        run{plan, *world, &folder},
+        checkpointer(run, state, metrics, sft_metrics, quantizer),
+        learner(plan.model, plan.policy.weights, plan.learner, *world),
+        trainer(run, state, learner, nullptr, quantizer, metrics, {}, checkpointer) {}
 
   static config::LoadedRecipe load(std::vector<std::string> settings, int steps) {
     for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
@@ -55,28 +55,37 @@ struct Training {
     return config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
+  /// Plans the recipe's run with the test's verifier, which outlives it, and without held-out prompts.
+  static train::RunPlan plan_of(const tasks::Verifier& verifier, const config::LoadedRecipe& loaded) {
+    train::RunPlan plan{{.loaded = loaded, .model = train::model_config(loaded.recipe)},
+                        train::make_policy(loaded.recipe)};
+    plan.verifier = {&verifier, [](const tasks::Verifier*) {}};
+    plan.prompts = train::load_train_prompts(loaded.recipe, plan.policy.tokenizer, verifier);
+    plan.learner = train::learner_options(loaded.recipe);
+    plan.loss = learner::policy_options(loaded.recipe);
+    plan.train_sampling = train::train_sampling(loaded.recipe, plan.model, plan.policy.tokenizer);
+    plan.eval_sampling = train::eval_sampling(loaded.recipe, plan.model, plan.policy.tokenizer);
+    return plan;
+  }
+
   /// Returns fp8 scales for the weights now published, from the calibration prompts after `num_taken` training prompts
   /// and from the responses seen.
   decoder::KvScales kv_scales_after(std::uint64_t num_taken) const {
-    auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
+    auto calibration = train::calibration_prompts(plan.prompts, recipe.trainer.seed, num_taken);
     calibration.insert(calibration.end(), quantizer.responses.begin(), quantizer.responses.end());
     return decoder::calibrate_kv(trainer.sampler.snapshot, calibration,
                                  {recipe.quant.kv_percentile, recipe.quant.kv_margin});
   }
 
   TempDir dir;
-  config::LoadedRecipe loaded;
-  config::Recipe& recipe = loaded.recipe;
   std::unique_ptr<dist::Collectives> world;
-  train::Policy policy;
-  train::PromptSet prompts;
-  std::vector<train::PromptSet> held_out;
+  train::RunPlan plan;
+  config::Recipe& recipe = plan.loaded.recipe;
   train::RunFolder folder;
   train::RunState state;
   train::MetricsFile metrics, sft_metrics;
-  train::Inputs inputs;
   train::QuantizerState quantizer;
-  train::RunSetup setup;
+  train::RunContext run;
   train::Checkpointer checkpointer;
   learner::Learner learner;
   train::Training trainer;

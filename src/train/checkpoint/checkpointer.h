@@ -4,14 +4,17 @@
 #include <cstdint>
 
 #include "train/checkpoint/checkpoint.h"
-#include "train/run_setup.h"
+#include "train/run_plan.h"
 
 namespace qrl::train {
+
+/// Returns whether the row of state.step has the highest trainer.keep_best so far, and then notes it in the state.
+bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
 class Checkpointer {
  public:
   /// All arguments must outlive it. `metrics`, `sft_metrics`: a checkpoint records their sizes.
-  Checkpointer(const RunSetup& setup, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
+  Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
                const QuantizerState& quantizer);
 
   /// Commits a checkpoint of the state and prunes old ones. All ranks of `world` call. `row`: state.step's metrics,
@@ -23,7 +26,7 @@ class Checkpointer {
   [[noreturn]] void stop_here() const;
 
  private:
-  const RunSetup& setup_;
+  const RunContext& run_;
   RunState& state_;
   MetricsFile& metrics_;
   MetricsFile& sft_metrics_;

@@ -260,12 +260,6 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
-/// Returns a checkpoint's values for keys at `auto`, but none from another run's cold start.
-AutoSettings settings_to_take(const config::Recipe& recipe, const config::Recipe& before, const LoadedState& saved) {
-  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
-  return is_shared_cold_start ? AutoSettings{} : auto_settings_of(before);
-}
-
 /// Warns of changed keys that change a run's bits only on a GPU.
 void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
   const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
@@ -275,9 +269,8 @@ void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& rec
                     "stopped; with rollout.bitwise they would be");
 }
 
-ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder& folder, bool allow_change,
+ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder, bool allow_change,
                    int num_ranks) {
-  config::Recipe recipe = loaded.recipe;
   state::remove_leftovers(folder.checkpoints());
   ResumePoint point;
   const auto newest = newest_sound_checkpoint(folder.checkpoints());
@@ -295,11 +288,8 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
   const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
-  point.settings = settings_to_take(recipe, before, saved);
-  if (point.settings != AutoSettings{}) {
-    set_auto(point.settings, recipe);
-    warn_of_other_ticks(before, recipe);
-  }
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
+  if (!is_shared_cold_start) warn_of_other_ticks(before, recipe);
   point.changes = check_fit(*point.checkpoint, saved, recipe, inputs, allow_change);
   warn_of_other_ranks(*point.checkpoint, saved, num_ranks);
   point.state = saved.state;
@@ -310,7 +300,6 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const bool is_read = recipe.algorithm.kl_loss_coef != 0 ||
                        (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
-  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!goes_on_here || is_shared_cold_start) {
     if (!goes_on_here) folder.set_aside_earlier_rows();  // after the last check that may refuse the run
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
@@ -325,21 +314,6 @@ fs::path cold_start_checkpoint(const config::Recipe& recipe) {
   return fs::path(recipe.trainer.default_local_dir) / "checkpoints" / cold_start_name(recipe);
 }
 
-bool finds_checkpoint(const config::Recipe& recipe) {
-  if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
-  const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
-  return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
-}
-
-std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe) {
-  const fs::path run = recipe.trainer.default_local_dir;
-  const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
-  if (!chosen) return std::nullopt;
-  const LoadedState saved = read_checkpoint_state(*chosen);
-  const AutoSettings settings = settings_to_take(recipe, recipe_of(*recipe.keys, *chosen, saved), saved);
-  return settings == AutoSettings{} ? std::nullopt : std::optional(settings);
-}
-
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
   const fs::path run = recipe.trainer.default_local_dir;
   const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
@@ -350,9 +324,7 @@ std::string describe_resume(const config::Recipe& recipe, const std::function<In
     return "a new run, after the cold start " + recipe.sft.from;
   }
   const LoadedState saved = read_checkpoint_state(*chosen);
-  config::Recipe resumed = recipe;
-  if (const auto settings = settings_of_checkpoint(recipe)) set_auto(*settings, resumed);
-  const std::vector<config::KeyChange> changes = check_fit(*chosen, saved, resumed, inputs(), allow_change);
+  const std::vector<config::KeyChange> changes = check_fit(*chosen, saved, recipe, inputs(), allow_change);
   const std::int64_t step = saved.state.step, last = recipe.trainer.total_training_steps;
   const std::string where = " of " + chosen->string();
   const std::string text =
@@ -363,16 +335,15 @@ std::string describe_resume(const config::Recipe& recipe, const std::function<In
   return text + (changes.empty() ? "" : "; changed: " + text_of(changes));
 }
 
-ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
+ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
-  if (folder != nullptr) point = choose(loaded, inputs, *folder, allow_change, world.size());
+  if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
   // Other ranks may have other working folders.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();
   world.broadcast(std::as_writable_bytes(std::span(&point.state, 1)), 0);
-  world.broadcast(std::as_writable_bytes(std::span(&point.settings, 1)), 0);
   point.checkpoint = path.empty() ? std::nullopt : std::optional<fs::path>(path);
   return point;
 }

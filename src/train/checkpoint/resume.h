@@ -6,11 +6,9 @@
 #include <optional>
 
 #include "config/printer.h"
-#include "config/reader.h"
 #include "dist/collectives.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/files/run_folder.h"
-#include "train/plan/gpu_plan.h"
 
 namespace qrl::train {
 
@@ -20,8 +18,6 @@ struct ResumePoint {
   Metrics unfinished_row;  ///< if state.evaluation_due; on the first rank alone
   /// Keys and data that differ from the checkpoint's run; with allow_change, on the first rank alone.
   std::vector<config::KeyChange> changes;
-  /// The checkpoint's values for keys at `auto`; all 0: none.
-  AutoSettings settings;
 };
 
 /// Returns a run folder's finished cold-start checkpoint.
@@ -32,18 +28,12 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 /// start, that is verified, and copied into the run folder from elsewhere. A fresh run with sft.from begins at a copy
 /// of that cold start. `allow_change`: values not fixed for a run may differ. `folder`: null except on the first rank,
 /// which selects for all. Collective. Throws input errors.
-ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
+ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
-
-/// Returns the checkpoint's values for keys at `auto`, if there is one. Changes nothing.
-std::optional<AutoSettings> settings_of_checkpoint(const config::Recipe& recipe);
 
 /// Describes what a start would do about checkpoints: `goes on after step 30 of RUN/checkpoints/step_30`. Changes
 /// nothing, and throws the start's input errors. The recipe's steps must be known. Calls `inputs` only if a checkpoint
 /// exists, as it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
-
-/// Returns whether a start resumes or takes a cold start (sft.from). Changes nothing.
-bool finds_checkpoint(const config::Recipe& recipe);
 
 }  // namespace qrl::train

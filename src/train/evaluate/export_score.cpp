@@ -40,30 +40,30 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
-  const std::filesystem::path file = setup.folder->path() / kExportScoreFile;
+nlohmann::ordered_json read_scores(const RunContext& run, std::int64_t step) {
+  const std::filesystem::path file = run.folder->path() / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};
   const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxFile_bytes));
   const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step &&
-                       json.value("held_out", std::string()) == setup.inputs.held_out_prompts;
+                       json.value("held_out", std::string()) == run.plan.inputs.held_out_prompts;
   return is_this ? json : nlohmann::ordered_json();
 }
 
-nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
+nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                const std::vector<PromptSet>& held_out) {
-  const config::Recipe recipe = export_recipe(setup.recipe);
-  const model::ModelConfig& config = setup.policy.config;
-  Sampler sampler(config, recipe, setup.world, recipe.data.max_prompt_length, {}, &setup.policy.tokenizer);
+  const config::Recipe recipe = export_recipe(run.recipe());
+  const model::ModelConfig& config = run.plan.model;
+  Sampler sampler(config, recipe, run.world, recipe.data.max_prompt_length, {}, &run.plan.policy.tokenizer);
   sampler.snapshot.publish(exported(learner, config), 0);
   QuantizerState none;
   load_published(sampler, {}, recipe.quant, none);
-  const GenerationProgress progress("evaluation of the exported model",
-                                    num_responses(held_out, recipe.eval, setup.world), sampler.decoder);
+  const GenerationProgress progress("evaluation of the exported model", num_responses(held_out, recipe.eval, run.world),
+                                    sampler.decoder);
   const Metrics metrics =
-      evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, setup.policy.tokenizer),
-               setup.policy.tokenizer, setup.verifier, setup.world);
+      evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, run.plan.policy.tokenizer),
+               run.plan.policy.tokenizer, *run.plan.verifier, run.world);
   nlohmann::ordered_json json = {{"step", step},
-                                 {"held_out", setup.inputs.held_out_prompts},
+                                 {"held_out", run.plan.inputs.held_out_prompts},
                                  {"compute", config::samples_on_gpu(recipe) ? "bf16" : "fp32"},
                                  {"temperature", 0}};
   for (const PromptSet& set : held_out)
@@ -73,19 +73,19 @@ nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const l
 
 }  // namespace
 
-std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner) {
-  const std::vector<PromptSet>& held_out = setup.held_out;
+std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t step, const learner::Learner& learner) {
+  const std::vector<PromptSet>& held_out = run.plan.held_out;
   // Adapters were scored as exported, and a model in fp32 may exceed the memory.
   if (learner.has_adapters()) return {};
-  if (held_out.empty() || setup.recipe.eval.freq == 0 || step == 0) return {};
+  if (held_out.empty() || run.recipe().eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;
-  if (setup.folder != nullptr) json = read_scores(setup, step);
-  if (setup.world.any(!json.is_null())) {
-    if (setup.folder == nullptr) return {};
+  if (run.folder != nullptr) json = read_scores(run, step);
+  if (run.world.any(!json.is_null())) {
+    if (run.folder == nullptr) return {};
   } else {
-    json = measure(setup, step, learner, held_out);
-    if (setup.folder == nullptr) return {};
-    state::replace_file(setup.folder->path() / kExportScoreFile, json.dump(1) + "\n");
+    json = measure(run, step, learner, held_out);
+    if (run.folder == nullptr) return {};
+    state::replace_file(run.folder->path() / kExportScoreFile, json.dump(1) + "\n");
   }
   std::vector<std::string> lines;
   for (const auto& [source, score] : json["scores"].items()) {

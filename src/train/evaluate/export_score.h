@@ -2,7 +2,7 @@
 #pragma once
 
 #include "learner/learner.h"
-#include "train/run_setup.h"
+#include "train/run_plan.h"
 
 namespace qrl::train {
 
@@ -12,6 +12,6 @@ inline constexpr const char* kExportScoreFile = "export_score.json";  ///< in a 
 /// bf16 on a GPU. Reads them from the run folder's export_score.json if that is of `step`, else measures and writes
 /// them. Returns a line per held-out set, on the first rank alone. Collective. Throws Abandoned if a rank got a stop
 /// request.
-std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner);
+std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t step, const learner::Learner& learner);
 
 }  // namespace qrl::train

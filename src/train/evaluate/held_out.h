@@ -6,13 +6,13 @@
 
 #include "train/metrics/step_phases.h"
 #include "train/policy/sampler.h"
-#include "train/run_setup.h"
+#include "train/run_plan.h"
 
 namespace qrl::train {
 
 class HeldOutEvaluation {
  public:
-  HeldOutEvaluation(const RunSetup& setup, Sampler& sampler) : setup_(setup), sampler_(sampler) {}
+  HeldOutEvaluation(const RunContext& run, Sampler& sampler) : run_(run), sampler_(sampler) {}
 
   bool due_before_training() const;
   bool due_after(std::int64_t step) const;
@@ -21,7 +21,7 @@ class HeldOutEvaluation {
   std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
 
  private:
-  const RunSetup& setup_;
+  const RunContext& run_;
   Sampler& sampler_;
 };
 

@@ -46,22 +46,6 @@ std::optional<std::string> other_name(const fs::path& path) try {
   return std::nullopt;
 }
 
-/// Lists checkpoints, newest first, and warns of copies under other names, which it omits.
-std::vector<fs::path> list_checkpoints(const fs::path& dir) {
-  std::vector<fs::path> found;
-  if (!fs::is_directory(dir)) return found;
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    if (!age_of(entry.path())) continue;
-    const std::optional<std::string> other = other_name(entry.path());
-    if (!other) found.push_back(entry.path());
-    else
-      base::log_once(entry.path().string(),
-                     state::shown(entry.path()) + " is a copy of " + *other + ", by what is in it: it is left alone");
-  }
-  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
-  return found;
-}
-
 /// Renames to NAME with `ending`, and a number if that is taken.
 void set_aside(const fs::path& path, const std::string& ending) {
   std::string aside = path.string() + ending;
@@ -79,6 +63,28 @@ std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t
 
 void set_aside_copy(const fs::path& path) {
   if (fs::exists(fs::symlink_status(path)) && other_name(path)) set_aside(path, ".copy");
+}
+
+std::vector<fs::path> list_checkpoints(const fs::path& dir) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(dir)) return found;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (!age_of(entry.path())) continue;
+    const std::optional<std::string> other = other_name(entry.path());
+    if (!other) found.push_back(entry.path());
+    else
+      base::log_once(entry.path().string(),
+                     state::shown(entry.path()) + " is a copy of " + *other + ", by what is in it: it is left alone");
+  }
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
+  return found;
+}
+
+void name_best(const fs::path& dir, std::int64_t step) {
+  const fs::path link = dir / "best", made = dir / ".best.new";
+  fs::remove(made);
+  fs::create_directory_symlink("step_" + std::to_string(step), made);
+  fs::rename(made, link);
 }
 
 void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step,

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace qrl::train {
 
@@ -21,6 +22,13 @@ std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t
 
 /// Renames another checkpoint's copy at `path` to NAME.copy, so that a checkpoint of that name can be committed.
 void set_aside_copy(const std::filesystem::path& path);
+
+/// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Leaves out copies under another name,
+/// with a warning.
+std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& dir);
+
+/// Links DIR/best to DIR/step_N atomically.
+void name_best(const std::filesystem::path& dir, std::int64_t step);
 
 /// Removes the oldest checkpoints above `keep` of each kind, once the newest, re-read, is sound; else warns and removes
 /// nothing. sft_<final_sft_step> and step_<best_step> always stay.

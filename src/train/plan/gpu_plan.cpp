@@ -12,6 +12,7 @@
 #include "train/plan/machine.h"
 #include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
+#include "train/plan/recorded_recipe.h"
 
 namespace qrl::train {
 
@@ -161,6 +162,14 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
   chosen.actor.activation_checkpointing.value = true;
   (void)choose_tokens(chosen, model, num_ranks, gpu_bytes, fewest, most);
   return auto_settings_of(chosen);
+}
+
+AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world) {
+  AutoSettings settings;
+  if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt)
+    settings = auto_settings_of(*recorded);
+  world.broadcast(std::as_writable_bytes(std::span(&settings, 1)), 0);
+  return settings;
 }
 
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,

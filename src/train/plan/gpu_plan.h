@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "config/reader.h"
+#include "dist/collectives.h"
 #include "model/config.h"
 
 namespace qrl::train {
@@ -40,6 +41,10 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
 /// not fit without. Sequences exceed 256 only if the KV cache has room for that number of the longest.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
+
+/// Returns the values that a run's checkpoint has for kAutoKeys; all are 0 without one. The first rank reads.
+/// Collective.
+AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
 
 /// Sets what is at `auto` at a run's start: to `taken`, its checkpoint's values, or if all are 0 to choose_settings.
 /// Returns a line with the plan, or "".

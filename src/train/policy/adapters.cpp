@@ -28,6 +28,13 @@ bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a,
          model::adapted_modules(config, a) == model::adapted_modules(config, b);
 }
 
+/// Returns whether a start resumes, or takes a cold start (sft.from).
+bool finds_checkpoint(const config::Recipe& recipe) {
+  if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
+  const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
+  return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
+}
+
 }  // namespace
 
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
@@ -48,6 +55,8 @@ void require_same_base(const fs::path& checkpoint, const fs::path& folder, const
 
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {
   if (!config::trains_adapters(recipe) || recipe.lora.path.empty()) return std::nullopt;
+  QRL_REQUIRE(recipe.algorithm.kl_loss_coef == 0 || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
+              "the PEFT folder that algorithm.kl_loss_coef compares with", "none there", "put it back");
   const model::PeftAdapter given = model::open_peft(recipe.lora.path, config);
   const model::LoraConfig wanted = lora_config(recipe.lora);
   QRL_REQUIRE(same_adapters(config, given.lora, wanted), "lora.path: " + state::shown(recipe.lora.path),
@@ -56,9 +65,9 @@ std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, 
   return given.adapters;
 }
 
-bool reads_given_adapters(const config::Recipe& recipe, bool goes_on) {
+bool reads_given_adapters(const config::Recipe& recipe) {
   const bool are_reference = recipe.algorithm.kl_loss_coef != 0 && !config::has_cold_start(recipe.sft);
-  return config::trains_adapters(recipe) && !recipe.lora.path.empty() && (!goes_on || are_reference);
+  return config::trains_adapters(recipe) && !recipe.lora.path.empty() && (are_reference || !finds_checkpoint(recipe));
 }
 
 Policy initial_policy(const config::Recipe& recipe) {

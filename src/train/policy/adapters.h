@@ -28,8 +28,9 @@ void require_same_base(const std::filesystem::path& checkpoint, const std::files
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether a start of the run reads them: a fresh one, or a resumed one whose KL reference they are.
-bool reads_given_adapters(const config::Recipe& recipe, bool goes_on);
+/// Returns whether a start of the run reads them: a fresh one, or a resumed one whose KL reference they are. Verifies
+/// the run's newest checkpoint.
+bool reads_given_adapters(const config::Recipe& recipe);
 
 /// Returns the policy before training: make_policy's, with the adapters of lora.path.
 Policy initial_policy(const config::Recipe& recipe);

@@ -5,7 +5,6 @@
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
-#include "train/plan/options.h"
 #include "train/prompts/prompts.h"
 #include "train/signals.h"
 #include "train/step/guards.h"
@@ -15,12 +14,12 @@ namespace qrl::train {
 namespace {
 
 /// Packs demonstrations [first, first + count): prompt, then response and end token, which are learned.
-std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std::int64_t first, std::int64_t count) {
-  const config::Recipe& recipe = setup.recipe;
+std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std::int64_t first, std::int64_t count) {
+  const config::Recipe& recipe = run.recipe();
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
   const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
-  const PromptEncoder encoder(recipe.data, setup.policy.tokenizer);
+  const PromptEncoder encoder(recipe.data, run.plan.policy.tokenizer);
   std::vector<std::vector<types::TokenId>> prompts, responses;
   std::vector<rollout::PackItem> items;
   prompts.reserve(static_cast<std::size_t>(count));
@@ -28,30 +27,30 @@ std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std:
   for (std::int64_t i = first; i < first + count; ++i) {
     const tasks::WorkedTask demo = kind.demonstrate(generator.own, seed, static_cast<std::uint64_t>(i));
     prompts.push_back(encoder.encode(demo.task.prompt));
-    responses.push_back(setup.policy.tokenizer.encode_trusted(demo.response));
-    responses.back().push_back(setup.policy.tokenizer.eos());
+    responses.push_back(run.plan.policy.tokenizer.encode_trusted(demo.response));
+    responses.back().push_back(run.plan.policy.tokenizer.eos());
     items.push_back({prompts.back(), responses.back(), {}, 0.0F});
   }
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
 }
 
-std::vector<types::MicroBatch> batches_of(const RunSetup& setup, std::int64_t step) {
-  const config::Recipe& recipe = setup.recipe;
+std::vector<types::MicroBatch> batches_of(const RunContext& run, std::int64_t step) {
+  const config::Recipe& recipe = run.recipe();
   if (recipe.sft.train_files.empty())
-    return demonstration_batches(setup, step * recipe.sft.batch_size, recipe.sft.batch_size);
-  const std::vector<SftRow>& rows = setup.sft_rows->train;
+    return demonstration_batches(run, step * recipe.sft.batch_size, recipe.sft.batch_size);
+  const std::vector<SftRow>& rows = run.plan.sft_rows.train;
   std::vector<const SftRow*> chosen;
   for (const std::size_t i : rows_of_update(recipe, rows.size(), step)) chosen.push_back(&rows[i]);
   return pack_rows(recipe, chosen);
 }
 
 /// Returns the mean of -log p over learned tokens of sft.val_files, summed in double.
-double held_out_loss(const RunSetup& setup, learner::Learner& learner) {
+double held_out_loss(const RunContext& run, learner::Learner& learner) {
   std::vector<const SftRow*> rows;
-  for (const SftRow& row : setup.sft_rows->val) rows.push_back(&row);
+  for (const SftRow& row : run.plan.sft_rows.val) rows.push_back(&row);
   double sum = 0;
   std::int64_t num_tokens = 0;
-  for (const types::MicroBatch& batch : pack_rows(setup.recipe, rows)) {
+  for (const types::MicroBatch& batch : pack_rows(run.recipe(), rows)) {
     const learner::TokenScores scores = learner.score(batch, {});
     for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
       if (batch.loss_mask[t] == 0) continue;
@@ -75,28 +74,29 @@ void await_cold_start(dist::Collectives& world) {
   }
 }
 
-void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                      const std::optional<std::filesystem::path>& resume_from) {
-  const config::Recipe& recipe = setup.recipe;
+  const config::Recipe& recipe = run.recipe();
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
-  learner::LearnerOptions options = learner_options(recipe);
+  learner::LearnerOptions options = run.plan.learner;
+  options.num_threads = base::num_threads();                // other ranks wait: this one has all of the machine's
   options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled
   options.numerics.bitwise = false;
   options.optim = recipe.sft.optim;
   if (!config::cold_start_trains_adapters(recipe)) options.lora = {};
-  else if (!resume_from) options.lora_initial = given_adapters(recipe, setup.policy.config);
+  else if (!resume_from) options.lora_initial = given_adapters(recipe, run.plan.model);
   options.total_updates = recipe.sft.steps;
-  learner::Learner learner(setup.policy.config, setup.policy.weights, options, *solo);
+  learner::Learner learner(run.plan.model, run.plan.policy.weights, options, *solo);
   if (resume_from) restore_learner(*resume_from, state, learner, *solo);
 
   state.cold_start = true;
-  const bool has_val = setup.sft_rows != nullptr && !setup.sft_rows->val.empty();
+  const bool has_val = !run.plan.sft_rows.val.empty();
   Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
   const learner::LossOptions loss{.kind = learner::LossKind::sft};
   while (state.sft_step < recipe.sft.steps) {
-    (void)at_work(setup.world, true);
+    (void)at_work(run.world, true);
     const double start_s = base::now_s();
-    const auto batches = batches_of(setup, state.sft_step);
+    const auto batches = batches_of(run, state.sft_step);
     const types::GlobalCounts counts = rollout::count(batches);
     for (const types::MicroBatch& batch : batches)
       learner.accumulate(batch, counts, loss, {}, &batch == &batches.back());
@@ -107,8 +107,8 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
     const bool last = state.sft_step == recipe.sft.steps;
     const bool saves = last || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0);
     report.metrics["timing_s/step"] = base::now_s() - start_s;
-    if (has_val && (saves || ends_epoch(recipe, setup.sft_rows->train.size(), state.sft_step - 1)))
-      report.metrics["val/loss"] = held_out_loss(setup, learner);
+    if (has_val && (saves || ends_epoch(recipe, run.plan.sft_rows.train.size(), state.sft_step - 1)))
+      report.metrics["val/loss"] = held_out_loss(run, learner);
     report.metrics["timing_s/unix"] = base::unix_s();
     sft_metrics.append(state.sft_step, report.metrics);
     if (last || state.sft_step % 25 == 0)
@@ -117,7 +117,7 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
     if (saves || stop) checkpointer.commit(learner, *solo);
     if (stop) checkpointer.stop_here();
   }
-  (void)at_work(setup.world, false);
+  (void)at_work(run.world, false);
 }
 
 }  // namespace qrl::train

@@ -16,8 +16,9 @@ config::LearnerForward reference_forward(const config::Recipe& recipe) {
   return is_decoders ? config::LearnerForward::fake_quant : forward;
 }
 
-learner::LearnerOptions reference_options(const config::Recipe& recipe) {
-  learner::LearnerOptions options = learner_options(recipe);
+learner::LearnerOptions reference_options(const RunPlan& plan) {
+  const config::Recipe& recipe = plan.recipe();
+  learner::LearnerOptions options = plan.learner;
   options.trainable = false;
   options.numerics.forward = reference_forward(recipe);
   options.numerics.backward = config::LearnerBackward::model_dtype;
@@ -27,14 +28,14 @@ learner::LearnerOptions reference_options(const config::Recipe& recipe) {
 
 }  // namespace
 
-Reference::Reference(const RunSetup& setup, const RunState& state, const std::filesystem::path& cold_start,
+Reference::Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
                      std::shared_ptr<const model::Int8Profile> profile)
-    : learner_(setup.policy.config, setup.policy.weights, reference_options(setup.recipe), setup.world) {
-  const config::Recipe& recipe = setup.recipe;
-  if (recipe.sft.steps > 0) restore_learner(cold_start, state, learner_, setup.world);
+    : learner_(run.plan.model, run.plan.policy.weights, reference_options(run.plan), run.world) {
+  const config::Recipe& recipe = run.recipe();
+  if (recipe.sft.steps > 0) restore_learner(cold_start, state, learner_, run.world);
   if (learner_.forward_mode() == config::LearnerForward::bf16) return;
   if (recipe.quant.uaq_scale != 1) learner_.apply_uaq(static_cast<float>(recipe.quant.uaq_scale));
-  snapshot_.emplace(setup.policy.config, sampler_formats(recipe));
+  snapshot_.emplace(run.plan.model, sampler_formats(recipe));
   snapshot_->use_profile(std::move(profile));
   learner_.publish(*snapshot_, 0);
 }

@@ -8,7 +8,7 @@
 
 #include "learner/learner.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/run_setup.h"
+#include "train/run_plan.h"
 
 namespace qrl::train {
 
@@ -16,7 +16,7 @@ class Reference {
  public:
   /// Takes the cold start's weights from its checkpoint, or without one the policy's. `profile`: the sampler's, or
   /// null. Collective.
-  Reference(const RunSetup& setup, const RunState& state, const std::filesystem::path& cold_start,
+  Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
             std::shared_ptr<const model::Int8Profile> profile);
 
   learner::Learner& learner() { return learner_; }

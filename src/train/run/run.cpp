@@ -10,23 +10,17 @@
 #include "base/readable.h"
 #include "base/shell.h"
 #include "base/threads.h"
-#include "learner/tensors/cuda_library.h"
 #include "model/peft.h"
 #include "ops/isa.h"
 #include "report/sessions.h"
-#include "tasks/by_source.h"
-#include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/resume.h"
 #include "train/evaluate/evaluate.h"
 #include "train/evaluate/export_score.h"
 #include "train/files/shared_commit.h"
 #include "train/metrics/health.h"
 #include "train/plan/formats.h"
-#include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
-#include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
-#include "train/plan/rotation.h"
 #include "train/plan/settings.h"
 #include "train/policy/adapters.h"
 #include "train/policy/policy.h"
@@ -132,33 +126,32 @@ fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& worl
 }
 
 /// Makes the cold start on rank 0 with all its machine's threads; every rank continues from it.
-void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+void run_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                     const std::optional<fs::path>& checkpoint) {
-  if (setup.world.is_first()) {
-    base::set_num_threads(all_local_threads(setup.recipe, setup.world));
-    make_cold_start(setup, state, sft_metrics, checkpointer, checkpoint);
-    set_threads(setup.recipe, setup.world);
+  if (run.world.is_first()) {
+    base::set_num_threads(all_local_threads(run.recipe(), run.world));
+    make_cold_start(run, state, sft_metrics, checkpointer, checkpoint);
+    set_threads(run.recipe(), run.world);
   } else {
-    await_cold_start(setup.world);
+    await_cold_start(run.world);
   }
-  setup.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
+  run.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
 /// Returns RL's first adapters unless new: the cold start's, or lora.path's.
-std::optional<model::WeightSource> first_adapters(const RunSetup& setup, const fs::path& cold_start) {
-  const config::Recipe& recipe = setup.recipe;
+std::optional<model::WeightSource> first_adapters(const RunContext& run, const fs::path& cold_start) {
+  const config::Recipe& recipe = run.recipe();
   if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
-    return model::open_peft(cold_start, setup.policy.config).adapters;
-  QRL_REQUIRE(recipe.lora.path.empty() || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
-              "the PEFT folder that algorithm.kl_loss_coef compares with", "none there", "put it back");
-  return given_adapters(recipe, setup.policy.config);
+    return model::open_peft(cold_start, run.plan.model).adapters;
+  return given_adapters(recipe, run.plan.model);
 }
 
 /// Runs once before RL's first step: makes a new optimizer, since moments belong to another loss, and applies
 /// update-aware scaling.
-void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& learner) {
+void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
+  const config::Recipe& recipe = plan.recipe();
   if (state.cold_start) {
-    learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
+    learner.reset_optimizer(recipe.optim, plan.learner.total_updates);
     state.cold_start = false;
     state.num_updates = 0;
   }
@@ -174,13 +167,17 @@ void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& l
 }
 
 /// Writes the settings to standard output, and with the run's identity to the log.
-void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, const dist::Collectives& world) {
+void begin_log(const RunOutline& outline, const RunOptions& options, const dist::Collectives& world) {
   if (!world.is_first()) return;
+  const config::LoadedRecipe& loaded = outline.loaded;
   base::log_to_file("command: " + options.command);
   base::log_to_file("recipe " + loaded.file.string() + ", resolved " + recipe_hash(loaded));
   for (const std::string& line : describe_settings(loaded)) say(line);
+  if (!outline.chosen_keys.empty()) say("GPU plan    " + outline.gpu_plan);
   std::fflush(stdout);
   warn_of_idle_settings(loaded);
+  if (!outline.memory_doubt.empty())
+    base::log_warning(outline.memory_doubt + "; the run may be killed (--dry-run lists the parts)");
 }
 
 /// Records changes by --allow-change in the log and metric rows.
@@ -193,9 +190,9 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
 }
 
 /// Calls export_score.h until a stop signal: the checkpoint already exists.
-std::vector<std::string> score_export(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
+std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
-  return export_score_lines(setup, step, learner);
+  return export_score_lines(run, step, learner);
 } catch (const Abandoned&) {
   checkpointer.stop_here();
 }
@@ -247,29 +244,28 @@ class SessionLine {
 };
 
 /// Trains from the cold start's or a checkpoint's weights to the end.
-void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
+void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
                   QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool goes_on) {
-  const config::Recipe& recipe = setup.recipe;
-  const Policy& policy = setup.policy;
-  dist::Collectives& world = setup.world;
+  const config::Recipe& recipe = run.recipe();
+  const Policy& policy = run.plan.policy;
+  dist::Collectives& world = run.world;
   const bool has_adapters = config::trains_adapters(recipe);
-  learner::LearnerOptions options = learner_options(recipe);
+  learner::LearnerOptions options = run.plan.learner;
   if (!point.checkpoint) options.lora_initial = given_adapters(recipe, policy.config);
-  learner::Learner learner(policy.config, has_adapters ? *setup.base->weights : policy.weights, options, world);
+  learner::Learner learner(policy.config, has_adapters ? *run.base->weights : policy.weights, options, world);
   // A cold start of all weights is the base of new adapters.
   const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
   if (point.checkpoint && !are_new) {
-    if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, setup.base->path, setup.base->hash);
+    if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, run.base->path, run.base->hash);
     restore_learner(*point.checkpoint, state, learner, world);
   }
-  if (has_adapters && recipe.algorithm.kl_loss_coef != 0) learner.keep_reference(first_adapters(setup, cold_start));
-  begin_rl(recipe, state, learner);
+  if (has_adapters && recipe.algorithm.kl_loss_coef != 0) learner.keep_reference(first_adapters(run, cold_start));
+  begin_rl(run.plan, state, learner);
   if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
   if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
-  else quantizer.profile = find_profile(policy.config, learner.state().all_masters(), setup.prompts, recipe);
+  else quantizer.profile = find_profile(policy.config, learner.state().all_masters(), run.plan.prompts, recipe);
   std::optional<Reference> reference;
-  if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
-    reference.emplace(setup, state, cold_start, quantizer.profile);
+  if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters) reference.emplace(run, state, cold_start, quantizer.profile);
   if (state.step > 0) {
     base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
                            : "nothing left to do: step " + std::to_string(state.step) +
@@ -277,46 +273,18 @@ void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Ch
                                  std::to_string(recipe.trainer.total_training_steps));
   }
 
-  Training(setup, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
+  Training(run, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
            std::move(point.unfinished_row), checkpointer)
       .train();
   learner.state().free_moments();  // the scored fp32 weights take less than the moments did
-  const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
-  if (setup.folder != nullptr)
-    print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
-}
-
-/// Checks GPU, libraries and memory before weights and data are read.
-void check_machine(const config::Recipe& recipe, dist::Collectives& world) {
-  require_gpu(recipe, world.local_rank());
-  if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
-  const std::vector<MemoryPart> parts = estimate_memory(recipe, model_config(recipe), world.size());
-  const std::string doubt =
-      check_memory(parts, recipe.rollout.free_cache_engine, world.local_size(), base::memory_limit());
-  if (!doubt.empty()) base::log_warning(doubt + "; the run may be killed (--dry-run lists the parts)");
-}
-
-/// Throws an input error before the cold start if something is missing or does not fit the model.
-void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
-  const config::Recipe& recipe = loaded.recipe;
-  require_positions(loaded, model);
-  model::check_formats(model, snapshot_formats(recipe.quant));
-  model::check_lora(model, lora_config(recipe.lora));
-  (void)read_profile_file(recipe, model);
+  const std::vector<std::string> export_scores = score_export(run, state.step, learner, checkpointer);
+  if (run.folder != nullptr)
+    print_result(recipe, *run.folder, last_checkpoint(state, *run.folder, point), run.plan.held_out, export_scores);
 }
 
 void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& world) {
   if (trainer.max_time) set_time_limit(*trainer.max_time);
   world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
-}
-
-/// Chooses what is at `auto`, a checkpoint's values first, and compares the plan with the GPU.
-void plan_gpu(config::LoadedRecipe& loaded, const model::ModelConfig& model, const ResumePoint& point,
-              dist::Collectives& world) {
-  const double bytes = learner::smallest_gpu_share(world.local_rank(), world);
-  const std::string plan = decide_auto(point.settings, model, world.size(), bytes, loaded);
-  if (world.is_first() && !plan.empty()) say(plan);
-  require_gpu_memory(loaded.recipe, model, world.size(), bytes, point.checkpoint.has_value());
 }
 
 /// Makes and drops a decoder, so that memory limits show before the cold start.
@@ -327,64 +295,43 @@ void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::C
 }  // namespace
 
 void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunOptions& options) {
-  config::LoadedRecipe loaded = given;
-  config::Recipe& recipe = loaded.recipe;
   const RunPart part = options.part;
-  set_time_limits(recipe.trainer, world);
-  set_threads(recipe, world);
+  set_time_limits(given.recipe.trainer, world);
+  set_threads(given.recipe, world);
   base::set_log_quiet(!world.is_first());
-  resolve_rotation(loaded, model_config(recipe), world);
-  begin_log(loaded, options, world);
-  check_machine(recipe, world);
-
-  Policy policy = make_policy(recipe);
-  check_model(loaded, policy.config);
-  const auto verifier = tasks::make_verifier(recipe);
-  const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
-  const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
-  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *verifier);  // an unknown score fails here
-  warn_of_shared_prompts(prompts, held_out);
-  recipe.trainer.total_training_steps = total_steps(recipe, std::ssize(prompts.prompts));
-  require_known_score(recipe, held_out);
-  const SftRows sft_rows = load_sft_rows(recipe, policy.tokenizer);
-  recipe.sft.steps = cold_start_updates(recipe, sft_rows);
-  require_row_positions(sft_rows, policy.config);
-  const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, sft_rows, world);
+  const PlanRequest request{world.size(), world.local_size()};
+  RunOutline outline = outline_run(given, request, world);
+  begin_log(outline, options, world);
+  const RunPlan plan = plan_run(std::move(outline), request, world);
+  const config::Recipe& recipe = plan.recipe();
 
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
-  ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
-  if (config::learns_on_gpu(recipe)) plan_gpu(loaded, policy.config, point, world);
-  if (!point.checkpoint) (void)given_adapters(recipe, policy.config);  // errors show before the cold start
+  ResumePoint point = find_resume_point(recipe, plan.inputs, folder.get(), options.allow_change, world);
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
   const bool goes_on =
       part == RunPart::cold_start_only ? !cold_start_done : state.step < recipe.trainer.total_training_steps;
   if (folder && (goes_on || !fs::exists(folder->path() / "config.yaml")))
-    state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
+    state::replace_file(folder->path() / "config.yaml", plan.loaded.annotated_yaml);
 
-  if (folder) verifier->log_to(folder->path() / "reward.log");
+  if (folder) plan.verifier->log_to(folder->path() / "reward.log");
   MetricsFile metrics, sft_metrics;
   if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
   const SessionLine session(folder.get(), state, world, options.program);
-  QuantizerState quantizer;
   const bool has_teacher = !recipe.algorithm.teacher.path.empty() && part != RunPart::cold_start_only;
-  const std::unique_ptr<Teacher> teacher = has_teacher ? std::make_unique<Teacher>(recipe, policy, world) : nullptr;
-  AdapterBase base;
-  const RunSetup setup{recipe,       loaded.resolved_yaml,
-                       inputs,       world,
-                       policy,       *verifier,
-                       prompts,      held_out,
-                       folder.get(), teacher ? &teacher->learner() : nullptr,
-                       &sft_rows,    &base};
-  Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
+  const std::unique_ptr<Teacher> teacher =
+      has_teacher ? std::make_unique<Teacher>(recipe, plan.policy, world) : nullptr;
+  if (part != RunPart::cold_start_only) require_decoder(recipe, plan.policy, world);
 
-  if (part != RunPart::cold_start_only) require_decoder(recipe, policy, world);
-
+  QuantizerState quantizer;
   const fs::path cold_start = shared_cold_start(recipe, world);
   const bool begins_with_base = recipe.sft.steps == 0 || config::cold_start_trains_adapters(recipe);
-  if (config::trains_adapters(recipe) && begins_with_base) base = find_base(recipe, policy, cold_start);
+  std::optional<AdapterBase> base;
+  if (config::trains_adapters(recipe) && begins_with_base) base = find_base(recipe, plan.policy, cold_start);
   if (!cold_start_done) {
-    run_cold_start(setup, state, sft_metrics, checkpointer, point.checkpoint);
+    const RunContext context{plan, world, folder.get(), nullptr, base ? &*base : nullptr};
+    Checkpointer checkpointer(context, state, metrics, sft_metrics, quantizer);
+    run_cold_start(context, state, sft_metrics, checkpointer, point.checkpoint);
     point.checkpoint = cold_start;
   }
   if (part == RunPart::cold_start_only) {
@@ -393,8 +340,10 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
     return;
   }
 
-  if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, policy, cold_start);
-  train_policy(setup, state, point, checkpointer, quantizer, metrics, cold_start, goes_on);
+  if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, plan.policy, cold_start);
+  const RunContext context{plan, world, folder.get(), teacher ? &teacher->learner() : nullptr, base ? &*base : nullptr};
+  Checkpointer checkpointer(context, state, metrics, sft_metrics, quantizer);
+  train_policy(context, state, point, checkpointer, quantizer, metrics, cold_start, goes_on);
 }
 
 }  // namespace qrl::train

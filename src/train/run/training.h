@@ -9,18 +9,17 @@ namespace qrl::train {
 /// Holds an RL run's parts, made in order; the sampler has the present weights and agrees with the learner.
 struct Training {
   /// References must outlive it. `unfinished_row`: of state.step, if its evaluation is due.
-  Training(const RunSetup& setup, RunState& state, learner::Learner& learner, learner::Learner* reference,
+  Training(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
            QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 
   /// Trains to the last step on rollouts of `source`.
   void train(RolloutSource& source);
   void train() { train(rollouts); }
 
-  const RunSetup& setup;
+  const RunContext& run;
   RunState& state;
   learner::Learner& learner;
   Checkpointer& checkpointer;
-  const learner::LossOptions loss;  ///< resolved from the recipe once
   Sampler sampler;
   SamplingSource rollouts;
   BatchBuilder batches;

@@ -8,9 +8,9 @@
 
 namespace qrl::train {
 
-BatchBuilder::BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
+BatchBuilder::BatchBuilder(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner,
                            learner::Learner* reference)
-    : setup_(setup), loss_(loss), learner_(learner), reference_(reference) {}
+    : run_(run), loss_(loss), learner_(learner), reference_(reference) {}
 
 std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds) {
   std::vector<MiniBatch> batches = pack(groups);
@@ -22,11 +22,11 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 }
 
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
-  const config::Recipe& recipe = setup_.recipe;
+  const config::Recipe& recipe = run_.recipe();
   // Without KL terms, entropy terms or a teacher, a sequence with advantage 0 adds exactly nothing to the gradient. It
   // counts in the denominators without a forward and backward pass. Statistics over all tokens score it once.
   const bool all_count =
-      recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || setup_.teacher != nullptr;
+      recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || run_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
   const std::int64_t mini = recipe.actor.mini_batch_size;
   const std::int64_t num_batches =
@@ -47,7 +47,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
           rollout::sampled_item(r.prompt->tokens, r.completion, static_cast<float>(r.advantage)));
     }
   }
-  setup_.world.all_reduce_sum(std::span(counts));
+  run_.world.all_reduce_sum(std::span(counts));
   for (std::size_t b = 0; b < batches.size(); ++b) {
     const std::int64_t budget = recipe.actor.max_tokens_per_micro_batch;
     batches[b] = {rollout::pack(items[b], budget), rollout::pack(idle[b], budget), {counts[2 * b], counts[2 * b + 1]}};
@@ -56,12 +56,12 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 }
 
 void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
-  const config::Recipe& recipe = setup_.recipe;
+  const config::Recipe& recipe = run_.recipe();
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
   // With one update per rollout, old log-probs are the forward pass's own. A loss that needs the whole mini-batch first
   // is an exception.
   const bool needs_old =
-      updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || setup_.teacher != nullptr;
+      updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || run_.teacher != nullptr;
   if (learner::needs_old_entropy(loss_)) {
     const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
     learner::TokenScores scores = learner_.score(micro, sampled_from);
@@ -80,16 +80,16 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
     micro.reference_logprobs = learner_.score_reference(micro, sampled_from).logprobs;
   }
-  if (setup_.teacher != nullptr) {
+  if (run_.teacher != nullptr) {
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
-    micro.teacher_logprobs = setup_.teacher->score(micro, sampled_from).logprobs;
+    micro.teacher_logprobs = run_.teacher->score(micro, sampled_from).logprobs;
     follow_teacher(micro);
   }
 }
 
 /// A_t = reward_coef·A − coef·(log π_old − log π_T): a token loses value as the policy likes it more than the teacher.
 void BatchBuilder::follow_teacher(types::MicroBatch& micro) const {
-  const config::AlgorithmRecipe& algorithm = setup_.recipe.algorithm;
+  const config::AlgorithmRecipe& algorithm = run_.recipe().algorithm;
   for (std::size_t t = 0; t < micro.advantages.size(); ++t) {
     if (micro.loss_mask[t] == 0) continue;
     const double liked_more =

@@ -20,7 +20,7 @@ class BatchBuilder {
  public:
   /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. All
   /// arguments must outlive it.
-  BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
+  BatchBuilder(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);
 
   /// Returns the mini-batches with the old and reference log-probs that the recipe needs. `at_sampling_weights`: the
@@ -32,7 +32,7 @@ class BatchBuilder {
   void add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds);
   void follow_teacher(types::MicroBatch& micro) const;
 
-  const RunSetup& setup_;
+  const RunContext& run_;
   const learner::LossOptions& loss_;
   learner::Learner& learner_;
   learner::Learner* reference_;

@@ -9,14 +9,14 @@
 namespace qrl::train {
 
 Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) {
-  const config::Recipe& recipe = setup_.recipe;
+  const config::Recipe& recipe = run_.recipe();
   learner::LossOptions loss = loss_;
   loss.at_sampling_weights = at_sampling_weights;
   Metrics signals;
   if (learner::needs_whole_mini_batch(loss)) {
     std::vector<const types::MicroBatch*> all = learner::pointers_to(batch.micro);
     for (const types::MicroBatch& micro : batch.scored_only) all.push_back(&micro);
-    signals = learner::prepare_mini_batch(all, loss, setup_.world);
+    signals = learner::prepare_mini_batch(all, loss, run_.world);
   }
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, sample_params(recipe.rollout), &micro == &batch.micro.back());
@@ -29,7 +29,7 @@ Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) 
 }
 
 void PolicyUpdater::release_memory() {
-  if (setup_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the returning KV cache
+  if (run_.recipe().rollout.free_cache_engine) learner_.release_memory();  // for the returning KV cache
 }
 
 }  // namespace qrl::train

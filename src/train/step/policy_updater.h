@@ -9,8 +9,8 @@ namespace qrl::train {
 class PolicyUpdater {
  public:
   /// All arguments must outlive it.
-  PolicyUpdater(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
-      : setup_(setup), loss_(loss), learner_(learner), state_(state) {}
+  PolicyUpdater(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
+      : run_(run), loss_(loss), learner_(learner), state_(state) {}
 
   /// Updates the policy with a mini-batch; returns the metrics. A finite update makes the next policy version; too many
   /// others end the run (guards.h). `at_sampling_weights`: the present weights sampled the batch. Collective.
@@ -20,7 +20,7 @@ class PolicyUpdater {
   void release_memory();
 
  private:
-  const RunSetup& setup_;
+  const RunContext& run_;
   const learner::LossOptions& loss_;
   learner::Learner& learner_;
   RunState& state_;

@@ -21,15 +21,15 @@ namespace {
 /// Samples and judges a step's groups, a batch of prompts at a time.
 class GroupSampler {
  public:
-  GroupSampler(const RunSetup& setup, std::int64_t step, PromptOrder& order, Sampler& sampler)
-      : setup_(setup),
-        recipe_(setup.recipe),
-        prompts_(setup.prompts),
+  GroupSampler(const RunContext& run, std::int64_t step, PromptOrder& order, Sampler& sampler)
+      : run_(run),
+        recipe_(run.recipe()),
+        prompts_(run.plan.prompts),
         step_(static_cast<std::uint32_t>(step)),
         n_(static_cast<std::size_t>(recipe_.rollout.n)),
         order_(order),
         sampler_(sampler),
-        flat_groups_(recipe_.algorithm.filter_groups.metric, setup.verifier) {}
+        flat_groups_(recipe_.algorithm.filter_groups.metric, *run.plan.verifier) {}
 
   /// Throws Abandoned on every rank.
   void sample_batch(std::int64_t num_prompts, PhaseSeconds& seconds) {
@@ -37,8 +37,7 @@ class GroupSampler {
     {
       const base::ScopedTimer timer(seconds[Phase::generate]);
       batch = collect_or_abandon(sampler_.decoder, my_share(num_prompts), static_cast<std::int32_t>(n_),
-                                 train_sampling(recipe_, setup_.policy.config, setup_.policy.tokenizer),
-                                 {recipe_.trainer.seed, step_}, setup_.world);
+                                 run_.plan.train_sampling, {recipe_.trainer.seed, step_}, run_.world);
     }
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(seconds[Phase::judge]);
@@ -53,15 +52,15 @@ class GroupSampler {
     const config::AlgorithmRecipe& algorithm = recipe_.algorithm;
     const auto n = static_cast<std::int32_t>(n_);
     if (recipe_.reward.aggregation == config::RewardAggregation::normalize_then_sum) {
-      rollout::set_advantages_by_score(groups_.rollouts, n, setup_.verifier.score_weights(recipe_.reward),
-                                       algorithm.positive_only, setup_.world);
+      rollout::set_advantages_by_score(groups_.rollouts, n, run_.plan.verifier->score_weights(recipe_.reward),
+                                       algorithm.positive_only, run_.world);
       return std::move(groups_);
     }
     // The catalog's list holds these types (config/choice.h).
     const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(
         recipe_.keys->catalog().estimators.find(algorithm.adv_estimator));
     rollout::set_advantages(groups_.rollouts, n, {estimator, *algorithm.norm_adv_by_std, algorithm.positive_only},
-                            setup_.world);
+                            run_.world);
     return std::move(groups_);
   }
 
@@ -69,8 +68,7 @@ class GroupSampler {
   /// Returns this rank's next prompts: rank r has the r-th and every size-th from there.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
-    const auto size = static_cast<std::size_t>(setup_.world.size()),
-               rank = static_cast<std::size_t>(setup_.world.rank());
+    const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
     const std::vector<std::size_t> next = order_.next(num_prompts);
     for (std::size_t i = 0; i < next.size(); ++i) {
       const std::int32_t times = times_sampled_[next[i]]++;
@@ -82,10 +80,11 @@ class GroupSampler {
   /// Throws Abandoned on every rank if a stop request ended any verifier's wait.
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
     const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
-    judge_or_abandon(batch, static_cast<std::int32_t>(n_), setup_.verifier, recipe_.reward, setup_.policy.tokenizer,
+    judge_or_abandon(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, recipe_.reward,
+                     run_.plan.policy.tokenizer,
                      {.step = static_cast<std::int64_t>(step_),
                       .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},
-                     setup_.world);
+                     run_.world);
   }
 
   void count(std::span<const rollout::Rollout> batch, std::int64_t num_prompts) {
@@ -93,7 +92,7 @@ class GroupSampler {
     for (std::size_t first = 0; first < batch.size(); first += n_)
       sums[0] += flat_groups_.is_flat(batch.subspan(first, n_)) ? 1 : 0;
     for (const rollout::Rollout& r : batch) sums[1] += r.verdict.verifier_error ? 1 : 0;
-    setup_.world.all_reduce_sum(std::span<std::int64_t>(sums));
+    run_.world.all_reduce_sum(std::span<std::int64_t>(sums));
     count_scores(batch);
     ++counts_.batches;
     counts_.groups += num_prompts;
@@ -118,24 +117,23 @@ class GroupSampler {
       num_judged += size;
       if (size > 0) best = std::max(best, of_group / static_cast<double>(size));
     }
-    setup_.world.all_reduce_sum(std::span<std::int64_t>(&num_judged, 1));
+    run_.world.all_reduce_sum(std::span<std::int64_t>(&num_judged, 1));
     counts_.num_judged += num_judged;
-    setup_.world.all_reduce_sum(std::span<double>(&sum, 1));
-    setup_.world.all_reduce_max(std::span<double>(&best, 1));
+    run_.world.all_reduce_sum(std::span<double>(&sum, 1));
+    run_.world.all_reduce_max(std::span<double>(&best, 1));
     counts_.score_sum += sum;
     counts_.best_group_score = counts_.batches == 0 ? best : std::max(counts_.best_group_score, best);
   }
 
   /// Appends what the step trains on, in global prompt order.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
-    const auto size = static_cast<std::size_t>(setup_.world.size()),
-               rank = static_cast<std::size_t>(setup_.world.rank());
+    const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
     for (std::size_t first = 0; first < batch.size(); first += n_) {
       const bool flat = flat_groups_.is_flat(std::span<const rollout::Rollout>(batch).subspan(first, n_));
       is_kept[first / n_ * size + rank] = recipe_.algorithm.filter_groups.enable && flat ? 0 : 1;
     }
-    setup_.world.all_reduce_sum(std::span(is_kept));
+    run_.world.all_reduce_sum(std::span(is_kept));
     for (std::size_t i = 0; i < is_kept.size(); ++i) {
       if (is_kept[i] == 0) continue;
       const std::int64_t place = counts_.kept_groups++;
@@ -148,7 +146,7 @@ class GroupSampler {
     }
   }
 
-  const RunSetup& setup_;
+  const RunContext& run_;
   const config::Recipe& recipe_;
   const PromptSet& prompts_;
   std::uint32_t step_;
@@ -185,19 +183,19 @@ void check_verifier(const config::Recipe& recipe, const GenerationCounts& counts
 
 }  // namespace
 
-SamplingSource::SamplingSource(const RunSetup& setup, Sampler& sampler, std::int64_t prompts_drawn)
-    : setup_(setup), sampler_(sampler), order_(make_order(setup.recipe, setup.prompts)) {
+SamplingSource::SamplingSource(const RunContext& run, Sampler& sampler, std::int64_t prompts_drawn)
+    : run_(run), sampler_(sampler), order_(make_order(run.recipe(), run.plan.prompts)) {
   order_.restore(prompts_drawn);
 }
 
 std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
-  const config::Recipe& recipe = setup_.recipe;
+  const config::Recipe& recipe = run_.recipe();
   const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
   const std::int64_t wanted = recipe.data.train_batch_size;
   const std::int64_t num_taken_before = order_.num_taken();
   RolloutBatch batch;
   batch.policy_version = sampler_.snapshot.version();
-  GroupSampler groups(setup_, step, order_, sampler_);
+  GroupSampler groups(run_, step, order_, sampler_);
   sampler_.decoder.reset_stats();
   try {
     groups.sample_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, batch.seconds);
@@ -218,8 +216,8 @@ std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
   batch.prompts_drawn = order_.num_taken();
   if (recipe.trainer.rollout_dump) {
     const std::string rows = rollout_rows(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n),
-                                          batch.groups.places, step, recipe.reward, setup_.verifier, setup_.world);
-    if (setup_.folder != nullptr) setup_.folder->write_rollouts(step, rows);
+                                          batch.groups.places, step, recipe.reward, *run_.plan.verifier, run_.world);
+    if (run_.folder != nullptr) run_.folder->write_rollouts(step, rows);
   }
   check_verifier(recipe, batch.counts, step);
   check_enough(recipe, batch.counts);

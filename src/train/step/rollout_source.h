@@ -9,7 +9,7 @@
 #include "rollout/rollout.h"
 #include "train/metrics/step_phases.h"
 #include "train/policy/sampler.h"
-#include "train/run_setup.h"
+#include "train/run_plan.h"
 
 namespace qrl::train {
 
@@ -57,11 +57,11 @@ class RolloutSource {
 /// guard error if dynamic sampling finds too few groups (on_exhausted) or none, or the verifier failed too often.
 class SamplingSource final : public RolloutSource {
  public:
-  SamplingSource(const RunSetup& setup, Sampler& sampler, std::int64_t prompts_drawn);
+  SamplingSource(const RunContext& run, Sampler& sampler, std::int64_t prompts_drawn);
   std::optional<RolloutBatch> next(std::int64_t step) override;
 
  private:
-  const RunSetup& setup_;
+  const RunContext& run_;
   Sampler& sampler_;
   PromptOrder order_;
 };

@@ -43,25 +43,25 @@ const char* name_of(Phase phase) {
 
 }  // namespace
 
-StepRecorder::StepRecorder(const RunSetup& setup, const learner::LossOptions& loss, const RunState& state,
+StepRecorder::StepRecorder(const RunContext& run, const learner::LossOptions& loss, const RunState& state,
                            MetricsFile& file, Metrics unfinished_row)
-    : setup_(setup),
+    : run_(run),
       state_(state),
       file_(file),
       row_(std::move(unfinished_row)),
-      progress_("step", state.step + 1, setup.recipe.trainer.total_training_steps, !setup.world.is_first()),
-      health_(setup.recipe),
+      progress_("step", state.step + 1, run.recipe().trainer.total_training_steps, !run.world.is_first()),
+      health_(run.recipe()),
       held_out_(std::numeric_limits<double>::quiet_NaN()),
       update_names_(learner::policy_metric_names(loss)) {
-  if (setup.folder == nullptr) return;
-  for (const report::Row& row : report::read_rows(setup.folder->metrics_file()).rows) {
+  if (run.folder == nullptr) return;
+  for (const report::Row& row : report::read_rows(run.folder->metrics_file()).rows) {
     (void)health_.observe(row.step, row.metrics);
     (void)watcher_.observe(row);
   }
 }
 
 void StepRecorder::begin_step() {
-  (void)setup_.verifier.take_report();  // of the previous evaluation
+  (void)run_.plan.verifier->take_report();  // of the previous evaluation
   row_.clear();
   start_s_ = base::now_s();
 }
@@ -73,12 +73,12 @@ void StepRecorder::add(const PhaseSeconds& seconds) {
 void StepRecorder::add(Metrics metrics) { row_.merge(metrics); }
 
 void StepRecorder::add_rollouts(const RolloutBatch& batch) {
-  const config::Recipe& recipe = setup_.recipe;
+  const config::Recipe& recipe = run_.recipe();
   const GenerationCounts& counts = batch.counts;
   add(batch.seconds);
   add(rollout_metrics(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n), batch.groups.places,
-                      recipe.reward, setup_.verifier, setup_.world));
-  if (sample_params(recipe.rollout).cuts()) add(kept_metrics(batch.groups.rollouts, setup_.world));
+                      recipe.reward, *run_.plan.verifier, run_.world));
+  if (sample_params(recipe.rollout).cuts()) add(kept_metrics(batch.groups.rollouts, run_.world));
   add_judging();
   row_["reward/verifier_error_fraction"] =
       static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
@@ -91,15 +91,15 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     row_["data/drawn_score/max"] = counts.best_group_score;
     row_["data/surplus_groups"] = static_cast<double>(counts.kept_groups - batch.groups.num_groups);
   }
-  if (setup_.policy.tokenizer.lacks_bytes()) {
+  if (run_.plan.policy.tokenizer.lacks_bytes()) {
     double num_bytes = 0;
     for (const rollout::Rollout& sample : batch.groups.rollouts)
       num_bytes += static_cast<double>(sample.prompt->unencodable_bytes);
-    setup_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
+    run_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
     row_["data/unencodable_bytes"] = num_bytes / static_cast<double>(recipe.rollout.n);
   }
   double tokens = static_cast<double>(batch.stats.decode_tokens);  // of all ranks, which wait for each other
-  setup_.world.all_reduce_sum(std::span<double>(&tokens, 1));
+  run_.world.all_reduce_sum(std::span<double>(&tokens, 1));
   row_["perf/tokens_per_s"] = tokens / std::max(row_[name_of(Phase::generate)], 1e-9);
   row_["perf/kv_peak_pages"] = static_cast<double>(batch.stats.peak_kv_pages);
   row_["perf/preemptions"] = static_cast<double>(batch.stats.preemptions);
@@ -107,8 +107,8 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
 }
 
 void StepRecorder::add_judging() {
-  const std::optional<tasks::JudgeReport> report = setup_.verifier.take_report();
-  if (report) add(judging_metrics(*report, setup_.world));
+  const std::optional<tasks::JudgeReport> report = run_.plan.verifier->take_report();
+  if (report) add(judging_metrics(*report, run_.world));
 }
 
 void StepRecorder::add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches,
@@ -128,15 +128,15 @@ void StepRecorder::add_learner_speed(std::span<const MiniBatch> batches) {
       tokens += static_cast<double>(micro.num_tokens());
       counted += std::count(micro.loss_mask.begin(), micro.loss_mask.end(), 1);
     }
-    operations += learner_operations(setup_.policy.config, batch.micro, counted);
+    operations += learner_operations(run_.plan.model, batch.micro, counted);
   }
-  if (learner_ceiling_ == 0) learner_ceiling_ = learner_ceiling(setup_.recipe);
-  const auto epochs = static_cast<double>(setup_.recipe.actor.ppo_epochs);
+  if (learner_ceiling_ == 0) learner_ceiling_ = learner_ceiling(run_.recipe());
+  const auto epochs = static_cast<double>(run_.recipe().actor.ppo_epochs);
   const double epoch_s = std::max(row_[name_of(Phase::update)] / epochs, 1e-9);
   double sums[] = {tokens, operations};
-  setup_.world.all_reduce_sum(std::span<double>(sums));
+  run_.world.all_reduce_sum(std::span<double>(sums));
   row_["perf/learner_tokens_per_s"] = sums[0] / epoch_s;
-  row_["perf/mfu/actor"] = sums[1] / epoch_s / (learner_ceiling_ * setup_.world.size());
+  row_["perf/mfu/actor"] = sums[1] / epoch_s / (learner_ceiling_ * run_.world.size());
 }
 
 void StepRecorder::end_step(double save_s) {
@@ -153,7 +153,7 @@ void StepRecorder::write() {
   progress_.show(state_.step, progress_.columns() > 0 ? terminal_facts(row_, rewards_, held_out_, progress_.columns())
                                                       : step_facts(row_));
   show_scores();
-  if (setup_.folder != nullptr) warn();
+  if (run_.folder != nullptr) warn();
 }
 
 void StepRecorder::warn() {
@@ -168,19 +168,19 @@ void StepRecorder::warn() {
 void StepRecorder::write_scores() {
   row_["timing_s/unix"] = base::unix_s();
   file_.append(state_.step, row_);
-  if (setup_.folder != nullptr) (void)watcher_.observe({state_.step, row_});
+  if (run_.folder != nullptr) (void)watcher_.observe({state_.step, row_});
   show_scores();
 }
 
 void StepRecorder::show_scores() {
   std::string text;
-  for (const PromptSet& set : setup_.held_out) {
-    const auto score = row_.find(score_name(set.data_source, setup_.recipe.eval));
+  for (const PromptSet& set : run_.plan.held_out) {
+    const auto score = row_.find(score_name(set.data_source, run_.recipe().eval));
     if (score == row_.end()) continue;
-    if (&set == &setup_.held_out.front()) held_out_ = score->second;
+    if (&set == &run_.plan.held_out.front()) held_out_ = score->second;
     char figure[32];
     std::snprintf(figure, sizeof figure, ": %.3f", score->second);
-    text += "  " + set.data_source + " mean@" + std::to_string(setup_.recipe.eval.n) + figure;
+    text += "  " + set.data_source + " mean@" + std::to_string(run_.recipe().eval.n) + figure;
   }
   if (!text.empty()) progress_.say("eval after step " + std::to_string(state_.step) + text);
 }

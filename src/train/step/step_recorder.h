@@ -17,7 +17,7 @@ namespace qrl::train {
 class StepRecorder {
  public:
   /// References must outlive it. `unfinished_row`: of state.step, if its evaluation is due.
-  StepRecorder(const RunSetup& setup, const learner::LossOptions& loss, const RunState& state, MetricsFile& file,
+  StepRecorder(const RunContext& run, const learner::LossOptions& loss, const RunState& state, MetricsFile& file,
                Metrics unfinished_row);
 
   /// Begins an empty row and the step's clock.
@@ -46,7 +46,7 @@ class StepRecorder {
   void show_scores();
   void warn();
 
-  const RunSetup& setup_;
+  const RunContext& run_;
   const RunState& state_;
   MetricsFile& file_;
   Metrics row_;

@@ -3,7 +3,7 @@
 
 #include "train/checkpoint/checkpoint.h"
 #include "train/policy/sampler.h"
-#include "train/run_setup.h"
+#include "train/run_plan.h"
 #include "train/step/rollout_source.h"
 
 namespace qrl::train {
@@ -15,7 +15,7 @@ double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps
 class WeightPublisher {
  public:
   /// All arguments must outlive it.
-  WeightPublisher(const RunSetup& setup, const RunState& state, learner::Learner& learner, Sampler& sampler,
+  WeightPublisher(const RunContext& run, const RunState& state, learner::Learner& learner, Sampler& sampler,
                   QuantizerState& quantizer);
 
   /// Publishes first: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
@@ -38,7 +38,7 @@ class WeightPublisher {
   void publish_weights();
   void write_audit() const;
 
-  const RunSetup& setup_;
+  const RunContext& run_;
   const RunState& state_;
   learner::Learner& learner_;
   Sampler& sampler_;

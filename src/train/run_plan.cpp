@@ -1,0 +1,164 @@
+#include "train/run_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "config/hub.h"
+#include "data/dataset_folder.h"
+#include "learner/objective/mini_batch.h"
+#include "learner/tensors/cuda_library.h"
+#include "model/int8_profile.h"
+#include "rollout/rollout.h"
+#include "tasks/by_source.h"
+#include "train/plan/decoder_fit.h"
+#include "train/plan/formats.h"
+#include "train/plan/gpu_plan.h"
+#include "train/plan/machine.h"
+#include "train/plan/options.h"
+#include "train/plan/rotation.h"
+#include "train/plan/settings.h"
+#include "train/policy/quantizer.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Returns the files, each with its key, that a run would read and that are absent.
+std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
+  std::vector<std::string> absent;
+  const auto need = [&](const char* key, const fs::path& file) {
+    if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
+  };
+  if (!recipe.model.path.empty()) {
+    const fs::path dir = config::model_folder(recipe.model.path);
+    if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
+    need("model.path", dir / "tokenizer.json");
+  }
+  if (const fs::path teacher = recipe.algorithm.teacher.path; !teacher.empty()) {
+    if (!fs::exists(teacher / "model.safetensors.index.json"))
+      need("algorithm.teacher.path", teacher / "model.safetensors");
+    need("algorithm.teacher.path", teacher / "tokenizer.json");
+  }
+  if (reads_adapters) need("lora.path", fs::path(recipe.lora.path) / "adapter_config.json");
+  if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto")
+    need("quant.rollout.profile", recipe.quant.profile);
+  const auto need_all = [&](const char* key, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      for (const fs::path& file : data::find_data_files(name).files) need(key, file);
+    }
+  };
+  need_all("data.train_files", recipe.data.train_files);
+  need_all("data.val_files", recipe.data.val_files);
+  need_all("sft.train_files", recipe.sft.train_files);
+  need_all("sft.val_files", recipe.sft.val_files);
+  if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");
+  if (recipe.trainer.resume_mode == config::ResumeMode::path)
+    need("--resume", fs::path(recipe.trainer.resume_path) / "state.json");
+  return absent;
+}
+
+/// Throws an input error if a value does not fit the model's config.
+void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+  require_positions(loaded, model);
+  model::check_formats(model, snapshot_formats(loaded.recipe.quant));
+  model::check_lora(model, lora_config(loaded.recipe.lora));
+}
+
+/// Chooses the keys at `auto` for a learner on a GPU: as the run's checkpoint has them, else by the GPU's memory. A
+/// --dry-run without a GPU plans for an example of 80 GiB.
+void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives& world) {
+  config::LoadedRecipe& loaded = outline.loaded;
+  if (!config::learns_on_gpu(loaded.recipe)) return;
+  const PlannedGpu gpu = request.is_run ? PlannedGpu{learner::smallest_gpu_share(world.local_rank(), world), true}
+                                        : gpu_to_plan_for(loaded.recipe);
+  for (const std::string_view key : kAutoKeys) {
+    if (loaded.recipe.keys->find(key)->print(loaded.recipe) == "auto")
+      outline.chosen_keys += (outline.chosen_keys.empty() ? "" : ", ") + std::string(key);
+  }
+  const AutoSettings recorded = recorded_settings(loaded.recipe, world);
+  const bool is_resumed = recorded != AutoSettings{};
+  decide_auto(recorded, outline.model, request.num_ranks, gpu.bytes, loaded);
+  outline.gpu_plan = describe_gpu_plan(loaded.recipe, outline.model, request.num_ranks, gpu.bytes) +
+                     (gpu.is_here ? "" : " of an example: a run chooses by its own GPU") +
+                     (is_resumed && !outline.chosen_keys.empty() ? ", as the checkpoint has it" : "");
+  if (gpu.is_here) require_gpu_memory(loaded.recipe, outline.model, request.num_ranks, gpu.bytes, is_resumed);
+}
+
+void plan_memory(RunOutline& outline, const PlanRequest& request) try {
+  outline.memory = estimate_memory(outline.recipe(), outline.model, request.num_ranks);
+  outline.memory_doubt =
+      check_memory(outline.memory, outline.recipe().rollout.free_cache_engine, request.num_here, base::memory_limit());
+} catch (const base::Error& error) {
+  if (request.is_run) throw;
+  outline.memory_fault = error.what();
+}
+
+/// Throws an input error if trainer.keep_best is not a score of this recipe's evaluations.
+void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out) {
+  const std::string& wanted = recipe.trainer.keep_best;
+  if (wanted.empty()) return;
+  const std::string n = std::to_string(recipe.eval.n);
+  std::string known;
+  bool found = false;
+  for (const PromptSet& set : held_out) {
+    const std::string prefix = "val/" + set.data_source + "/";
+    std::vector<std::string> names = {prefix + "mean@" + n, prefix + "maj@" + n};
+    for (std::int64_t k = 2; k < 2 * recipe.eval.n; k *= 2)
+      names.push_back(prefix + "pass@" + std::to_string(std::min(k, recipe.eval.n)));
+    found = found || std::find(names.begin(), names.end(), wanted) != names.end();
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  }
+  QRL_REQUIRE(found, "trainer.keep_best", known.empty() ? "held-out data" : "one of " + known, base::quoted(wanted),
+              known.empty() ? "set data.val_files or data.val_generator" : "");
+}
+
+}  // namespace
+
+RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world) {
+  RunOutline outline{.loaded = given, .model = model_config(given.recipe)};
+  config::Recipe& recipe = outline.loaded.recipe;
+  resolve_rotation(outline.loaded, outline.model, world);
+  if (request.is_run) {
+    require_gpu(recipe, world.local_rank());
+    if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
+  }
+  check_model(outline.loaded, outline.model);
+  plan_gpu(outline, request, world);
+  plan_memory(outline, request);
+  if (recipe.trainer.total_epochs > 0) recipe.trainer.total_training_steps = 0;  // unknown without the data
+  if (request.is_run) return outline;
+  outline.absent = absent_files(recipe, reads_given_adapters(recipe));
+  outline.missing_gpu = missing_gpu(recipe, 0);
+  return outline;
+}
+
+RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world) {
+  (void)read_profile_file(outline.recipe(), outline.model);
+  if (world.is_first() && reads_given_adapters(outline.recipe())) (void)given_adapters(outline.recipe(), outline.model);
+  Policy policy = make_policy(outline.recipe());  // checks that every tensor exists and has its shape
+  RunPlan plan{std::move(outline), std::move(policy)};
+  config::Recipe& recipe = plan.loaded.recipe;
+  plan.verifier = tasks::make_verifier(recipe);
+  plan.prompts = load_train_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
+  plan.held_out = load_held_out_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // an unknown score fails here
+  warn_of_shared_prompts(plan.prompts, plan.held_out);
+  require_known_score(recipe, plan.held_out);
+  plan.sft_rows = load_sft_rows(recipe, plan.policy.tokenizer);
+  require_row_positions(plan.sft_rows, plan.model);
+  recipe.trainer.total_training_steps = total_steps(recipe, std::ssize(plan.prompts.prompts));
+  recipe.sft.steps = cold_start_updates(recipe, plan.sft_rows);
+  plan.learner = learner_options(recipe);
+  plan.loss = learner::policy_options(recipe);
+  plan.train_sampling = train_sampling(recipe, plan.model, plan.policy.tokenizer);
+  plan.eval_sampling = eval_sampling(recipe, plan.model, plan.policy.tokenizer);
+  if (request.is_run) plan.inputs = fingerprint(recipe, plan.policy, plan.prompts, plan.held_out, plan.sft_rows, world);
+  return plan;
+}
+
+}  // namespace qrl::train
