@@ -4,7 +4,7 @@
     ~/.cache/qrl-peers/hf/bin/python scripts/golden/chat_templates.py [--out FILE]
 
 FILE (default tests/data/golden/chat_templates.jsonl) has Qwen's templates (Apache-2.0) as they are; of Llama's, what they
-write and our name for them. Its conversations have one question; scripts/check_templates compares longer ones. --all puts every template text in, which is for checking, not for committing.
+write and our name for them. Its conversations have one question; scripts/accept/check_templates compares longer ones. --all puts every template text in, which is for checking, not for committing.
 """
 
 import argparse

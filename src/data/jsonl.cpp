@@ -119,7 +119,7 @@ std::string maker_of(const std::filesystem::path& file) {
   const std::string set = file.parent_path().filename().string();
   const bool is_ours =
       file.parent_path().parent_path().filename() == "datasets" && std::ranges::find(kSets, set) != kSets.end();
-  return is_ours ? "python3 scripts/datasets.py " + set + " SOURCE makes it from a downloaded copy" : "";
+  return is_ours ? "python3 scripts/fetch/datasets.py " + set + " SOURCE makes it from a downloaded copy" : "";
 }
 
 std::ifstream opened(const std::filesystem::path& file, const char* expected) {

@@ -10,7 +10,7 @@
 namespace qrl::report {
 
 /// Returns each run's state and verdicts, then the panels' metrics: last value, and mean over the last quarter, with
-/// scripts/compare_runs' digits; of two runs also the differences.
+/// scripts/accept/compare_runs' digits; of two runs also the differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
 /// Returns the finite values as eight heights, at most `width` characters, the newest last; more values are averaged in

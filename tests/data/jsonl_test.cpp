@@ -191,7 +191,7 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
   const qrl::test::TempDir dir;
   CHECK(says(refusal_of([&] { read_jsonl(dir / "none.jsonl"); }), "no such file"));
   CHECK(says(refusal_of([&] { read_jsonl(dir.path() / "datasets/gsm8k/train.jsonl"); }),
-             "python3 scripts/datasets.py gsm8k SOURCE makes it from a downloaded copy"));
+             "python3 scripts/fetch/datasets.py gsm8k SOURCE makes it from a downloaded copy"));
   CHECK(says(refusal_of([&] { read_jsonl(dir.path()); }), "not a regular file"));
   for (const char* name : {"p.jsonl", "p.csv", "p.parquet"}) {
     std::ofstream(dir / name) << "version https://git-lfs.github.com/spec/v1\noid sha256:00\n";

@@ -14,7 +14,7 @@ struct Checked {
   std::string output;
 };
 
-/// Runs scripts/check_docs on a repository of these files. `files` maps a path in it to its text.
+/// Runs scripts/accept/check_docs on a repository of these files. `files` maps a path in it to its text.
 Checked check_files(const std::map<std::string, std::string>& files, const std::string& arguments,
                     const std::string& environment = "env -u QRL_LONG_TESTS") {
   const qrl::test::TempDir dir;
@@ -23,7 +23,7 @@ Checked check_files(const std::map<std::string, std::string>& files, const std::
     std::ofstream(dir / "root" / name) << text;
   }
   std::filesystem::create_directories(dir / "root/recipes");
-  const std::string command = environment + " python3 '" QRL_SOURCE_DIR "/scripts/check_docs' --root '" +
+  const std::string command = environment + " python3 '" QRL_SOURCE_DIR "/scripts/accept/check_docs' --root '" +
                               (dir / "root").string() + "' " + arguments + " >'" + (dir / "out").string() + "' 2>&1";
   const int exit_code = WEXITSTATUS(std::system(command.c_str()));
   return {exit_code, qrl::test::read_file(dir / "out")};

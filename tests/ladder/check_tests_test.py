@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/check_tests on a checkout of two files, with programs that stand in for cmake and for a test program."""
+"""scripts/accept/check_tests on a checkout of two files, with programs that stand in for cmake and for a test program."""
 import os
 import pathlib
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_tests"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "accept" / "check_tests"
 SOURCE = "one\ntwo\nthree\nfour\n"
 PROGRAM = """#!/bin/sh
 [ "$1" = "three is three" ] || { echo "No test cases matched '$1'"; exit 0; }
@@ -39,9 +39,9 @@ def expect(holds, what, output=""):
 
 
 def checkout(folder):
-    for name in ("scripts", "src", "tests/others", "tests/numbers/mutations", "tests/seams", "build/tests", "path"):
+    for name in ("scripts/accept", "src", "tests/others", "tests/numbers/mutations", "tests/seams", "build/tests", "path"):
         (folder / name).mkdir(parents=True)
-    shutil.copy(SCRIPT, folder / "scripts")
+    shutil.copy(SCRIPT, folder / "scripts/accept")
     (folder / "src/numbers.txt").write_text(SOURCE)
     (folder / "tests/numbers/numbers_test.cpp").write_text('TEST_CASE("three is three") {}\n')
     (folder / "tests/others/others_test.cpp").write_text('TEST_CASE("two is two") {}\n')
@@ -63,7 +63,7 @@ def main():
             patch = folder / "tests" / place / "number.patch"
             patch.write_text(PATCH.format(test=test, old=old, new=new, after=after) +
                              "".join(ADDED.format(number=number) for number in range(added)))
-            done = subprocess.run([sys.executable, folder / "scripts/check_tests", *arguments], capture_output=True, text=True,
+            done = subprocess.run([sys.executable, folder / "scripts/accept/check_tests", *arguments], capture_output=True, text=True,
                                   env=environment, timeout=60)
             patch.unlink()
             expect((folder / "src/numbers.txt").read_text() == SOURCE, "the source was not restored", done.stdout)

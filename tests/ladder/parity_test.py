@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/parity.py on a dump of two layers, with modules that stand in for torch and transformers."""
+"""scripts/accept/parity.py on a dump of two layers, with modules that stand in for torch and transformers."""
 import json
 import os
 import pathlib
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "parity.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "accept" / "parity.py"
 VALUES = {"embedding": [1.0, 2.0], "layers.0": [1.5, -2.5], "layers.1": [3.0, 4.0], "logits": [0.5, 0.25]}
 TORCH = """
 import contextlib

@@ -19,7 +19,7 @@ import time
 
 import made_runs
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "common"))
 import browser  # noqa: E402 (a library beside the commands)
 
 BROWSER = ("chromium-headless-shell", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
@@ -77,7 +77,7 @@ class Tester:
         return out
 
     def open(self, page, fragment=""):
-        """The document of a page, checked for errors. How fast it was says scripts/check_watch."""
+        """The document of a page, checked for errors. How fast it was says scripts/accept/check_watch."""
         done = subprocess.run([*BROWSER, "--dump-dom", page.as_uri() + fragment], capture_output=True, timeout=HANGS_S)
         dom = Dom(done.stdout.decode(errors="replace"))
         if dom.facts.get("errors") != "0":

@@ -309,7 +309,7 @@ TEST_CASE("suites of other verifiers: what is mathematically true is accepted") 
 
 TEST_CASE("hostile texts score nothing and take no time") {
   const auto folder = shared_folder("verifier");
-  // scripts/check_verifiers measures the 5 ms on the same texts. A nonlinear scan of a text takes
+  // scripts/accept/check_verifiers measures the 5 ms on the same texts. A nonlinear scan of a text takes
   // seconds, so this limit can be far from both.
   constexpr double kLinear_s = 0.2;
   int num_texts = 0;

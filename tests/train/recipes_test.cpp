@@ -49,7 +49,7 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
     const std::string name = recipe.string();
     const bool is_here = name.find("/papers/") == std::string::npos && name.find("/math/") == std::string::npos &&
                          name.find("/smollm2_") == std::string::npos;
-    const bool may_be_here = name.find("/smollm2_arithmetic") != std::string::npos;  // after scripts/models
+    const bool may_be_here = name.find("/smollm2_arithmetic") != std::string::npos;  // after scripts/fetch/models
     CHECK((may_be_here || (outcome.output.find("\nabsent ") == std::string::npos) == is_here));
   }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/check_unchanged and scripts/compare_runs with a program that stands in: what they compare, each difference seen."""
+"""scripts/accept/check_unchanged and scripts/accept/compare_runs with a program that stands in: what they compare, each difference seen."""
 import json
 import os
 import pathlib
@@ -22,10 +22,8 @@ class Repository:
 
     def __init__(self, folder):
         self.root, self.path = folder / "project", folder / "path"
-        (self.root / "scripts").mkdir(parents=True)
-        shutil.copytree(SCRIPTS / "unchanged", self.root / "scripts" / "unchanged", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("check_unchanged", "metrics.py"):
-            shutil.copy(SCRIPTS / name, self.root / "scripts")
+        for name in ("accept", "common"):
+            shutil.copytree(SCRIPTS / name, self.root / "scripts" / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(HERE / "stand_in", self.root)
         (self.root / "recipes").mkdir()
         (self.root / ".gitignore").write_text("/.deps\n/build-*/\n/build/\n")
@@ -51,7 +49,7 @@ class Repository:
 
     def check(self, *arguments):
         environment = {**os.environ, "PATH": f"{self.path}:{os.environ['PATH']}", "QRL_TEST_DATA": "/nowhere"}
-        done = subprocess.run([sys.executable, "scripts/check_unchanged", "--base", self.base, *arguments], cwd=self.root,
+        done = subprocess.run([sys.executable, "scripts/accept/check_unchanged", "--base", self.base, *arguments], cwd=self.root,
                               capture_output=True, text=True, env=environment, timeout=120)
         return done.returncode, done.stdout + done.stderr
 
@@ -111,7 +109,7 @@ def compare_runs(folder):
         return str(folder / name)
 
     def compare(*arguments):
-        done = subprocess.run([sys.executable, SCRIPTS / "compare_runs", *arguments], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, SCRIPTS / "accept" / "compare_runs", *arguments], capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout + done.stderr
 
     rows = [{"step": step, "loss": 1 / step, "entropy": None, "timing_s/step": step} for step in range(1, 9)]
