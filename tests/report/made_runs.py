@@ -66,7 +66,7 @@ def make_run(folder, steps=60, seed=0, nan_share=0.0, rollouts=True, response=No
     write_lines(folder / "sft_metrics.jsonl", [{"step": step, "actor/sft_loss": math.exp(-step / 20), "actor/grad_norm": 1.0, "timing_s/unix": 1.7e9 + step}
                                                for step in range(1, 41)])
     (folder / "config.yaml").write_text(CONFIG.format(steps=steps, seed=seed), encoding="utf-8")
-    write_lines(folder / "sessions.jsonl", [{"unix": 1.8e9, "host": "here", "processor": "a processor", "isa": "avx2", "program": "qrl-train 0.1.0",
+    write_lines(folder / "sessions.jsonl", [{"unix": 1.8e9, "host": "here", "processor": "a processor", "isa": "avx2", "program": "qrl-train 0.2.0",
                                              "ranks": 1, "threads": 2, "first_step": 1, "ended": "done", "ended_unix": 1.8e9 + 90, "last_step": steps}])
     if rollouts:
         options = {} if response is None else {"response": response}
