@@ -3,6 +3,7 @@
 
 #include "cuda/quantize/dequantize.h"
 #include "gemm_fixtures.h"
+#include "support/models.h"
 
 namespace {
 
@@ -97,12 +98,7 @@ TEST_CASE("matrices and rows are dequantized to the bf16 that each value is near
 
 TEST_CASE("memory for dequantized operands is what an estimate says, and none where nothing is dequantized") {
   if (!find_device()) return;
-  model::ModelConfig config;
-  config.hidden_size = 200;
-  config.num_attention_heads = 3;
-  config.num_key_value_heads = 1;
-  config.head_dim = 40;
-  config.intermediate_size = 300;
+  const model::ModelConfig config = qrl::test::model_config(model::Family::qwen3, {0, 200, 0, 3, 1, 40, 300});
   for (const Format format : kWeightFormats) {
     target::DequantizedGemms gemms;
     const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;

@@ -1,6 +1,7 @@
 // Tests whole ticks as a benchmark times them.
 #include "cuda/bench/speed.h"
 #include "device.h"
+#include "support/models.h"
 
 namespace {
 
@@ -13,16 +14,7 @@ using quant::KvFormat;
 TEST_CASE("whole ticks are measured: some time of the host's and in all, in batches that find room") {
   if (!find_device()) return;
   TickSpeedTask task;
-  model::ModelConfig& config = task.options.model;
-  config.vocab_size = 67;
-  config.hidden_size = 32;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 2;
-  config.num_key_value_heads = 1;
-  config.head_dim = 16;
-  config.intermediate_size = 48;
-  config.rms_norm_eps = 1e-6F;
-  config.qk_norm = config.qkv_bias = true;
+  task.options.model = qrl::test::model_config(model::Family::qwen3, {67, 32, 2, 2, 1, 16, 48}, {false, true, true});
   task.options.max_rows = 24;
   task.options.max_sequences = 3;
   task.options.max_positions = 21;

@@ -5,28 +5,15 @@
 
 #include "base/rng.h"
 #include "model/weights.h"
+#include "support/models.h"
 #include "support/weights.h"
 
 namespace qrl::decoder::test {
 
 model::ModelConfig tiny_config(model::Family family) {
-  model::ModelConfig config;
-  config.family = family;
-  config.vocab_size = 67;
-  config.hidden_size = 33;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 6;
-  config.num_key_value_heads = family == model::Family::llama ? 1 : 2;
-  config.head_dim = 10;
-  config.intermediate_size = 71;
-  config.max_position_embeddings = 512;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 10000;
-  config.tie_word_embeddings = family != model::Family::llama;
-  config.qk_norm = family == model::Family::qwen3;
-  config.qkv_bias = family != model::Family::qwen3;
-  config.o_bias = family == model::Family::llama;
-  return config;
+  const bool is_llama = family == model::Family::llama;
+  return qrl::test::model_config(family, {67, 33, 2, 6, is_llama ? 1 : 2, 10, 71, 512},
+                                 qrl::test::parts_of(family, !is_llama));
 }
 
 model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed) {

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "decoder/plan.h"
 #include "support/catch.h"
+#include "support/models.h"
 
 namespace {
 
@@ -74,15 +75,7 @@ Request scheduled(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int
   return request;
 }
 
-model::ModelConfig any_config() {
-  model::ModelConfig config;
-  config.hidden_size = 32;
-  config.num_attention_heads = 2;
-  config.num_key_value_heads = 1;
-  config.head_dim = 16;
-  config.intermediate_size = 64;
-  return config;
-}
+model::ModelConfig any_config() { return qrl::test::model_config(model::Family::qwen3, {0, 32, 0, 2, 1, 16, 64}); }
 
 Case random_case(base::RandomStream& random) {
   Case c;

@@ -35,13 +35,7 @@ std::vector<KernelFamily> kernel_families() {
                                    {"qwen2, untied", test::tiny_config(false, true, false)},
                                    {"llama, tied", test::tiny_config(false, false, true)},
                                    {"qwen3, biased, untied", test::tiny_config(true, true, false)}};
-  for (std::size_t i = 0; i < 2; ++i) {
-    model::ModelConfig& config = all[i].config;
-    config.head_dim = 16;
-    config.hidden_size = 24;
-    config.intermediate_size = 40;
-    config.vocab_size = 40;
-  }
+  for (std::size_t i = 0; i < 2; ++i) all[i].config = test::with_even_widths(all[i].config);
   return all;
 }
 

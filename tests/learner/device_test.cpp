@@ -44,12 +44,7 @@ std::vector<Family> families() {
                              {"llama, untied", test::tiny_config(false, false, false)},
                              {"qwen3, biased", test::tiny_config(true, true, true)}};
   all.back().config.o_bias = true;
-  for (Family& family : all) {
-    family.config.head_dim = 16;
-    family.config.hidden_size = 24;
-    family.config.intermediate_size = 40;
-    family.config.vocab_size = 40;
-  }
+  for (Family& family : all) family.config = test::with_even_widths(family.config);
   return all;
 }
 

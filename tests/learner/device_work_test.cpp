@@ -21,12 +21,8 @@ using types::MicroBatch;
 namespace {
 
 model::ModelConfig work_config(std::int64_t num_layers = 2, bool qkv_bias = false) {
-  model::ModelConfig config = test::tiny_config(!qkv_bias, qkv_bias);
+  model::ModelConfig config = test::with_even_widths(test::tiny_config(!qkv_bias, qkv_bias));
   config.num_hidden_layers = num_layers;
-  config.head_dim = 16;
-  config.hidden_size = 24;
-  config.intermediate_size = 40;
-  config.vocab_size = 40;
   return config;
 }
 

@@ -13,26 +13,22 @@
 #include "learner/learner.h"
 #include "learner/tensors/torch.h"  // before Catch2, to whose CHECK its own gives way
 #include "support/catch.h"
+#include "support/models.h"
 
 namespace qrl::test {
 
 /// Returns a model of two layers with odd sizes wherever they may be odd.
 inline model::ModelConfig tiny_config(bool qk_norm = true, bool qkv_bias = false, bool tied = true) {
-  model::ModelConfig config;
-  config.family = qk_norm ? model::Family::qwen3 : (qkv_bias ? model::Family::qwen2 : model::Family::llama);
-  config.vocab_size = 37;
-  config.hidden_size = 21;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.head_dim = 10;
-  config.intermediate_size = 33;
-  config.max_position_embeddings = 64;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 10000;
-  config.tie_word_embeddings = tied;
-  config.qk_norm = qk_norm;
-  config.qkv_bias = qkv_bias;
+  const model::Family family =
+      qk_norm ? model::Family::qwen3 : (qkv_bias ? model::Family::qwen2 : model::Family::llama);
+  return model_config(family, {37, 21, 2, 4, 2, 10, 33, 64}, {tied, qk_norm, qkv_bias});
+}
+
+/// Returns the model with widths that a GPU's FlashAttention and reads of 16 bytes accept.
+inline model::ModelConfig with_even_widths(model::ModelConfig config) {
+  config.head_dim = 16;
+  config.hidden_size = 24;
+  config.intermediate_size = config.vocab_size = 40;
   return config;
 }
 

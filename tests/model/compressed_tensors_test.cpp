@@ -9,6 +9,7 @@
 #include "quant/fp8.h"
 #include "support/catch.h"
 #include "support/files.h"
+#include "support/models.h"
 #include "support/refusal.h"
 #include "support/weights.h"
 
@@ -38,21 +39,8 @@ json golden() { return json::parse(test::read_file(QRL_SOURCE_DIR "/tests/data/g
 /// Returns the shapes of scripts/golden/quantized_export.py: RAGGED, or WIDE for the format that requires whole blocks.
 ModelConfig config_of(Format format) {
   const bool wide = format == Format::fp8_block128;
-  ModelConfig config;
-  config.family = Family::qwen2;
-  config.vocab_size = 40;
-  config.hidden_size = wide ? 256 : 96;
-  config.num_hidden_layers = 1;
-  config.num_attention_heads = wide ? 8 : 4;
-  config.num_key_value_heads = wide ? 4 : 2;
-  config.head_dim = 48;
-  config.intermediate_size = wide ? 384 : 136;
-  config.max_position_embeddings = 64;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 1e4;
-  config.tie_word_embeddings = true;
-  config.qkv_bias = true;
-  return config;
+  const test::ModelSizes ragged{40, 96, 1, 4, 2, 48, 136, 64}, whole_blocks{40, 256, 1, 8, 4, 48, 384, 64};
+  return test::model_config(Family::qwen2, wide ? whole_blocks : ragged, {.qkv_bias = true});
 }
 
 /// Returns the script's formula for linear layers, and a new model's values for the rest.

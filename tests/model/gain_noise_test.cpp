@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "model/snapshot.h"
 #include "support/catch.h"
+#include "support/models.h"
 #include "support/weights.h"
 
 using namespace qrl;
@@ -19,23 +20,7 @@ nlohmann::json golden_noise() {
   return nlohmann::json::parse(file);
 }
 
-ModelConfig noise_config() {
-  ModelConfig config;
-  config.family = Family::qwen3;
-  config.vocab_size = 71;
-  config.hidden_size = 24;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.head_dim = 10;
-  config.intermediate_size = 37;
-  config.max_position_embeddings = 32;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 1e4;
-  config.tie_word_embeddings = true;
-  config.qk_norm = true;
-  return config;
-}
+ModelConfig noise_config() { return test::model_config(Family::qwen3, {71, 24, 2, 4, 2, 10, 37}, {.qk_norm = true}); }
 
 /// Returns the gains of a snapshot's norms in the order of the forward pass.
 std::vector<std::vector<float>> gains_of(const Snapshot& snapshot) {

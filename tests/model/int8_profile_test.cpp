@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/snapshot.h"
 #include "support/catch.h"
+#include "support/models.h"
 #include "support/weights.h"
 
 using namespace qrl;
@@ -37,19 +38,10 @@ Golden load_golden() {
   REQUIRE(file.good());
   Golden golden;
   golden.json = Json::parse(file);
+  const Json& sizes = golden.json["sizes"];
+  golden.config = test::model_config(model::Family::llama, {5, sizes["hidden_size"], 1, sizes["heads"],
+                                                            sizes["kv_heads"], sizes["head_dim"], sizes["ffn"], 8});
   model::ModelConfig& config = golden.config;
-  config.family = model::Family::llama;
-  config.vocab_size = 5;
-  config.hidden_size = golden.json["sizes"]["hidden_size"];
-  config.num_hidden_layers = 1;
-  config.num_attention_heads = golden.json["sizes"]["heads"];
-  config.num_key_value_heads = golden.json["sizes"]["kv_heads"];
-  config.head_dim = golden.json["sizes"]["head_dim"];
-  config.intermediate_size = golden.json["sizes"]["ffn"];
-  config.max_position_embeddings = 8;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 1e4;
-  config.tie_word_embeddings = true;
   golden.weights = qrl::test::init_weights(config, 1);
   golden.moved = qrl::test::init_weights(config, 1);
   const std::string layer = "model.layers.0.";

@@ -3,6 +3,7 @@
 #include "model/compressed_tensors.h"
 #include "model/snapshot.h"
 #include "support/catch.h"
+#include "support/models.h"
 #include "support/refusal.h"
 #include "support/weights.h"
 
@@ -13,22 +14,7 @@ using quant::Format;
 namespace {
 
 /// Blocks of 32 fit all widths, blocks of 64 all except that of the attention's output.
-ModelConfig config_of_blocks() {
-  ModelConfig config;
-  config.family = Family::qwen2;
-  config.vocab_size = 71;
-  config.hidden_size = 64;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.head_dim = 8;
-  config.intermediate_size = 128;
-  config.max_position_embeddings = 32;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 1e4;
-  config.tie_word_embeddings = true;
-  return config;
-}
+ModelConfig config_of_blocks() { return test::model_config(Family::qwen2, {71, 64, 2, 4, 2, 8, 128}); }
 
 SnapshotFormats rotating(Format format, std::int64_t block, bool if_it_fits = false) {
   SnapshotFormats formats(format);

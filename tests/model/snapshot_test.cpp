@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "support/catch.h"
+#include "support/models.h"
 #include "support/weights.h"
 
 using namespace qrl;
@@ -17,23 +18,7 @@ namespace {
 
 /// Odd sizes: q, k, v share a panel of 64 rows at their boundaries, and so do gate and up.
 ModelConfig small_config(Family family, bool tied) {
-  ModelConfig config;
-  config.family = family;
-  config.vocab_size = 71;
-  config.hidden_size = 24;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.head_dim = 10;
-  config.intermediate_size = 37;
-  config.max_position_embeddings = 32;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 1e4;
-  config.tie_word_embeddings = tied;
-  config.qk_norm = family == Family::qwen3;
-  config.qkv_bias = family != Family::qwen3;
-  config.o_bias = family == Family::llama;
-  return config;
+  return test::model_config(family, {71, 24, 2, 4, 2, 10, 37}, test::parts_of(family, tied));
 }
 
 /// Returns fresh weights whose norms and biases also differ from each other.

@@ -12,6 +12,7 @@
 #include "learner/ranks.h"
 #include "learner/tensors/cuda_library.h"
 #include "support/catch.h"
+#include "support/models.h"
 #include "train/checkpoint/resume.h"
 #include "train/plan/catalog.h"
 #include "train/plan/memory_estimate.h"
@@ -26,16 +27,7 @@ constexpr double kGiB = 1 << 30;
 
 /// Qwen2.5-1.5B's shape.
 model::ModelConfig large_model() {
-  model::ModelConfig model;
-  model.vocab_size = 151'936;
-  model.hidden_size = 1536;
-  model.intermediate_size = 8960;
-  model.num_hidden_layers = 28;
-  model.num_attention_heads = 12;
-  model.num_key_value_heads = 2;
-  model.head_dim = 128;
-  model.tie_word_embeddings = true;
-  return model;
+  return test::model_config(model::Family::qwen3, {151'936, 1536, 28, 12, 2, 128, 8960, 0});
 }
 
 /// 64 prompts x 8 answers of 256 + 1,024 tokens, 64 prompts an update.

@@ -1,0 +1,43 @@
+// Makes configs of small models for tests.
+#pragma once
+
+#include "model/config.h"
+
+namespace qrl::test {
+
+struct ModelSizes {
+  std::int64_t vocab_size = 0, hidden_size = 0, num_hidden_layers = 2;
+  std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0, intermediate_size = 0;
+  std::int64_t max_position_embeddings = 32;
+};
+
+struct ModelParts {
+  bool tied = true, qk_norm = false, qkv_bias = false, o_bias = false;
+};
+
+/// Returns the norms and biases that test most of a family: q and k normed in Qwen3, biases in Qwen2 and Llama.
+inline ModelParts parts_of(model::Family family, bool tied) {
+  return {tied, family == model::Family::qwen3, family != model::Family::qwen3, family == model::Family::llama};
+}
+
+inline model::ModelConfig model_config(model::Family family, const ModelSizes& sizes, const ModelParts& parts = {}) {
+  model::ModelConfig config;
+  config.family = family;
+  config.vocab_size = sizes.vocab_size;
+  config.hidden_size = sizes.hidden_size;
+  config.num_hidden_layers = sizes.num_hidden_layers;
+  config.num_attention_heads = sizes.num_attention_heads;
+  config.num_key_value_heads = sizes.num_key_value_heads;
+  config.head_dim = sizes.head_dim;
+  config.intermediate_size = sizes.intermediate_size;
+  config.max_position_embeddings = sizes.max_position_embeddings;
+  config.rms_norm_eps = 1e-6F;
+  config.rope_theta = 1e4;
+  config.tie_word_embeddings = parts.tied;
+  config.qk_norm = parts.qk_norm;
+  config.qkv_bias = parts.qkv_bias;
+  config.o_bias = parts.o_bias;
+  return config;
+}
+
+}  // namespace qrl::test
