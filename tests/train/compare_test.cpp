@@ -113,7 +113,7 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
 TEST_CASE("a new key whose default is not what was done before keeps older runs out") {
   const auto differences = [](const std::string& stored, const std::string& today) {
     return test::run_command("cd " QRL_SOURCE_DIR
-                             "/scripts && python3 -c 'import resolved; print(resolved.differences(" +
+                             "/scripts/science && python3 -c 'import resolved; print(resolved.differences(" +
                              stored + ", resolved.read(\"" + today + "\")))'")
         .output;
   };
@@ -175,7 +175,7 @@ TEST_CASE("compare_modes repeats the control four times from one cold start and 
   const fs::path config = dir / "runs/standard/again-1-seed5/config.yaml";
   const auto seed_of = [&config](const std::string& key) {
     return test::run_command("cd " QRL_SOURCE_DIR
-                             "/scripts && python3 -c 'import resolved; print(resolved.read(open(\"" +
+                             "/scripts/science && python3 -c 'import resolved; print(resolved.read(open(\"" +
                              config.string() + "\").read())[\"" + key + "\"][0])'")
         .output;
   };
