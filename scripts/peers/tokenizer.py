@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Text to ids on one thread, ours beside the tokenizers wheel, interleaved; ids are compared in number.
 
-    ~/.cache/qrl-peers/hf/bin/python tokenizer.py [--model DIR] [--texts FILE.jsonl] [--qrl-train PATH] [--rounds 3]
+    ~/.cache/qrl-peers/hf/bin/python tokenizer.py [--model DIR] [--texts FILE.jsonl] [--program PATH] [--rounds 3]
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import tokenizers  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 
 
@@ -37,7 +37,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default=str(SHARED / "tokenizer" / "qwen3"))
     parser.add_argument("--texts", default=str(SHARED / "datasets" / "gsm8k_train.jsonl"))
-    parser.add_argument("--qrl-train", default=str(ROOT / "build" / "qrl-train"))
+    parser.add_argument("--program", default=str(ROOT / "build" / "qrl-bench"))
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     rows = Path(arguments.texts).read_text()
@@ -46,7 +46,7 @@ def main():
     best = {}
     for _ in range(arguments.rounds):
         for name, facts in (("tokenizers " + tokenizers.__version__, wheel(arguments.model, texts)),
-                            ("qrl-train", ours(arguments.qrl_train, arguments.model, rows))):
+                            ("qrl-bench", ours(arguments.program, arguments.model, rows))):
             print(f"{name}: {megabytes / facts['best_s']:.1f} MB/s, load {facts['load_s']:.2f} s, {facts['num_tokens']} ids")
             previous = best.setdefault(name, facts)
             assert previous["num_tokens"] == facts["num_tokens"]
