@@ -1,7 +1,7 @@
 // Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and quantized inputs.
 //
-// Ops of this folder are SPMD: all members of a team call one together, and it splits its work. There is no barrier
-// inside: the caller puts team.barrier() before an op that reads the output. Results depend neither on the team's size
+// Ops of this folder are SPMD: all members of a team call an op together, and it splits the work among them. An op has
+// no barrier inside: call team.barrier() before an op that reads its output. Results depend neither on the team's size
 // nor on other rows: an output row has one order of operations per ISA path.
 #pragma once
 
@@ -15,52 +15,53 @@
 
 namespace qrl::ops {
 
-/// Output columns per panel, on every ISA path: 32-bit words [⌈in / inputs per word⌉][64], zero beyond the shape. A
-/// word holds neighboring inputs of a column, the first in the lowest bits.
+/// Output columns per panel on every ISA path. A panel is 32-bit words [⌈in / inputs per word⌉][64], zero-padded. A
+/// word holds adjacent inputs of a column, the first in the lowest bits.
 ///
-/// Two formats differ, so that a shift and a mask give the dot products' operands. e4m3's four bytes hold inputs 0, 2,
-/// 1, 3. Eight int4 (two's complement) depend on the activations. With bf16 or e4m3, the low half has nibbles 0, 2, 4,
-/// 6 and the high half 1, 3, 5, 7. With int8, bytes hold the pairs (0, 4), (1, 5), (2, 6), (3, 7).
+/// Two formats permute inputs, so that a shift and a mask give the dot product's operands. e4m3's four bytes hold
+/// inputs 0, 2, 1, 3. A word has eight int4 (two's complement), in an order that depends on the activations. With bf16
+/// or e4m3, the low half has nibbles 0, 2, 4, 6 and the high half 1, 3, 5, 7. With int8, bytes hold the pairs (0, 4),
+/// (1, 5), (2, 6), (3, 7).
 inline constexpr std::int64_t kPanelColumns = 64;
 
-/// A linear layer's weights, whose memory it owns.
+/// A linear layer's weights; owns their memory.
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
   quant::Rotation rotation = {};  ///< of the inputs: panels hold W·H; set before rows are packed
-  base::Buffer panels;            ///< laid out as at kPanelColumns
+  base::Buffer panels;            ///< layout: kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32 (int4: bf16); empty without scales
-  base::Buffer column_sums;  ///< int32, shaped like scales: 128 · Σ quantized values per scale, the excess of u8·s8
+  base::Buffer column_sums;  ///< int32, shape of `scales`: 128 · Σ quantized values per scale, the excess of u8·s8
                              ///< sums; int8 activations only
   base::Buffer bias;         ///< fp32 [out, padded]; empty: no bias
-  /// Outputs of each tensor that it is packed from, in order; blocks of scales begin anew with each. Empty: one tensor.
+  /// Output sizes of the fused tensors, in order (empty: one tensor). Scale blocks restart with each tensor.
   std::vector<std::int64_t> tensors;
 };
 
-/// Makes a zeroed PackedLinear, in the arena's memory unless null. Throws an input error for an int8 width beyond int32
-/// sums.
+/// Makes a zeroed PackedLinear, in the arena's memory unless null. Throws an input error for an int8 width whose sums
+/// exceed int32.
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias,
                                 base::Arena* arena = nullptr);
 
-/// Scales and factors instead of computed ones.
+/// Scales and factors to use instead of computed ones.
 struct FixedScales {
-  const float* input_factors = nullptr;  ///< [in], multiplied into every weight first; null: all 1
+  const float* input_factors = nullptr;  ///< [in], multiplied into every weight before quantization; null: all 1
   const float* row_scales = nullptr;     ///< [rows], int8 only; null: computed from the weights
 };
 
 /// Rotates and quantizes `rows` output rows of one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row
-/// … of `packed`, split over the team. Only row ranges that share no panel need no barrier in between. Has the bits of
-/// quant::rotate and quant::round_weights unless `fixed` is set. Returns false if a weight of this member's share is
+/// … of `packed`, split over the team. Calls whose row ranges share a panel need a barrier between them. Has the bits
+/// of quant::rotate and quant::round_weights unless `fixed` is set. Returns false if a weight of this member's share is
 /// not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
 /// Dequantizes rows of a packed layer to fp32 row-major [rows, in], still rotated.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);
-/// Same, for a bf16 layer with an even width, without conversion.
+/// Copies rows of a bf16 layer with an even width, without conversion.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight);
 
-/// Quantized rows, the left operand of `linear`, whose memory it owns.
+/// Quantized rows, the left operand of `linear`; owns their memory.
 struct Activations {
   Activations() = default;
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
@@ -68,7 +69,7 @@ struct Activations {
   quant::Format format = quant::Format::f32;
   quant::Rotation rotation = {};  ///< applied to rows before they are quantized
   std::int64_t width = 0;         ///< in
-  std::int64_t stride = 0;        ///< elements between rows: width padded to 64
+  std::int64_t stride = 0;        ///< elements between rows: width padded to a multiple of 64
   base::Buffer quantized;  ///< [max_rows, stride] fp32, bf16 or int8 (e4m3 as bf16, which is exact); zero beyond width
   base::Buffer scales;     ///< fp32 [max_rows, num_scales]; int8 and e4m3 only
 
@@ -77,7 +78,7 @@ struct Activations {
   void* row(std::int64_t row_idx) const;
 };
 
-/// Rotates and quantizes one fp32 row on the calling thread, like `quantize` and the fused ops.
+/// Rotates and quantizes one fp32 row on the calling thread, with the bits of `quantize` and the fused ops.
 void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
 /// Quantizes x · factors. `out` must be int8 without a rotation.
 void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out);
@@ -88,8 +89,8 @@ void quantize(base::Team& team, const float* x, base::Range rows, Activations& o
 /// Dequantizes a row to fp32 [width] on the calling thread, still rotated.
 void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x);
 
-/// Rotates rows of fp32 [num_rows, width] in place on the calling thread, with the bits of quant::rotate, if there is a
-/// rotation; it is its own inverse.
+/// Rotates rows of fp32 [num_rows, width] in place on the calling thread, bit-identically to quant::rotate; no-op
+/// without a rotation. The rotation is its own inverse.
 void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::int64_t width, float* x);
 
 /// Computes y[row, :] = x[row, :] · Wᵀ + bias for rows [rows.begin, rows.end), added to y with `accumulate` (a
@@ -106,31 +107,30 @@ void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::in
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
-/// Returns the output columns that this member writes in linear, and may process without a barrier.
+/// Returns the output columns that this member writes in `linear`. It may process these without a barrier.
 base::Range linear_share(const base::Team& team, std::int64_t out);
 
-/// Same, into some columns of a wider y: `y` is the first of them in row 0, with rows y_stride floats apart. rows are
-/// y_stride floats apart.
+/// Computes `linear` into columns of a wider y: `y` is the first column of row 0, and rows are y_stride floats apart.
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
                  float* y, std::int64_t y_stride);
 
-/// A second product of the same rows, x[row]·Wᵀ, for linear_into_columns: bf16 or fp32, without bias. Its column 0 is
-/// added to column `first_column` of the first; both have whole panels in the range.
+/// A second product x[row]·Wᵀ of the same rows, for linear_into_columns: bf16 or fp32, without bias. Its column 0 is
+/// added to column `first_column` of the first product. Both have whole panels in the range.
 struct AddedProduct {
   const Activations& x;
   const PackedLinear& weight;
   std::int64_t first_column = 0;
 };
 
-/// Computes linear_into for columns that begin at a multiple of kPanelColumns; other columns of y stay. `added` is
-/// summed in its own order (see linear); its fp32 sum is added to the first product and bias, and the total to y when
-/// `accumulate`.
+/// Computes linear_into for a range of columns that begins at a multiple of kPanelColumns; leaves the others. `added`
+/// is summed separately (order as in linear), and its fp32 sum is added to the first product and bias. With
+/// `accumulate`, the total is added to y.
 void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                          base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
                          const AddedProduct* added = nullptr);
 
-/// Computes linear for such columns into a dense y [*, columns.size()] from row rows.begin on. A column's bits do not
-/// depend on others.
+/// Computes such a range of columns into a dense y [*, columns.size()], whose row 0 is rows.begin. A column's bits do
+/// not depend on other columns.
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                     base::Range columns, float* y);
 

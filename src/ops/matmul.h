@@ -1,4 +1,4 @@
-// Contract of training's matmuls: strided fp32 or bf16 operands, packed on the fly. Not SPMD: splits itself over
+// Contract of training's matmuls: strided fp32 or bf16 operands, packed on the fly. Not SPMD: splits the work over
 // base::num_threads() and returns when done.
 #pragma once
 
@@ -24,13 +24,13 @@ struct Matmul {
   MixedArray out;
   std::int64_t out_stride = 0;
   bool accumulate = false;
-  Operand more_left, more_right;  ///< second pair of operands, like left and right
+  Operand more_left, more_right;  ///< a second pair, like left and right, with its own depth
   std::int64_t more_depth = 0;    ///< 0: no second pair
 };
 
 /// Accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32 on amx. The
-/// second pair continues these sums at a new step, as in one product with zero padding between the depths. The old
-/// value of out is added last, and a bf16 out rounded once. An element's bits depend on its row and column alone.
+/// second pair continues these sums at a new step, as in one product with zero padding between the depths. Adds the old
+/// value of `out` last, and rounds a bf16 `out` once. An element's bits depend on its row and column alone.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

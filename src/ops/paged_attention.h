@@ -28,37 +28,37 @@ struct KvPages {
   const float *key_scales = nullptr, *value_scales = nullptr;
 };
 
-/// Returns the bytes of a page's keys, or of its values: the larger of both.
+/// Returns the bytes of a page's keys or of its values, the larger of both.
 std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
 
 /// Copies the first num_slots slots of page `from` to `to`, on the calling thread.
 void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
                 std::int64_t num_slots);
 
-/// Dequantizes to fp32 [E] each.
+/// Dequantizes one slot's key and value to fp32, [E] each.
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
-/// Each row of a batch sees positions 0 … position of its sequence.
+/// A batch's rows: row r sees positions 0 … positions[r] of its sequence.
 struct AttentionRows {
   const std::int32_t* positions = nullptr;           ///< [*]
   const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order
 };
 
 /// Applies RMSNorm over E to each q and k head (gains [E]; null: no norm), then the rotary embedding (rotate-half) at
-/// the row's position, in place on qkv rows, fp32 [*, (H+2K)·E]: q, k, v heads. Then stores k and v in the row's page
-/// slot, in the pages' format.
+/// the row's position. Works in place on qkv rows, fp32 [*, (H+2K)·E]: q, k, v heads. Then stores k and v in the row's
+/// page slot, in the pages' format.
 void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_norm_E, const float* k_norm_E, float eps,
                     const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
                     float* qkv);
 
-/// Stores k and v of normed and rotated rows. With `write_back`, also writes the dequantized values to qkv, for a
-/// learner on the same pages.
+/// Stores k and v of rows already normed and rotated. With `write_back`, also writes the dequantized values to qkv, for
+/// a learner that reads the same pages.
 void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
               const KvPages& pages, bool write_back, float* qkv);
 
 /// Quantizes q heads of normed and rotated rows to e4m3 in place: q becomes the quantized value of q / scale of its kv
-/// head. scales_K: fp32 [K], by which the caller multiplies the pages' key_scales. Attention over fp8_e4m3 pages then
+/// head. The caller multiplies the pages' key_scales by scales_K (fp32 [K]). Attention over fp8_e4m3 pages then
 /// computes FP8 scores: exact products, fp32 sums.
 void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
 

@@ -8,13 +8,13 @@
 
 namespace qrl::ops {
 
-/// Measure bf16 or fp32 multiply-adds, two operations each, over all threads for a tenth of a second.
+/// Measure bf16 or fp32 multiply-adds, two operations each, over all threads for 0.1 s.
 double measure_bf16_flops_per_s();
 double measure_f32_flops_per_s();
 
-/// Returns the best rate of several runs of `work`, which returns its operations, on every thread.
+/// Returns the best rate of several runs of `work` on every thread. `work` returns its number of operations.
 double best_rate(const std::function<std::int64_t(base::Team&)>& work);
-/// Rounds of a peak loop in about 10 ms, at twelve instructions each.
+/// Rounds that a peak loop of twelve instructions runs in about 10 ms.
 inline constexpr std::int64_t kPeakRounds = 4'000'000;
 
 }  // namespace qrl::ops

@@ -1,4 +1,4 @@
-// Owns reading a packed layer's quantized values and scales, as other programs' files store them.
+// Owns reading a packed layer's quantized values and scales, in the layout of other programs' files.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace qrl::ops {
 
-/// Writes the quantized values of output rows [first_row, first_row + rows), row-major [rows, in], a byte each: two's
+/// Writes output rows [first_row, first_row + rows) as quantized values, row-major [rows, in], one byte each: two's
 /// complement (int4 sign-extended), or e4m3's bits. Throws an internal error for formats without scales.
 void unpack_quantized(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint8_t* quantized);
 
-/// Returns output `row`'s scale, as stored, for inputs from segment · scale_inputs on.
+/// Returns output `row`'s stored scale for the inputs from segment · scale_inputs on.
 float weight_scale(const PackedLinear& packed, std::int64_t segment, std::int64_t row);
 
 }  // namespace qrl::ops

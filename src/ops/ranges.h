@@ -1,4 +1,4 @@
-// Owns the ops' arithmetic on block counts, and range checks.
+// Owns range checks and arithmetic on block counts.
 #pragma once
 
 #include <cstdint>

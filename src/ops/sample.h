@@ -11,25 +11,26 @@ struct SampleParams {
   float temperature = 1.0F;  ///< 0: argmax (lowest index on ties) with log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
-  /// Limits the tokens after top-k and top-p to the max_kept likeliest, listed in SampledToken::kept; 0: no limit and
-  /// no list.
+  /// Limits the tokens after top-k and top-p to the max_kept likeliest, listed in SampledToken::kept. 0: no limit, no
+  /// list.
   std::int32_t max_kept = 0;
   bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< whether tokens are excluded
 };
 
 struct SampledToken {
   std::int32_t token = 0;
-  float logprob = 0;  ///< under the distribution sampled from: after temperature, top-k and top-p, renormalized
-  std::vector<std::int32_t> kept = {};  ///< that distribution's tokens, ascending; empty without a cut or max_kept
+  float logprob = 0;  ///< under the sampled distribution: after temperature, top-k and top-p, renormalized
+  std::vector<std::int32_t> kept = {};  ///< tokens of the sampled distribution, ascending; empty without a cut or
+                                        ///< max_kept
   bool limited = false;                 ///< whether max_kept excluded tokens
 };
 
-/// Logits per block: weights of a block are summed in fp32, blocks in fp64.
+/// Logits per block: a block's weights are summed in fp32, blocks in fp64.
 inline constexpr std::int64_t kSampleBlock = 256;
 
-/// Summarizes logits, added as they are computed, for sampling without top-k and top-p: each block's largest and Σ
-/// exp((logit − largest) / temperature). Sampling selects a block by these sums, then a token by its logits, which may
-/// be recomputed.
+/// Summarizes a row's logits block by block, for sampling without top-k and top-p: each block's largest logit and Σ
+/// exp((logit − largest) / temperature). Sampling selects a block by these sums, then a token by the block's logits,
+/// which may be recomputed.
 class RowSummary {
  public:
   /// Begins a new row; `temperature` as in SampleParams.
@@ -39,9 +40,9 @@ class RowSummary {
   /// Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
-  /// Locates a uniform number in [0, 1) in the row's CDF.
+  /// The position of a uniform number in [0, 1) in the row's CDF.
   struct Place {
-    std::int64_t begin = 0, count = 0;  ///< the block
+    std::int64_t begin = 0, count = 0;  ///< the block's range of tokens
     double rest = 0;                    ///< remaining mass inside the block, in units of its sum
   };
   Place place(double uniform) const;
@@ -58,7 +59,7 @@ class RowSummary {
     float max;
     double sum;
   };
-  double share(const Block& block) const;  ///< the block's part of total_
+  double share(const Block& block) const;  ///< the block's contribution to total_
 
   float inverse_temperature_ = 1, max_ = 0;
   double total_ = 0;
@@ -67,17 +68,17 @@ class RowSummary {
   std::vector<Block> blocks_;
 };
 
-/// Samples a token from [V] fp32 logits by inverse CDF with `uniform` in [0, 1), and RowSummary's log-softmax. Top-k
+/// Samples a token from [V] fp32 logits by inverse CDF with `uniform` in [0, 1). The log-prob is RowSummary's. Top-k
 /// keeps the k largest logits (ties by lower index). Top-p then keeps the smallest prefix in descending order whose
 /// mass reaches p. Throws RowSummary::end's error.
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// Returns the log-prob, bit for bit, that `sample` reports for `token` from `kept` (ascending; empty: all), −inf for a
-/// token not kept. Throws like `sample`; the temperature must be above 0.
+/// Returns the log-prob that `sample` reports for `token`, bit for bit, given its `kept` (ascending; empty: all); −inf
+/// for a token not in `kept`. Throws like `sample`; the temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
 
-/// Sets all logits but those of `kept` (ascending) to −inf, unless it is empty.
+/// Sets all logits except those of `kept` (ascending) to −inf; no-op if `kept` is empty.
 void keep_only(float* logits, std::int64_t vocab_size, std::span<const std::int32_t> kept);
 
 }  // namespace qrl::ops

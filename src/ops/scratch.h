@@ -7,14 +7,14 @@
 
 namespace qrl::ops {
 
-/// Returns `memory`, reallocated if it holds fewer than `num_floats`.
+/// Returns `memory`, reallocated if smaller than `num_floats`.
 inline float* grown(base::Buffer& memory, std::int64_t num_floats) {
   if (memory.empty() || memory.shape()[0] < num_floats) memory = base::Buffer(base::DType::f32, {num_floats});
   return memory.as<float>();
 }
 
-/// Returns at least `num_floats` of uninitialized memory of the calling thread, aligned like a Buffer, until its next
-/// call. Kept, because ops run thousands of times per second.
+/// Returns at least `num_floats` of the calling thread's uninitialized memory, aligned like a Buffer, valid until the
+/// thread's next call. Never freed, because ops run thousands of times per second.
 inline float* scratch(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

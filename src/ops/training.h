@@ -17,7 +17,7 @@ struct AddRmsNorm {
   float eps = 0;
   const float* x = nullptr;
   MixedArray y;                   ///< null data: sum = x, and `sum` is not written
-  const float* y_bias = nullptr;  ///< [width], bias of the product that made y; null: none, or already in y
+  const float* y_bias = nullptr;  ///< [width], bias to add to y; null: none, or already in y
   const float* gain = nullptr;    ///< [width]
   float* sum = nullptr;
   MixedArray normed;
@@ -25,7 +25,7 @@ struct AddRmsNorm {
 };
 void add_rms_norm(const AddRmsNorm& args);
 
-/// dx = d_sum + ∂normed/∂sum · d_normed. dy is the same in y's dtype.
+/// Gradients of AddRmsNorm: dx = d_sum + ∂normed/∂sum · d_normed; dy is dx in y's dtype.
 struct AddRmsNormBackward {
   std::int64_t rows = 0, width = 0;
   const float* sum = nullptr;
@@ -40,8 +40,8 @@ struct AddRmsNormBackward {
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
-/// Transforms q, k and v heads before attention: bias, RMSNorm over E of q and k heads, rotary positions (rotate-half);
-/// k and v are rounded as the paged cache stores them.
+/// Transforms q, k and v heads before attention: bias, RMSNorm over E of q and k heads, rotary positions (rotate-half).
+/// Rounds k and v as the paged cache stores them.
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -58,7 +58,7 @@ struct QkvTransform {
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms);
 
 /// Computes d_in [rows, C] from d_out [rows, C] fp32; gradients pass through the bf16 rounding. Accumulates d_bias [C]
-/// and the gains' gradients [E] unless null, as for absent parameters.
+/// and the gains' gradients [E]; null where the parameter is absent.
 struct QkvGradients {
   const float* d_out = nullptr;
   MixedArray d_in;
@@ -71,15 +71,15 @@ void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray
 /// Computes d_halves [rows, 2F], in the dtype of halves, from d_out [rows, F].
 void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves);
 
-/// Rows of logits as log-softmax of logits · inverse_temperature, in fp32.
+/// Rows of logits whose distribution is softmax(logits · inverse_temperature), computed in fp32.
 struct TokenDistribution {
   std::int64_t rows = 0, vocab_size = 0;
   float inverse_temperature = 1;
   const std::int32_t* targets = nullptr;  ///< [rows]
 };
-/// Computes each row's target log-prob, entropy −Σ p log p, and log Σ exp of the scaled logits; each [rows].
+/// Computes, each [rows]: the target's log-prob, the entropy −Σ p log p, and log Σ exp of the scaled logits.
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
-/// Computes d_logits, which may overwrite the logits row by row.
+/// Computes d_logits, which may overwrite the logits.
 struct TokenGradients {
   const float *entropy = nullptr, *lse = nullptr;            ///< outputs of the forward pass
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]
@@ -88,7 +88,7 @@ struct TokenGradients {
 };
 void token_log_probs_backward(const TokenDistribution& args, const float* logits, const TokenGradients& gradients);
 
-/// Adds d_rows[row, :] to d_table[tokens[row], :], in order of rows.
+/// Adds d_rows[row, :] to d_table[tokens[row], :], in row order.
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table);
 

@@ -14,8 +14,8 @@ namespace qrl::ops {
 /// token beyond V.
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
-/// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) of x, fp32 [*, out.width], with the mean in fp32 in a fixed
-/// order. Writes the same values to `also`, in its format, unless null.
+/// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) for x, fp32 [*, out.width]. The mean is summed in fp32 in a
+/// fixed order. Unless null, `also` receives the same values in its own format.
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
               Activations* also = nullptr);
 
@@ -25,7 +25,7 @@ void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activat
 /// Makes the table [max_positions, E] of position · theta^(−2i/E): E/2 cosines, then E/2 sines, computed in fp64 and
 /// stored as fp32.
 base::Buffer make_rope_table(std::int64_t max_positions, std::int64_t head_dim, double theta);
-/// Same for position · inverse_frequencies[i], entries multiplied by `scale`; E = 2 · frequencies.
+/// Makes the table of position · inverse_frequencies[i], entries multiplied by `scale`; E = 2 · number of frequencies.
 base::Buffer make_rope_table(std::int64_t max_positions, std::span<const double> inverse_frequencies, double scale);
 
 }  // namespace qrl::ops

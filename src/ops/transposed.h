@@ -1,4 +1,4 @@
-// Contract of transposed quantized values, the backward pass's right operands with quantized gradients.
+// Contract of transposed quantized values, the right operands of the backward pass with quantized gradients.
 #pragma once
 
 #include "ops/linear.h"
@@ -8,28 +8,28 @@ namespace qrl::ops {
 /// Makes a zeroed int8 layer [out, in] whose scales are all 1.
 PackedLinear make_unscaled(std::int64_t out, std::int64_t in);
 
-/// Writes the quantized values of `weight`, int8 [out, in], transposed without scales to `to`, which is
-/// make_unscaled(in, out), split over the team.
+/// Writes the transposed quantized values of `weight`, int8 [out, in], to `to` from make_unscaled(in, out), without
+/// scales. Split over the team.
 void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
-/// The same for all rows of `x`, int8 [rows, width], with `to` made by make_unscaled(width, rows).
+/// Writes the transposed rows of `x`, int8 [rows, width], to `to` from make_unscaled(width, rows).
 void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& to);
 
-/// Returns the inputs of a transposed fp8_block128 layer: outputs of each tensor but the last are padded to blocks of
-/// 128, so that no segment spans two blocks.
+/// Returns the inputs of a transposed fp8_block128 layer. Outputs of each tensor except the last are padded to a
+/// multiple of 128, so that no segment spans two tensors' blocks.
 std::int64_t transposed_inputs(const PackedLinear& weight);
 
-/// Copies weight.out fp32 values to such inputs, with zeros in the padding.
+/// Copies weight.out fp32 values to the padded inputs of the transposed layer, with zeros in the padding.
 void spread_outputs(const PackedLinear& weight, const float* row, float* inputs);
 
 /// Writes `weight`, fp8_block128 [out, in], transposed to `to`, fp8_block128 [in, transposed_inputs(weight)], split
-/// over the team. Values and scales stay, because blocks are square.
+/// over the team. Values and scales do not change, because blocks are square.
 void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
-/// Quantizes rows [first_row, first_row + num_rows) of a dense fp32 matrix at `x`, [num_rows, to.out], into inputs
-/// first_row … of `to`, fp8_block128 [columns, rows]. Each column has one scale per 128 rows, amax/448 (NaN if a value
-/// is not finite), and rounds to nearest even, like quant::round_activations. first_row is a multiple of 128, num_rows
-/// 128 or the remainder. Runs on the calling thread, several of which may quantize distinct rows.
+/// Quantizes a dense fp32 matrix's rows at `x`, [num_rows, to.out], into inputs first_row … of `to`, fp8_block128
+/// [columns, rows]. Each column has one scale per 128 rows, amax/448 (NaN if a value is not finite), and rounds to
+/// nearest even, like quant::round_activations. first_row is a multiple of 128, num_rows 128 or the remainder. Runs on
+/// the calling thread; threads may quantize distinct rows at once.
 void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to);
 
 }  // namespace qrl::ops

@@ -16,16 +16,17 @@ enum class MatmulType : std::uint8_t { bf16, f32 };
 /// Packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after
 /// rope, as in rope_and_store. Query head h reads key head h / (H/K).
 ///
-/// A sequence may continue a prefix, the nearest earlier one that continues nothing: its rows see the prefix, then
-/// their own. A prompt shared by samples is thus computed once; a prefix and its continuations are a family.
+/// A sequence may continue a prefix, which is the nearest earlier sequence that continues nothing. Its rows see the
+/// prefix's rows, then its own. A prompt shared by samples is thus computed once. A prefix and its continuations are a
+/// family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
   const std::uint8_t* continues_prefix = nullptr;  ///< [S] 0 or 1, the first 0; null: all 0
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   const float* qkv_NC = nullptr;
-  /// bf16: queries, keys, values and softmax weights (before they are summed) are rounded to bf16, as in
-  /// paged_attention over bf16 pages. The backward pass also rounds d_out and the scores' gradients.
+  /// bf16: rounds queries, keys, values and softmax weights (before they are summed), as paged_attention does over bf16
+  /// pages. The backward pass also rounds d_out and the scores' gradients.
   MatmulType products = MatmulType::f32;
 };
 
@@ -34,8 +35,8 @@ struct VarlenAttention {
 /// prefix only. (family, key head) are split over base::num_threads(), with equal bits for any number of threads.
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
-/// Computes d_qkv [N, C] from d_out [N, H·E], overwriting it: FlashAttention (Dao et al. 2022, §3.1) without online
-/// rescaling. Probabilities are recomputed by blocks of queries, each with its scores over all keys.
+/// Computes d_qkv [N, C] from d_out [N, H·E], overwriting d_qkv: FlashAttention (Dao et al. 2022, §3.1) without online
+/// rescaling. Probabilities are recomputed for one block of queries at a time, over all its keys.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

@@ -10,7 +10,7 @@ struct Ceilings {
   double dram_bytes_per_s = 0;  ///< reads of memory beyond all caches
 };
 
-/// Measures each rate for a tenth of a second, the best of several tries, with 512 MiB of memory.
+/// Measures each peak rate for 0.1 s and returns the best of several tries. Allocates 512 MiB.
 Ceilings measure_ceilings();
 
 }  // namespace qrl::ops

@@ -19,14 +19,14 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Returns whether the processor has tiles of int8 and bf16, and the system grants them. Requested once: the system
-/// then saves 8 KiB more per thread.
+/// Requests AMX from the operating system, once, and returns whether int8 and bf16 tiles may be used. If granted, each
+/// thread's saved state grows by 8 KiB.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
     constexpr unsigned kTiles = 1U << 24, kInt8 = 1U << 25, kBf16 = 1U << 22, kWanted = kTiles | kInt8 | kBf16;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kWanted) != kWanted) return false;
-    constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    constexpr long kRequest = 0x1023, kTileData = 18;  // Linux: ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
   }();
   return granted;
@@ -44,7 +44,7 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
-/// Only tests replace them.
+/// The amx path's tile kernels; only tests replace them (replace_tiles).
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
 
@@ -70,7 +70,8 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-/// The path in use and its table, null until the first call: one atomic load per call, because a tick makes a thousand.
+/// The path in use and its table, null until the first call. One atomic load per call: a decode tick looks it up a
+/// thousand times.
 struct Path {
   Isa isa;
   const Kernels* kernels;

@@ -14,7 +14,7 @@ using quant::Format;
 
 namespace {
 
-/// Rows multiplied with a panel while it is in cache.
+/// Rows multiplied by a panel while the panel is in cache.
 constexpr std::int64_t kBlockRows = 192;
 
 void dispatch(Format format, const LinearTask& task) {
@@ -42,8 +42,8 @@ bool same_values(Format a, Format b) {
   return a == b || (spec(a).activations == spec(b).activations && !spec(a).has_activation_scales());
 }
 
-/// Multiplies rows by this member's share of panels, with column 0 of row rows.begin (to be) at task.y. task.added
-/// lacks only its x, in `added`.
+/// Multiplies rows by this member's share of panels. task.y is column 0 of row rows.begin. If `added` is set,
+/// task.added is complete except for x, which comes from `added`.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
               LinearTask task, const Activations* added = nullptr) {
   check_range(rows, x.max_rows(), "linear");
@@ -123,7 +123,8 @@ AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range colum
           weight.in, added.first_column, weight.format == Format::bf16};
 }
 
-/// Adds both products in scratch memory, then to y, for kernels without LinearTask::added.
+/// Adds two products for kernels without LinearTask::added: both are computed into scratch memory, summed, then added
+/// to y.
 void multiply_in_turn(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                       base::Range panels, const LinearTask& task, const AddedProduct& added) {
   constexpr std::int64_t kPanels = 2;

@@ -25,7 +25,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// Largest width for which int32 holds sums of products, and 128 · Σ quantized values (column_sums).
+// Largest width for which int32 holds both the sum of int8 products and 128 · Σ quantized values (column_sums).
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
@@ -34,21 +34,21 @@ std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
-/// Returns the first word of an output; word w is at panel_words(...)[w · kPanelColumns].
+/// Returns the address of output `row`'s word 0; word w is at panel_words(...)[w · kPanelColumns].
 std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
   const std::int64_t words = ceil_div(packed.in, inputs_per_word(packed.format));
   return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * words +
          row % kPanelColumns;
 }
 
-/// Returns the bit where input `idx` of a word begins (kPanelColumns in ops/linear.h).
+/// Returns the bit position of input `idx` within its word (layout: kPanelColumns in ops/linear.h).
 int bit_of_input(const FormatSpec& what, int idx) {
   if (what.weights == Element::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
   if (what.weights != Element::int4) return idx * what.weight_bits;
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// Convert one output's quantized values to and from words, each in the low bits of an element.
+/// Convert one output's quantized values to words and back; a value is in the low bits of its byte.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -82,7 +82,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// A weight's rows as the layer quantizes them, multiplied by factors, then rotated, for a single thread.
+/// Reads a weight's rows as the layer quantizes them: multiplied by the input factors, then rotated. Single-threaded.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
@@ -90,7 +90,7 @@ class EnteringWeights {
     if (factors_ != nullptr || rotation_) changed_.resize(static_cast<std::size_t>(in_));
   }
 
-  /// Valid until the next call.
+  /// Returns the row, valid until the next call.
   const float* row(std::int64_t row) {
     const float* values = weight_ + row * in_;
     if (changed_.empty()) return values;
@@ -110,14 +110,13 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// `entering`: read again for rows that share a scale, before `quantize`.
+  /// `entering` is read twice where several rows share a scale: for the scale, then to quantize.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
     amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
   }
 
-  /// Computes amax over the rows that share row `row`'s scales, unless known.
   void begin(std::int64_t row) {
     const std::int64_t height = what_.scope == ScaleScope::tensor     ? rows_
                                 : what_.scope == ScaleScope::block128 ? 128
@@ -129,7 +128,7 @@ class RowQuantizer {
     for (std::int64_t r = first; r < std::min(rows_, end_of_known_); ++r) add_amax(entering_.row(r));
   }
 
-  /// Quantizes `values`, row `row` of the tensor, into quantized(), and stores its scales for row `to` of the layer.
+  /// Quantizes `values` (row `row` of the tensor) into quantized() and stores its scales for the layer's row `to`.
   void quantize(const float* values, std::int64_t row, std::int64_t to) {
     if (row_scales_ == nullptr && end_of_known_ == 0) {
       std::fill(amax_.begin(), amax_.end(), 0.0F);
@@ -147,7 +146,7 @@ class RowQuantizer {
   const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
-  /// Calls visit(index, first input, inputs) for each segment under one scale.
+  /// Calls visit(scale index, first input, number of inputs) for each segment of inputs under one scale.
   template <class Visit>
   void for_segments(const Visit& visit) const {
     const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
@@ -180,7 +179,7 @@ class RowQuantizer {
   const float* row_scales_;
   std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
-  std::int64_t end_of_known_ = 0;  ///< end of the rows that amax_ covers, if rows share scales
+  std::int64_t end_of_known_ = 0;  ///< end of the rows covered by amax_, where rows share scales
 };
 
 }  // namespace
@@ -221,7 +220,7 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
   const base::Range mine = team.slice(rows, 16);
   EnteringWeights entering(weight, fixed.input_factors, packed);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));  // zero beyond the width
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));
   RowQuantizer quantizer(entering, rows, packed, fixed.row_scales);
   bool finite = true;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
@@ -251,7 +250,7 @@ constexpr std::int64_t kWordsOfVector = 4;
 
 using FourWords [[gnu::vector_size(16)]] = std::uint32_t;
 
-/// Transposes words [at, at + 4) of four rows from `from` in a panel.
+/// Transposes words [at, at + 4) of the four panel rows that begin at `from`.
 void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
   const auto load = [&](std::int64_t w) {
     FourWords of_rows;
@@ -268,7 +267,7 @@ void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_
 }
 
 void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_words, std::uint32_t* words) {
-  constexpr std::int64_t kWordsAtOnce = 64 / sizeof(std::uint32_t);  // writes whole cache lines of a row
+  constexpr std::int64_t kWordsAtOnce = 64 / sizeof(std::uint32_t);
   const std::uint32_t* const from = panel_words(packed, rows.begin);
   const std::int64_t whole_rows = rows.size() / kWordsOfVector * kWordsOfVector;
   const std::int64_t whole_words = num_words / kWordsOfVector * kWordsOfVector;
@@ -285,7 +284,7 @@ void take_words(const PackedLinear& packed, base::Range rows, std::int64_t num_w
   }
 }
 
-constexpr std::int64_t kRowsAtOnce = 16;  // neighboring rows share cache lines of the panel
+constexpr std::int64_t kRowsAtOnce = 16;
 
 }  // namespace
 

@@ -37,13 +37,12 @@ std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64
                   64);
 }
 
-/// Same, with the scales that follow.
 std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t scales = format == KvFormat::int8 ? page_size * static_cast<std::int64_t>(sizeof(float)) : 0;
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Checks see equal values on every member: all throw or none.
+// Checks read the same values on every team member, so all throw or none does.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,
@@ -76,16 +75,16 @@ struct Slot {
   std::byte* value(std::int64_t e) const {
     return pages.values + head_offset + ((slot / word * head_dim + e) * word + slot % word) * value_bytes;
   }
-  /// Scales of this slot; int8 only.
   float* key_scale() const { return reinterpret_cast<float*>(pages.keys + scales_offset) + slot; }
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// Scatters E quantized values to the slot, a key's last word zero-padded, because dot products read whole words.
+/// Scatters a head's E quantized values to the slot. A key's last word is zero-padded, because dot products read whole
+/// words.
 template <class Element>
 void scatter(const Slot& at, const Element* key, const Element* value) {
   const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
-  for (std::int64_t w = 0; w < words; ++w)  // a word of a key is contiguous
+  for (std::int64_t w = 0; w < words; ++w)
     std::memcpy(at.key(w * at.word), key + w * at.word, static_cast<std::size_t>(at.word) * sizeof(Element));
   if (rest > 0) {
     std::memset(at.key(words * at.word), 0, static_cast<std::size_t>(at.word) * sizeof(Element));
@@ -96,11 +95,11 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Quantizes key and value into the slot, and dequantizes them to kept_key and kept_value [E] unless null.
+/// Quantizes key and value into the slot. Unless null, kept_key and kept_value [E] receive the dequantized values.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
-  float* quantized = scratch(2 * width);  // large enough for every format
+  float* quantized = scratch(2 * width);
   const bool keeps = kept_key != nullptr;
   switch (at.pages.format) {
     case KvFormat::f32:
@@ -138,7 +137,6 @@ void store_slot(const Slot& at, const float* key, const float* value, float* kep
   }
 }
 
-/// Stores all kv heads of a row: k heads at `k`, v heads after.
 void store_row(const HeadShape& shape, const AttentionRows& where, std::int64_t row, const KvPages& pages,
                bool write_back, float* k) {
   const std::int64_t position = where.positions[row], kv_width = shape.num_kv_heads * shape.head_dim;
@@ -165,7 +163,7 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
     const Slot source(shape, pages, from, 0, head), target(shape, pages, to, 0, head);
     for (std::int64_t e = 0; e < shape.head_dim; e += source.word)
       copy(source.key(e), target.key(e), num_slots * source.word * source.value_bytes);
-    const std::int64_t whole = num_slots / source.word;  // full words of values
+    const std::int64_t whole = num_slots / source.word;
     copy(source.value(0), target.value(0), whole * source.word * shape.head_dim * source.value_bytes);
     for (std::int64_t slot = whole * source.word; slot < num_slots; ++slot) {
       const Slot one(shape, pages, from, slot, head), other(shape, pages, to, slot, head);
@@ -270,8 +268,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // A row's cost is its positions, so members share those: a (row, kv head) belongs to the member whose share of all
-  // positions has its first.
+  // A row's cost is its number of positions, so members get equal shares of positions. The member whose share has the
+  // first position of a (row, kv head) computes it.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);
@@ -284,9 +282,9 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   task.page_bytes = shape.num_kv_heads * task.head_bytes;
   if (pages.format == KvFormat::int8) task.scales = quantized_bytes(shape, pages.format, pages.page_size);
   task.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  thread_local std::vector<AttentionTask> tasks;  // kept between calls
+  thread_local std::vector<AttentionTask> tasks;
   tasks.clear();
-  std::int64_t before = 0;  // positions × kv heads of the rows before this one
+  std::int64_t before = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     task.num_positions = where.positions[row] + 1;
     const auto heads_beginning_below = [&](std::int64_t limit) {

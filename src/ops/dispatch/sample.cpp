@@ -14,7 +14,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// A row's distribution before cuts: weights exp((logit − max) / temperature).
+/// A row's distribution before top-k and top-p: weights exp((logit − max) / temperature).
 struct Weights {
   const float* logits;
   std::int64_t vocab_size;
@@ -27,18 +27,19 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// Compares logits, because small weights underflow and would tie; ties go to the lower index.
+/// Returns whether token a is likelier than b. Compares logits, because small weights underflow to ties; equal logits
+/// go to the lower index.
 bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
 
-/// Returns the tokens that top-k and top-p keep, by index.
+/// Returns the tokens kept by top-k and top-p, in index order.
 std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& params,
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // Top-p never needs tokens with a mass below (1 − p)/N each: N of them have less than 1 − p. The bound is halved for
-  // rounding; top-k changes the total, so it does not apply.
+  // Skips tokens with mass below (1 − p)/N: all N together have less than 1 − p, so top-p never keeps them. Half that
+  // bound allows for rounding. Not valid with top-k, which changes the total mass.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {
@@ -54,7 +55,6 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
     for (const std::int32_t token : kept) total += static_cast<double>(weights[static_cast<std::size_t>(token)]);
   }
   if (params.top_p < 1.0F) {
-    // A heap gives the prefix in order without sorting the rest.
     const auto below = [&](std::int32_t a, std::int32_t b) { return descending(b, a); };
     std::make_heap(kept.begin(), kept.end(), below);
     double mass = 0;
@@ -77,7 +77,7 @@ void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& to
   std::sort(tokens.begin(), tokens.end());
 }
 
-/// Returns all tokens' weights in a buffer of this thread, until its next call.
+/// Returns all tokens' weights in a thread-local buffer, valid until this thread's next call.
 const std::vector<float>& all_weights(const Weights& row) {
   thread_local std::vector<float> memory;
   memory.resize(static_cast<std::size_t>(row.vocab_size));
@@ -85,7 +85,6 @@ const std::vector<float>& all_weights(const Weights& row) {
   return memory;
 }
 
-/// Sums the weights of `tokens` in order, in fp64.
 double mass_of(const std::vector<float>& weights, std::span<const std::int32_t> tokens) {
   double mass = 0;
   for (const std::int32_t token : tokens) mass += static_cast<double>(weights[static_cast<std::size_t>(token)]);
@@ -113,13 +112,13 @@ SampledToken sample_cut(const Weights& row, const SampleParams& params, double t
   return sampled;
 }
 
-/// Returns NaN if one of the logits is NaN, else 0; max_value may ignore NaN.
+/// Returns NaN if a logit is NaN, else 0. max_value alone may miss NaN.
 double nan_of(const float* logits, std::int64_t count) {
   const bool any = std::any_of(logits, logits + count, [](float x) { return std::isnan(x); });
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
 }
 
-/// Returns a row's summary in an object of this thread, until its next call.
+/// Returns a row's summary in a thread-local object, valid until this thread's next call.
 const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
   thread_local RowSummary row;
   row.begin(temperature);
@@ -144,7 +143,7 @@ void RowSummary::take(const float* logits, std::int64_t count) {
   for (std::int64_t begin = 0; begin < count; begin += kSampleBlock) {
     const std::int64_t size = std::min(kSampleBlock, count - begin);
     const float max = kernels().max_value(logits + begin, size);
-    // A block of only −inf is skipped: exp(−inf − −inf) would be NaN.
+    // Skips a block of only −inf, where exp(−inf − −inf) would be NaN.
     const bool possible = !(max == -std::numeric_limits<float>::infinity());
     const float sum = possible ? kernels().exp_sum(logits + begin, size, max, inverse_temperature_) : 0.0F;
     if (max > max_) {
@@ -164,7 +163,7 @@ double RowSummary::share(const Block& block) const {
 void RowSummary::end() {
   total_ = 0;
   for (const Block& block : blocks_) total_ += share(block);
-  // A NaN logit makes its block's sum NaN; an infinite maximum makes its own weight NaN.
+  // A NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
   QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "sample",
                 "logits that are finite or -inf, one of them finite",
                 "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
@@ -172,7 +171,7 @@ void RowSummary::end() {
 }
 
 RowSummary::Place RowSummary::place(double uniform) const {
-  // The target is below the total of the same sums, so the selected block has weight.
+  // The target is below the sum of these block weights, so the search ends in a block with weight above 0.
   std::size_t block = static_cast<std::size_t>(best_block_);
   double rest = 0;
   if (!greedy_) {
@@ -201,7 +200,7 @@ SampledToken RowSummary::sample(const Place& place, const float* block_logits) c
   const float max = blocks_[static_cast<std::size_t>(place.begin / kSampleBlock)].max;
   float weights[kSampleBlock];
   kernels().exp_weights(block_logits, place.count, max, inverse_temperature_, weights);
-  // If rounding puts the target beyond all weights, the last token with a weight above 0 is chosen.
+  // If rounding puts the target past the last weight, chooses the last token with a weight above 0.
   double before = 0;
   std::int64_t chosen = 0;
   for (std::int64_t i = 0; i < place.count && before <= place.rest; ++i) {

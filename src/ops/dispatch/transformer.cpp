@@ -20,8 +20,6 @@ base::Range share(const base::Team& team, base::Range rows) {
   return {rows.begin + mine.begin, rows.begin + mine.end};
 }
 
-// Checks see equal values on every member: all throw or none.
-
 void check_rows(base::Range rows, const Activations& out, const char* where) {
   QRL_INVARIANT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= out.max_rows(), where,
                 "rows within [0, " + std::to_string(out.max_rows()) + ")",

@@ -16,10 +16,9 @@ namespace qrl::ops {
 
 namespace {
 
-constexpr std::int64_t kInputsPerWord = 4;  // int8 and e4m3
-constexpr std::int64_t kBlock = 128;        // fp8_block128, in both directions
+constexpr std::int64_t kInputsPerWord = 4;  // of int8 and e4m3
+constexpr std::int64_t kBlock = 128;        // rows and columns of an fp8_block128 block
 
-/// Transposes four words of four quantized values.
 __m128i transposed_words(__m128i words) {
   const __m128i pairs = _mm_unpacklo_epi8(words, _mm_srli_si128(words, 8));
   return _mm_unpacklo_epi8(pairs, _mm_srli_si128(pairs, 8));
@@ -32,9 +31,8 @@ std::int32_t* panel_of(const PackedLinear& packed, std::int64_t panel) {
   return packed.panels.as<std::int32_t>() + panel * packed.panels.shape()[1] * kPanelColumns;
 }
 
-/// Computes 128 · Σ quantized values of a panel's columns.
 void sum_columns(const PackedLinear& packed, std::int64_t panel) {
-  constexpr std::int64_t kColumns = 4;  // per vector of words
+  constexpr std::int64_t kColumns = 4;
   alignas(16) std::array<std::int32_t, kPanelColumns> sums{};
   const std::int32_t* words = panel_of(packed, panel);
   for (std::int64_t word = 0; word < packed.panels.shape()[1]; ++word, words += kPanelColumns) {
@@ -61,10 +59,10 @@ void check_blocks(const PackedLinear& packed, const char* where) {
 
 std::int64_t round_up_to_blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock * kBlock; }
 
-/// Swaps the middle words: e4m3's byte order 0, 2, 1, 3, in both directions.
+/// Swaps the two middle words, which converts e4m3's byte order (0, 2, 1, 3) in both directions.
 __m128i swapped_middle(__m128i words) { return _mm_shuffle_epi32(words, _MM_SHUFFLE(3, 1, 2, 0)); }
 
-/// Calls body(first output, its input in the transposed layer, outputs) for each tensor.
+/// Calls body(first output, first input in the transposed layer, number of outputs) for each tensor.
 template <class Body>
 void for_tensors(const PackedLinear& weight, Body&& body) {
   if (weight.tensors.empty()) return body(std::int64_t{0}, std::int64_t{0}, weight.out);
@@ -78,13 +76,12 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Fills a panel of `to` from all outputs of a tensor. Words of four inputs of one output become words of four outputs
-/// of one input.
+/// Fills a panel of `to` from all outputs of one tensor: words of four inputs of one output become words of four
+/// outputs of one input.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
   const std::int64_t first_group = panel * kPanelColumns / kInputsPerWord;
-  // The last groups of four columns may be beyond the weight's width.
   const std::int64_t groups = std::min(kPanelColumns / kInputsPerWord, weight.panels.shape()[1] - first_group);
   for (std::int64_t o = 0; o < num_outputs; o += kInputsPerWord) {
     std::array<const std::int32_t*, kInputsPerWord> from{};
@@ -117,7 +114,7 @@ void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLin
   const std::int64_t num_words = to.panels.shape()[1], words_of_weight = weight.panels.shape()[1];
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
     std::int32_t* into = panel_of(to, panel);
-    // Groups of four of this panel's columns are words of the weight; the last ones may be beyond its width.
+    // Four columns of this panel are one word of the weight; the last groups may be past its width.
     const std::int64_t first_group = panel * kPanelColumns / kInputsPerWord;
     const std::int64_t groups = std::min(kPanelColumns / kInputsPerWord, words_of_weight - first_group);
     for (std::int64_t word = 0; word < num_words; ++word) {
@@ -137,7 +134,7 @@ void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& t
   const std::int64_t num_rows = x.max_rows();
   QRL_INVARIANT(to.out == x.width && to.in == num_rows, "transpose_quantized", "a transposed shape", "another");
   const base::Range mine = team.slice(num_panels(to));
-  constexpr std::int64_t kColumns = 16;  // per vector of bytes
+  constexpr std::int64_t kColumns = 16;
   const std::array<std::int8_t, kPanelColumns> nothing{};
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
     const std::int64_t first = panel * kPanelColumns, count = std::min(kPanelColumns, x.width - first);
@@ -166,7 +163,7 @@ void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& t
 std::int64_t transposed_inputs(const PackedLinear& weight) {
   std::int64_t inputs = 0;
   for_tensors(weight, [&](std::int64_t, std::int64_t input, std::int64_t outputs) {
-    inputs = input + outputs;  // the last block stays ragged
+    inputs = input + outputs;  // the last tensor's last block is not padded
   });
   return inputs;
 }
@@ -204,8 +201,8 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
                 "a block of rows", std::to_string(num_rows) + " from " + std::to_string(first_row));
   const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
   float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
-  constexpr std::int64_t kAtOnce = 16;                       // columns: a cache line of a row
-  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero beyond num_rows, and so are the quantized values
+  constexpr std::int64_t kAtOnce = 16;
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows, so padding quantizes to zero
   std::array<std::uint8_t, kBlock> quantized{};
   for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, to.out - first);
@@ -220,7 +217,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
                                               : std::numeric_limits<float>::quiet_NaN();
       scales[c] = scale;
       if (scale > 0) kernels().quantize_fp8(column.data(), kBlock, scale, quantized.data());
-      else quantized.fill(0);  // the scale, 0 or NaN, decides the products
+      else quantized.fill(0);  // a scale of 0 or NaN alone determines the products
       std::int32_t* words =
           panel_of(to, c / kPanelColumns) + first_row / kInputsPerWord * kPanelColumns + c % kPanelColumns;
       for (std::int64_t w = 0; w < num_words; ++w) {

@@ -1,7 +1,7 @@
-// Consecutive rows that see the same pages process shared spans together, each with its own sums: a page is read once
-// for all queries.
+// Consecutive rows that see the same pages process shared spans together, so each page is read once for all queries.
+// Each row keeps its own sums.
 //
-// Keys are contiguous over positions and values over elements: each inner loop is a broadcast times contiguous lanes.
+// Keys are contiguous over positions and values over elements, so inner loops multiply a broadcast by contiguous lanes.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kv_formats.h"
@@ -11,24 +11,24 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kVectorsAtOnce = 4;  // vectors of positions, or of a value's elements
+constexpr int kVectorsAtOnce = 4;  // vectors of positions (keys), or of elements (values)
 #else
 constexpr int kVectorsAtOnce = 2;
 #endif
 constexpr std::int64_t kSpan = kAttentionSpan;
-constexpr std::int64_t kBlock = 16;  // positions that are contiguous in a page, on any path
+constexpr std::int64_t kBlock = 16;  // positions contiguous in a page, on every path
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Consecutive rows, and the positions, in whole spans, that all see on the same pages.
+/// Consecutive rows, and the number of positions, in whole spans, that all of them see on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
 };
 
-/// Positions [begin, end) on the first row's pages.
+/// Positions [begin, end) of a row, or of all rows of a group.
 struct Segment {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, begin = 0, end = 0;
@@ -37,7 +37,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Returns segment `idx` of a group: 0 is shared, the others are each row's own.
+/// Returns segment `idx` of a group: 0 is the shared one, the others belong to one row each.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -52,7 +52,7 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // One more row saves its shared part, and costs the others what only they shared.
+      // Another row saves one read of the shared part, but shortens it for the rows already in the group.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -62,7 +62,7 @@ class RowGroups {
   }
 
  private:
-  /// Returns the positions below `most`, in whole spans, that both see on the same pages.
+  /// Returns how many positions below `most`, in whole spans, two rows see on the same pages.
   static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
     if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
     if (b.num_positions < most) most = b.num_positions;
@@ -74,24 +74,25 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Prefetches the lines of all groups' pages some microseconds ahead, one for each line read. Hardware prefetching
-/// stops at the ends of short, scattered pages; reading all heads of a page in memory order is fastest.
+/// Prefetches the pages of all groups some microseconds ahead, one cache line for each line read. Hardware prefetching
+/// stops at the ends of short, scattered pages. Reading a page's heads in memory order is fastest.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {
     next_lines();
     for (std::int64_t i = 0; i < kLines; ++i) ask_line();
   }
-  /// Call when `Vectors` neighboring vectors of words are read.
   template <int Vectors>
   void ask() {
     constexpr int kVectorsOfLine = static_cast<int>(kLine / kWordBytes) / kLanes;
     constexpr int kLinesRead = (Vectors + kVectorsOfLine - 1) / kVectorsOfLine;
-    for (int i = 0; i < kLinesRead; ++i) __builtin_prefetch(at_ + i * kLine, 0, 2);  // valid for any address
+    for (int i = 0; i < kLinesRead; ++i)
+      __builtin_prefetch(at_ + i * kLine, 0, 2);  // prefetching an invalid address is
+                                                  // harmless
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// Catches up, at a segment's end, with lines read without a prefetch.
+  /// Catches up at a segment's end with lines that were read without a prefetch.
   void end_of(const Segment& segment) {
     const AttentionTask& task = *segment.tasks;
     passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
@@ -99,15 +100,14 @@ class Ahead {
   }
 
  private:
-  static constexpr std::int64_t kLines = 2048;      // 128 KiB, a small part of a core's L2
-  static constexpr std::int64_t kLongestPage = 64;  // longer pages may be largely unwritten
+  static constexpr std::int64_t kLines = 2048;      // prefetch distance: 128 KiB, a small part of L2
+  static constexpr std::int64_t kLongestPage = 64;  // longer pages may be largely unwritten, so they are not prefetched
 
   void ask_line() {
     __builtin_prefetch(at_, 0, 2);
     at_ += step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// Moves to the lines of the next page's keys or values.
   void next_lines() {
     while (page_ == pages_end_) {
       if (segment_idx_ > group_.num_rows) {
@@ -125,7 +125,7 @@ class Ahead {
     page_ += in_values_ ? 1 : 0;
     in_values_ = !in_values_;
   }
-  /// Repeats the same line once there is nothing left to prefetch.
+  /// Ends prefetching: later calls repeat the same line.
   void stop() {
     step_ = 0;
     at_ = reinterpret_cast<const std::byte*>(this);
@@ -134,16 +134,16 @@ class Ahead {
 
   RowGroups groups_;
   RowGroup group_;
-  std::int64_t segment_idx_ = 1;  // index of the next segment; group_ has none yet
+  std::int64_t segment_idx_ = 1;  // index of the segment to prefetch next
   Segment segment_;
-  std::int64_t page_ = 0, pages_end_ = 0;  // pages of segment_ that are not prefetched yet
+  std::int64_t page_ = 0, pages_end_ = 0;
   const std::byte *at_ = nullptr, *lines_end_ = nullptr;
   std::int64_t step_ = kLine, passed_ = 0;
-  std::int64_t asked_ = 0;  // including the present lines
+  std::int64_t asked_ = 0;
   bool in_values_ = false;
 };
 
-/// One kv head's values and scales for a span, in blocks of kBlock.
+/// One kv head's quantized values and scales for a span, in blocks of kBlock positions.
 struct Span {
   std::int64_t count = 0;  ///< positions
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
@@ -172,7 +172,7 @@ void with_count(std::int64_t count, Body body) {
   }
 }
 
-/// Computes scores[n][position …] = q[n]·k, scaled, for Vectors vectors; −inf beyond the span's end.
+/// Computes scores[n][position …] = scaled q[n]·k for Vectors vectors of positions; −inf after the span's end.
 template <class Kv, int Queries, int Vectors>
 void score(const Span& span, const typename Kv::Operand* queries, std::int64_t position, float* scores,
            VecF (&largest)[Queries], Ahead& ahead) {
@@ -204,17 +204,17 @@ void score(const Span& span, const typename Kv::Operand* queries, std::int64_t p
   }
 }
 
-/// Softmax state of a query head so far: its largest score, and Σ exp(score − largest).
+/// A query head's running softmax: the largest score, and Σ exp(score − largest).
 struct Running {
   float most, sum;
 };
 
-/// Factors that merge the running sums and a span's.
+/// Factors that rescale the running sums and a span's sums before they are added.
 struct Join {
   float before, now;
 };
 
-/// Merges a span's softmax into the running one, ignored at the first span.
+/// Merges a span's softmax into `running`; at the first span, replaces it.
 Join join(bool is_first, float most, float sum, Running& running) {
   if (is_first) {
     running = {most, sum};
@@ -226,7 +226,7 @@ Join join(bool is_first, float most, float sum, Running& running) {
   return factors;
 }
 
-/// Computes Σ weight · value over a span for elements first … of each query, merged into its context.
+/// Computes Σ weight · value over a span for elements from `first` on, and merges it into each query's context.
 template <class Kv, int Queries, int Vectors, class Lanes>
 void mix(const Span& span, const typename Kv::Operand* weights, const Join* joins, bool is_first, std::int64_t first,
          float* const* contexts, Lanes lanes, Ahead& ahead) {
@@ -255,7 +255,7 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
     }
   }
   if (const std::int64_t rest = span.count - whole * Kv::kWord; rest > 0) {
-    // Zeroes unwritten positions of the last word.
+    // Zeroes the unwritten positions of the last word.
     std::int32_t last[kVectorsAtOnce * kLanes] = {};
     const std::int64_t left = span.head_dim - first, width = left < Vectors * kLanes ? left : Vectors * kLanes;
     __builtin_memcpy(last, values_at(whole), static_cast<std::size_t>(width * kWordBytes));
@@ -310,7 +310,7 @@ void find_blocks(const AttentionTask& task, std::int64_t begin, Span& span) {
   }
 }
 
-/// Gathers a head's span, from pages of any size, into one page of kSpan.
+/// Gathers a head's span from pages of any size into one contiguous page of kSpan positions.
 template <class Kv>
 void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std::byte* memory) {
   constexpr std::int64_t kValue = kWordBytes / Kv::kWord, kScale = sizeof(float);
@@ -341,7 +341,7 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
-/// The query heads of a group's rows and their running results, by kv head, in the rows' order.
+/// A group's query heads and their running results, ordered by kv head, then row.
 template <class Kv>
 class GroupQueries {
  public:
@@ -404,7 +404,7 @@ class GroupQueries {
   std::int64_t index(std::int64_t row, std::int64_t head, std::int64_t query) const {
     return (head * group_.num_rows + row) * group_.tasks->num_queries + query;
   }
-  /// Calls body(task, kv head, query head of the task, index here).
+  /// Calls body(task, kv head, query head within the task, index in this group).
   template <class Body>
   void for_each(Body body) const {
     for (std::int64_t row = 0; row < group_.num_rows; ++row) {

@@ -1,4 +1,4 @@
-// Owns paged attention's kernel on each ISA path. Plain types only (simd.h).
+// Owns the paged attention kernel of each ISA path. Plain types only (simd.h).
 #pragma once
 
 #include <cstddef>
@@ -6,22 +6,22 @@
 
 namespace qrl::ops {
 
-/// Positions whose scores and weights exist at once, in spans from position 0 on.
+/// Positions per span: scores and weights exist for one span at a time. Spans begin at position 0.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// The most rows that share the reading of pages.
+/// Largest number of rows in a group that reads shared pages once.
 inline constexpr std::int64_t kAttentionRows = 8;
 
-/// Query heads of one row over its sequence's pages (ops/paged_attention.h).
+/// One row's query heads over its sequence's pages (ops/paged_attention.h).
 struct AttentionTask {
   const float* q = nullptr;      ///< [num_heads · num_queries, head_dim]
   std::int64_t num_heads = 0;    ///< kv heads
   std::int64_t num_queries = 0;  ///< q heads that share a kv head
   std::int64_t head_dim = 0;
-  const std::byte* keys = nullptr;  ///< first kv head of page 0; values likewise
+  const std::byte* keys = nullptr;  ///< the first kv head of page 0; `values` likewise
   const std::byte* values = nullptr;
-  std::int64_t page_bytes = 0;  ///< between pages
-  std::int64_t head_bytes = 0;  ///< between kv heads
+  std::int64_t page_bytes = 0;  ///< stride between pages
+  std::int64_t head_bytes = 0;  ///< stride between kv heads in a page
   std::int64_t page_size = 0;
   std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
@@ -32,17 +32,16 @@ struct AttentionTask {
   float* lse = nullptr;  ///< [num_heads · num_queries] log Σ exp(score); null: not computed
 };
 
-/// Bytes of a prepared query, or of its softmax weights in a span.
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Scratch of a task: a span's scores and weights of four queries, a span gathered from odd pages, and queries and
-/// partial results of kAttentionRows rows.
+/// Returns a task's scratch: scores and weights of four queries over a span, a gathered span, and queries and partial
+/// results of kAttentionRows rows.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Computes the tasks in order; `scratch` has attention_scratch_floats of the largest.
+/// Computes the tasks in order. `scratch` holds attention_scratch_floats of the largest task.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

@@ -7,11 +7,12 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-// The latency is 4 to 5 cycles on two pipelines (Zen 4; Intel for fp32). Twelve chains fill them in sixteen registers.
+// Twelve chains of dependent instructions fill two pipelines with a latency of 4 to 5 cycles (Zen 4; Intel for fp32),
+// and fit in sixteen registers.
 inline constexpr int kChains = 12;
 
-/// Runs step(accumulator) on kChains accumulators and returns the number of operations. The empty asm keeps the
-/// compiler from merging rounds.
+/// Runs step(accumulator) on kChains accumulators; returns the number of operations. The empty asm keeps the compiler
+/// from merging rounds.
 template <class Vec, class Step>
 std::int64_t run_chains(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
   Vec chains[kChains] = {};

@@ -1,5 +1,5 @@
-// Owns the dot product of each element type: neighboring inputs of a row (Input, broadcast) times those of a vector of
-// columns (Weights), into an accumulator.
+// Owns the dot product of each element type: adjacent inputs of a row (Input, broadcast) times the same inputs of a
+// vector of columns (Weights), added to an accumulator.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -58,7 +58,7 @@ struct Bf16Dot {
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // Same order in fp32, where fusing makes no difference: products of bf16 are exact.
+  // Adds in the same order in fp32. bf16 products are exact, so fusing does not change the result.
   struct Pair {
     VecF even, odd;
   };
@@ -72,8 +72,8 @@ struct Bf16Dot {
   static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
 };
 
-/// s8 · s8 in int32, exact. vpdpbusd of AVX-512 multiplies u8 by s8, so one side, in the names below, goes in as value
-/// + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
+/// Multiplies s8 by s8, summed exactly in int32. AVX-512's vpdpbusd multiplies u8 by s8, so one side (named by the
+/// subclass) is passed as value + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
 struct Int8Dot {
   using Element = std::int8_t;
   static constexpr int kGroup = 4;
@@ -87,8 +87,8 @@ struct Int8Dot {
     return (VecI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u8, (__m512i)s8);
   }
 #else
-  // Even and odd bytes, sign-extended to 16 bits. Values never reach −128, so |even·even + odd·odd| ≤ 2·127² fits in 16
-  // bits.
+  // Even and odd bytes, sign-extended to 16 bits. Values are at least −127, so |even·even + odd·odd| ≤ 2·127² fits in
+  // 16 bits.
   static constexpr std::int32_t kBias = 0;
   struct Pair {
     VecI16 even, odd;
@@ -108,7 +108,7 @@ struct Int8Dot {
 #endif
 };
 
-/// Offsets the inputs (activations).
+/// Offsets the inputs (activations) by kBias.
 struct Int8DotOffsetInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
@@ -122,7 +122,7 @@ struct Int8DotOffsetInput : Int8Dot {
   static Weights weights(const std::int8_t* w) { return weights(load_words(w)); }
 };
 
-/// Offsets the weights (the vector side).
+/// Offsets the weights (the vector side) by kBias.
 struct Int8DotOffsetWeights : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }
@@ -150,7 +150,7 @@ struct Int8DotUnsignedInput : Int8Dot {
 #if defined(QRL_ISA_AVX2)
     return multiply(sum, x, w);
 #else
-    // 255·127 fits in 16 bits; the sum of two does not.
+    // A product of 255·127 fits in 16 bits; the sum of two does not.
     const VecI even = (VecI)(x.even * w.even), odd = (VecI)(x.odd * w.odd);
     return sum + ((even << 16) >> 16) + (even >> 16) + ((odd << 16) >> 16) + (odd >> 16);
 #endif

@@ -1,5 +1,5 @@
-// Owns the list of every instruction set's kernels, and their structs; ops/*.cpp check arguments and split the work.
-// Plain types only (simd.h).
+// Owns the table of every instruction set's kernels, and the structs they take. ops/dispatch checks arguments and
+// splits the work. Plain types only (simd.h).
 #pragma once
 
 #include <cstddef>
@@ -7,22 +7,22 @@
 
 namespace qrl::ops {
 
-/// Inputs dequantized at once: whole segments under one scale.
+/// Number of inputs dequantized at once, a multiple of every scale group.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Scratch of a product: a panel's dequantized weights, and sums of `rows` rows.
+/// Returns the scratch of a product: one panel's dequantized weights, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 struct MatmulKernels;           // matmul.h
 struct PeakLoops;               // peak_loops.h
 struct VarlenAttentionKernels;  // varlen_attention.h
 
-/// A second product of the same rows, added to some columns of the first, in whole panels of both.
+/// A second product of the same rows, added to some columns of the first. Both cover whole panels.
 struct AddedTask {
-  const void* x = nullptr;    ///< bf16 or fp32, first row; null: no second product
+  const void* x = nullptr;    ///< first row, bf16 or fp32; null: no second product
   std::int64_t x_stride = 0;  ///< elements between rows
   const void* panels = nullptr;
   std::int64_t in = 0;
-  std::int64_t first_column = 0;  ///< column of the first product that gets this product's column 0
+  std::int64_t first_column = 0;  ///< column of the first product to which this product's column 0 is added
   bool is_bf16 = false;
 };
 
@@ -30,24 +30,24 @@ struct AddedTask {
 struct LinearTask {
   const void* x = nullptr;          ///< first row
   std::int64_t x_stride = 0;        ///< elements between rows
-  const float* x_scales = nullptr;  ///< first row; null: none
+  const float* x_scales = nullptr;  ///< of the first row; null: none
   std::int64_t x_scale_stride = 0;  ///< scales between rows
   std::int64_t rows = 0;
   const void* panels = nullptr;               ///< panel 0 of the layer
   const void* scales = nullptr;               ///< fp32 (int4: bf16); null: none
   const std::int32_t* column_sums = nullptr;  ///< int8 activations only
-  std::int64_t scale_stride = 0;              ///< between segments of inputs, for scales and column_sums
+  std::int64_t scale_stride = 0;              ///< stride between groups of inputs, in scales and column_sums
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;         ///< column 0 of the first row (tiles: may lie outside of the memory)
+  float* y = nullptr;         ///< column 0 of the first row; with tiles possibly outside of the allocation
   std::int64_t y_stride = 0;  ///< elements between rows
   bool accumulate = false;
   float* scratch = nullptr;  ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4 only
   AddedTask added;           ///< fp32 sums added after the bias; only if Kernels::adds_products
 };
 
-/// Heads of one row, in place: RMSNorm unless `gain` is null, then rotate-half by `rope` (cosines, then sines).
+/// The heads of one row, in place: RMSNorm unless `gain` is null, then rotate-half with `rope` (cosines, then sines).
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
   std::int64_t num_heads = 0;
@@ -57,7 +57,7 @@ struct RopeTask {
   const float* rope = nullptr;  ///< [head_dim]
 };
 
-/// A row to rotate by blocks (quant/rotation.h); `turned` may be `x`.
+/// A row to rotate by blocks (quant/rotation.h). `turned` receives the result and may be `x`.
 struct RotateTask {
   const float* x = nullptr;
   std::int64_t n = 0;      ///< a multiple of block
@@ -66,24 +66,24 @@ struct RotateTask {
   float* turned = nullptr;
 };
 
-/// An instruction set's kernels, with bf16 as bits.
+/// The kernels of one instruction set; bf16 values are passed as bits.
 struct Kernels {
-  bool adds_products;  ///< the linear_* kernels take LinearTask::added
-  /// Returns the largest |x|, not finite if an element is not.
+  bool adds_products;  ///< whether the linear_* kernels accept LinearTask::added
+  /// Returns the largest |x|; not finite if an element is not.
   float (*max_abs)(const float* x, std::int64_t n);
-  /// quant::rotate, same bits; returns max_abs of the output.
+  /// Computes quant::rotate, bit-identically, and returns max_abs of the output.
   float (*rotate)(const RotateTask& task);
   void (*round_to_bf16)(const float* x, std::int64_t n, std::uint16_t* quantized);
   void (*widen_bf16)(const std::uint16_t* quantized, std::int64_t n, float* x);
-  /// quant::quantize_int8, same bits.
+  /// Computes quant::quantize_int8, bit-identically.
   float (*quantize_int8)(const float* x, std::int64_t n, std::int8_t* quantized);
-  /// Same for x · factors.
+  /// Computes quant::quantize_int8 of x · factors.
   float (*quantize_product_int8)(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized);
-  /// quant::quantize_fp8 of x/scale, same bits.
+  /// Computes quant::quantize_fp8 of x/scale, bit-identically.
   void (*quantize_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
-  /// Rounds x/scale to e4m3 values, stored as bf16 bits, saturated; NaN stays NaN.
+  /// Rounds x/scale to e4m3 values, stored as bf16 bits; saturates beyond ±448. NaN stays NaN.
   void (*round_fp8)(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
-  /// round-half-even(x/scale), clamped to ±limit.
+  /// Computes round-half-even(x/scale), clamped to ±limit.
   void (*quantize_int)(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
@@ -95,15 +95,15 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
   void (*rope)(const RopeTask& task);
-  /// Returns the largest of x, which may miss NaN.
+  /// Returns the largest x; may ignore NaN.
   float (*max_value)(const float* x, std::int64_t n);
-  /// Computes weights = exp((x − max) · inverse_temperature), and returns their fp32 sum.
+  /// Computes weights = exp((x − max) · inverse_temperature); returns their fp32 sum.
   float (*exp_weights)(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
-  /// Same sum, without storing.
+  /// Returns the sum of exp_weights without storing the weights.
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
 };
 
-/// Replace avx512's kernels on the amx path.
+/// Kernels that replace avx512's on the amx path.
 struct TileKernels {
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
@@ -130,7 +130,7 @@ extern const Kernels kKernels;
 }
 
 const Kernels& kernels();
-/// Returns the amx path's tile kernels, or those of replace_tiles.
+/// Returns the amx path's tile kernels, or the replacement set by replace_tiles.
 const TileKernels& tiles();
 
 #if defined(QRL_ISA_NAMESPACE)

@@ -1,5 +1,5 @@
-// Owns the dot products of queries and softmax weights with keys and values, per KV format. A 32-bit word has kWord
-// quantized values: neighbors of one key, or of one element over positions.
+// Owns the dot products of queries with keys, and of softmax weights with values, per KV format. A 32-bit word holds
+// kWord quantized values, adjacent in one key, or of one element at adjacent positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -8,7 +8,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 constexpr std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
 
-/// Calls body(index, vector) for n values at `from`, zero-padded up to padded(n).
+/// Calls body(index, vector) for n values at `from`, padded with zeros up to padded(n).
 template <class Body>
 inline void for_padded(const float* from, std::int64_t n, Body body) {
   std::int64_t i = 0;
@@ -17,7 +17,7 @@ inline void for_padded(const float* from, std::int64_t n, Body body) {
   for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
 }
 
-// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors of the dot product; `put` stores a quantized
+// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors for the dot product. `put` stores a quantized
 // vector and returns its values.
 
 struct F32Values : F32Dot {
@@ -35,7 +35,7 @@ struct Bf16Values : Bf16Dot {
   static void dequantize(VecI words, Weights (&to)[1]) { to[0] = weights(words); }
   static VecF put(std::uint16_t* quantized, VecF v) {
 #if defined(QRL_ISA_AVX512)
-    const auto bits = (HalfU16)_mm512_cvtneps_pbh((__m512)v);  // the dot product also treats subnormals as zero
+    const auto bits = (HalfU16)_mm512_cvtneps_pbh((__m512)v);
 #else
     const auto bits = lowest16(bits_of(rounded_to_bf16(v)) >> 16);
 #endif
@@ -44,7 +44,7 @@ struct Bf16Values : Bf16Dot {
   }
 };
 
-/// Same with e4m3, exact in bf16: values 0 and 2 of a word, then 1 and 3.
+/// e4m3 values, exact in bf16; a word gives values 0 and 2, then 1 and 3.
 struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
   static void dequantize(VecI words, Weights (&to)[2]) {
@@ -70,7 +70,7 @@ struct FloatKv {
 
   struct Operand {
     const typename Values::Element* quantized;
-    float unit;  ///< factor of a sum
+    float unit;  ///< factor from the int32 sum to the result
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
@@ -79,7 +79,7 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector, and the `sum` of the
+  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector. `sum` is the sum of the
   /// rounded weights.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
@@ -91,7 +91,6 @@ struct FloatKv {
     return {quantized, 1.0F};
   }
 
-  /// Sums of Queries operands over Vectors vectors of words.
   template <int Queries, int Vectors>
   struct Sums {
     VecF sums[Queries][Vectors] = {};
@@ -118,7 +117,8 @@ using KvF32 = FloatKv<F32Values>;
 using KvBf16 = FloatKv<Bf16Values>;
 using KvFp8 = FloatKv<Fp8Values>;
 
-/// Splits queries and weights into two 8-bit terms (ops/paged_attention.h), each summed exactly in int32.
+/// int8 keys and values: splits queries and weights into two 8-bit terms (ops/paged_attention.h), each summed exactly
+/// in int32.
 struct KvInt8 {
   static constexpr int kWord = 4;
   static constexpr bool kTokenScales = true;
@@ -133,10 +133,10 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< query only: what the keys' offset adds to each sum
+    std::int32_t bias_high, bias_low;  ///< of a query: the contribution of the keys' offset to each sum
   };
 
-  /// A NaN or infinity in the values makes the unit, and so every result, NaN.
+  /// A NaN or infinity among the values makes `unit` NaN, and thereby every result.
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
     auto* high = static_cast<std::int8_t*>(memory);
     auto* low = high + padded(n);
@@ -160,8 +160,7 @@ struct KvInt8 {
             ScoreDot::kBias * reduce_add(low_sum)};
   }
 
-  /// Same as FloatKv's, then multiplies by the values' scales, token_scales(i) from position i on, undefined beyond
-  /// `count`.
+  /// Computes FloatKv's weights times the values' scales: token_scales(i) for position i, undefined from `count` on.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales& token_scales, void* memory,
                         float& sum) {
@@ -221,7 +220,7 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// Returns quantized / largest; 0 if the largest is negligible.
+  /// Returns quantized / largest, or 0 if `largest` is negligible.
   static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 

@@ -1,12 +1,12 @@
 // Multiplies quantized rows by packed panels. A tile of kTileRows rows by kTileVectors vectors stays in registers over
-// the whole width; each output has its own accumulator and order.
+// the whole width. Each output has its own accumulator, added in input order.
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-// A format adds an accumulator's initial value (`start`) and final value (`finish`) to its dot product.
+// A format defines an accumulator's initial value (`start`) and final value (`finish`) around its dot product.
 
 struct F32 : F32Dot {
   static VecF start(const LinearTask&, std::int64_t) { return VecF{}; }
@@ -27,8 +27,8 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Computes Rows rows from `row` and Vectors vectors from `column`, with Asks prefetches from `ahead` on per group of
-/// inputs.
+/// Computes Rows rows from `row` by Vectors vectors from `column`, and issues Asks prefetches from `ahead` on per group
+/// of inputs.
 template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
@@ -56,10 +56,10 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
-/// Groups of inputs that narrow tiles prefetch ahead.
+/// Distance, in groups of inputs, of narrow tiles' prefetches.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
-/// Computes columns [column, end) with the fewest vectors, in higher tiles: an adapter's A has few.
+/// Computes columns [column, end) in narrower, taller tiles: a LoRA adapter's A has few columns.
 template <class Format, int Vectors>
 void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end, std::int64_t panel_bytes) {
   if constexpr (Vectors > 1) {
@@ -73,8 +73,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Computes tiles of nearly equal height, since a tile of one or two rows would wait for its weights. Each prefetches
-/// its part of the next panel.
+/// Computes tiles of nearly equal height, because tiles of one or two rows would wait for weights. Each tile prefetches
+/// a part of the next panel.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
@@ -94,13 +94,13 @@ void linear(const LinearTask& task) {
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t panel_bytes = (task.in + Format::kGroup - 1) / Format::kGroup * kPanel * 4;
-  if (task.rows == 1) {  // weights are streamed once, which hardware prefetching handles
+  if (task.rows == 1) {  // one row streams weights, which hardware prefetching handles
     const auto* panels = static_cast<const char*>(task.panels);
     for (std::int64_t column = begin; column < end; column += kSingleRowColumns)
       tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);
   } else if (task.rows > 3 * kTileRows) {
     tiles<Format, 1>(task, begin, end, panel_bytes);
-  } else {  // too few tiles to prefetch one line each
+  } else {
     tiles<Format, 2>(task, begin, end, panel_bytes);
   }
 }

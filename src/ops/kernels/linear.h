@@ -6,19 +6,19 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr int kPanel = 64;  // ops::kPanelColumns
+inline constexpr int kPanel = 64;  // equals ops::kPanelColumns
 
 #if defined(QRL_ISA_AVX512)
-inline constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
+inline constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 inline constexpr int kSingleRowVectors = 4;
 #else
-inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16
-inline constexpr int kSingleRowVectors = 8;            // 8 as well, with longer contiguous reads of the panels from memory
+inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums
+inline constexpr int kSingleRowVectors = 8;            // 8 registers of sums, with longer contiguous reads of the panel
 #endif
 
 constexpr std::int64_t kLine = 64;
 
-/// Calls body.operator()<Rows>(row) with Rows = count, at most Most.
+/// Calls body.operator()<Rows>(row) with Rows = count ≤ Most.
 template <int Most, class Body>
 inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   if constexpr (Most > 0) {
@@ -47,7 +47,7 @@ inline void write_lanes(const LinearTask& task, VecF value, const VecF* added, s
   store(y, value, lanes);
 }
 
-/// Adds bias, added product and residual to a vector of columns of a row, and stores the columns that exist.
+/// Adds bias, the added product and the residual to a vector of a row's columns, and stores the columns that exist.
 inline void write(const LinearTask& task, VecF value, const VecF* added, std::int64_t row, std::int64_t column) {
   if (column + kLanes <= task.out) write_lanes(task, value, added, row, column, All{});
   else if (column < task.out) write_lanes(task, value, added, row, column, First{static_cast<int>(task.out - column)});
@@ -61,8 +61,8 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile plus the added product, which is summed as in a matmul of its own, by rows: the tile's sums occupy the
-/// registers.
+/// Writes a tile plus the added product, summed as in a separate matmul. Rows are processed one at a time, because the
+/// tile's sums occupy the registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   using Element = typename Dot::Element;
@@ -84,7 +84,7 @@ inline void write_with_added(const LinearTask& task, std::int64_t row, std::int6
   }
 }
 
-/// Writes a tile of Rows rows from `row` and Vectors vectors from `column`, with fp32 sums value(r, v).
+/// Writes a tile of Rows rows from `row` by Vectors vectors from `column`, with fp32 sums value(r, v).
 template <int Rows, int Vectors, class Value>
 inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   if (task.added.x != nullptr) {

@@ -1,22 +1,22 @@
-// The matmuls with e4m3 and int4 weights. A few rows dequantize weights in registers; many dequantize a panel once into
-// L2, and prefetch the next. Both add in one order: along the inputs, one weight scale at a time.
+// The matmuls with e4m3 and int4 weights. For few rows, dequantizes weights in registers; for many, dequantizes each
+// panel once into L2 and prefetches the next. Both add in input order, one weight scale at a time.
 #include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr int kAskedLines = 2;  // prefetched per stored word: half of a panel row of kPanel words
+constexpr int kAskedLines = 2;  // lines prefetched per stored word: half a panel row of kPanel words
 
-/// Sums of one row and vector: `open` under the current scale, `scaled` so far.
+/// Sums of one row and vector: `open` under the current scale, and `scaled` so far.
 template <class F>
 struct Sums {
   typename F::Accumulator open;
   VecF scaled;
 };
 
-/// Adds a chunk to the sums of Rows rows × Vectors vectors, which the first one overwrites. weights(word, step, vector,
-/// to) dequantizes a stored `word` from `step` on; `ask` is called once per word.
+/// Adds a chunk to the sums of Rows rows × Vectors vectors; the first chunk overwrites them. weights(word, step,
+/// vector, to) dequantizes a stored word from `step` on. `ask` prefetches once per word.
 template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {
@@ -76,7 +76,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
-/// Dequantizes each panel once, by segments of inputs.
+/// Dequantizes each panel once, a segment of inputs at a time.
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];

@@ -1,13 +1,13 @@
-// Owns how stored words of e4m3 and int4 become words of the dot product, and where scales apply.
+// Owns the conversion of stored e4m3 and int4 words to words of the dot product, and where scales apply.
 #pragma once
 
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr std::int64_t kScaleInputs = 128;  // for formats with one scale per group of inputs
+inline constexpr std::int64_t kScaleInputs = 128;  // of formats with one scale per group of inputs
 
-// Quantized values: a stored word of kInputs inputs gives kSteps words of the dot product, kAtOnce at a time.
+// Quantized values: a stored word of kInputs inputs gives kSteps words for the dot product, kAtOnce at a time.
 
 struct Fp8Values {
   static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
@@ -18,7 +18,7 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // The permute uses five bits of the index, the fifth from the next nibble: the table holds everything twice.
+    // The permute uses five index bits, the fifth from the next nibble, so the table repeats its 16 entries.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -41,7 +41,7 @@ struct Int4AsInt8Values {
   }
 };
 
-// Formats: quantized values, dot product, and places of the scales.
+// Formats: a quantized type, a dot product, and where scales apply.
 
 enum class InputScale { row, chunk };
 
@@ -85,7 +85,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns the weights' scale of a segment, times the inputs' own if it is there.
+/// Returns the weights' scale of a segment, times the inputs' scale in formats with both.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -100,13 +100,14 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// A segment of inputs, its index among the scales, and whether it is the first and the last under its scale.
+/// A segment of inputs, its scale's index, and whether it is the first and the last segment under that scale.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;
 };
 
-/// Calls body for each chunk of [begin, end), multiples of kScaleInputs with chunk scales (or the inputs' end).
+/// Calls body for each chunk of [begin, end). With chunk scales, both are multiples of kScaleInputs, or the end of the
+/// inputs.
 template <class F, class Body>
 inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
   if constexpr (F::kScaledChunks) {

@@ -1,5 +1,4 @@
-// Owns the kernels of src/ops/dispatch/matmul.cpp on each ISA path: packing of both operands, and tiles. bf16 is passed
-// as bits.
+// Owns the matmul kernels of each ISA path: packing of both operands, and tiles. bf16 is passed as bits.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@
 
 namespace qrl::ops {
 
-/// A tile of an operand, with element (r, c) at data[r · stride + c].
+/// A part of an operand, with element (r, c) at data[r · stride + c].
 struct OperandTile {
   const void* data = nullptr;
   bool is_bf16 = false;
@@ -17,12 +16,12 @@ struct OperandTile {
 
 /// Left rows times one panel of the right operand, over a chunk of the depth.
 struct MatmulTiles {
-  const void* left = nullptr;    ///< packed strips, or the operand's own rows in the compute dtype
+  const void* left = nullptr;    ///< packed strips, or the operand's rows in the compute dtype
   std::int64_t left_stride = 0;  ///< elements between rows; 0: packed
   const void* panel = nullptr;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  bool first = true, last = true;  ///< among the chunks of the depth
-  float* sums = nullptr;           ///< [rows, kMatmulPanel], carried between chunks
+  bool first = true, last = true;  ///< whether this is the first, and the last, chunk of the depth
+  float* sums = nullptr;           ///< [rows, kMatmulPanel], carried from chunk to chunk
   MixedArray out;                  ///< at the first row and column
   std::int64_t out_stride = 0;
   bool accumulate = false;
@@ -33,12 +32,12 @@ inline constexpr std::int64_t kMatmulPanel = 64;  ///< columns per panel, on eve
 /// The kernels of one compute dtype.
 struct MatmulKernels {
   std::int64_t strip_rows = 0;       ///< rows of a packed strip
-  std::int64_t inputs_per_word = 0;  ///< neighbors along the depth per 32-bit word
+  std::int64_t inputs_per_word = 0;  ///< elements per 32-bit word, adjacent along the depth
   std::int64_t words_at_once = 1;    ///< panels and strips are zero-padded to a multiple of this many words
-  /// Packs `columns` columns into words [⌈depth / inputs⌉][kMatmulPanel], zero beyond the shape, from [depth, columns],
-  /// or [columns, depth] when `transposed`.
+  /// Packs `columns` columns into words [⌈depth / inputs⌉][kMatmulPanel], zero-padded. `from` is [depth, columns], or
+  /// [columns, depth] when `transposed`.
   void (*pack_right)(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel);
-  /// Packs [depth, rows] into strips [⌈depth / inputs⌉][strip_rows] of words; amx's are [⌈depth / inputs /
+  /// Packs [depth, rows] into strips of words: [⌈depth / inputs⌉][strip_rows], on amx [⌈depth / inputs /
   /// 16⌉][strip_rows][16].
   void (*pack_left)(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips);
   void (*tiles)(const MatmulTiles& task);

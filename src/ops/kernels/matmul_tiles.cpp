@@ -1,6 +1,6 @@
-// Implements the matmuls of training. The right operand's panels hold kMatmulPanel columns, each word a column's
-// neighboring inputs. The left operand is broadcast from its rows or packed strips. A tile of kTileRows by kTileVectors
-// stays in registers along the depth.
+// Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns; a word holds a column's
+// inputs adjacent along the depth. Left elements are broadcast from rows or packed strips. A tile of kTileRows by
+// kTileVectors stays in registers along the depth.
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/matmul_words.h"
 
@@ -9,9 +9,9 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
+constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 #elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16: pairs of bf16 take two each
+constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers: a pair of bf16 needs two
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
@@ -60,7 +60,7 @@ void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, st
 
 template <class Dot, class T>
 void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
-  // Groups packed together, so that a strip's lines are completed in the cache.
+  // Number of groups packed together, so that a strip's cache lines are completed in the cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
   const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -76,7 +76,7 @@ void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t ro
         std::int64_t at = 0;
         for (; at < here; at += kLanes)
           store_words(staged[g] + at, words_across<Dot, T>(of.even, of.odd, first + at, here - at));
-        store_words(staged[g] + at, VecI{});  // the last strip may be short
+        store_words(staged[g] + at, VecI{});
       }
       for (std::int64_t row = 0; row < here; row += kTileRows) {
         std::int32_t* to = strips + ((first + row) / kTileRows * groups + begin) * kTileRows;
@@ -94,7 +94,7 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<Dot, float>(from, depth, rows, words);
 }
 
-/// A tile's left rows: element (r, group) is at first[r · row + group · step].
+/// The left rows of a tile: element (r, group) is at first[r · row + group · step].
 template <class Dot>
 struct LeftRows {
   const typename Dot::Element* first;
@@ -120,10 +120,9 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     }
   };
   const std::int64_t whole = task.left_stride == 0 ? (task.depth + kGroup - 1) / kGroup : task.depth / kGroup;
-  // Prefetches the next tile's rows, which follow these.
   const auto* ahead = reinterpret_cast<const char*>(left.first) +
                       (task.left_stride == 0 ? whole * 4 * Rows : task.left_stride * Rows * 4 / kGroup);
-  if (task.last && task.accumulate) {  // prefetches the old values as well
+  if (task.last && task.accumulate) {  // also prefetches the output's old values
     const std::int64_t size = task.out.is_bf16 ? 2 : 4;
     for (int r = 0; r < Rows; ++r) {
       const auto* line = static_cast<const char*>(task.out.data) + ((row + r) * task.out_stride + column) * size;
@@ -135,7 +134,8 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
     add(x, left.row);
   }
-  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word of one input: nothing after it may be read
+  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // for a word with one input, reading past it would leave
+                                                            // the memory
     typename Dot::Element last[Rows * kGroup] = {};
     for (int r = 0; r < Rows; ++r) last[r * kGroup] = x[r * left.row];
     add(last, kGroup);

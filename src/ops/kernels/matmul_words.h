@@ -1,5 +1,5 @@
-// Owns the conversion of matmul operands to 32-bit words (two bf16 neighbors along the depth or one fp32 value),
-// rounded and zero-padded, and the output of sums.
+// Owns the conversion of matmul operands to 32-bit words, rounded and zero-padded, and the output of sums. A word is
+// two bf16 adjacent along the depth, or one fp32.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -9,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 inline constexpr int kPanelVectors = kMatmulPanel / kLanes;
 
-/// Converts elements of type T to words: `along` the depth, or `across` two rows of it.
+/// Converts elements of type T to words, `along` the depth of one row, or `across` two rows of the depth.
 template <class Dot, class T>
 struct Words;
 
@@ -56,8 +56,8 @@ struct Padded {
   }
 };
 
-/// Makes words from `count` columns of two rows, from `at` on. A null second row is zeros, and unused with one input
-/// per word.
+/// Makes words from `count` columns of two rows, starting at `at`. A null second row counts as zeros; with one input
+/// per word it is unused.
 template <class Dot, class T>
 VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
   if (count >= kLanes && odd != nullptr) return Words<Dot, T>::across(even + at, odd + at);
@@ -78,7 +78,7 @@ struct RowsOfGroup {
 
 inline constexpr std::int64_t kRowsAhead = 32;
 
-/// Prefetches `columns` of a group's rows, too far apart for hardware prefetching.
+/// Prefetches `columns` of a group's rows, which are too far apart for hardware prefetching.
 template <class Dot, class T>
 void prefetch_rows(const OperandTile& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {
@@ -93,7 +93,6 @@ inline void write(VecF value, bool accumulate, T* to, Lanes lanes) {
   store(to, accumulate ? load(to, lanes) + value : value, lanes);
 }
 
-/// Writes a row's final sums, as far as the columns exist.
 template <int Vectors>
 inline void write_row(const MatmulTiles& task, std::int64_t row, std::int64_t column, const VecF (&sums)[Vectors]) {
   const auto write_to = [&](auto* out) {

@@ -1,12 +1,12 @@
-// Owns the loops that src/ops/dispatch/peak_rates.cpp times on each ISA path. Plain types only (simd.h).
+// Owns the loops that src/ops/dispatch/peak_rates.cpp times, one set per ISA path. Plain types only (simd.h).
 #pragma once
 
 #include <cstdint>
 
 namespace qrl::ops {
 
-/// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines, and return the
-/// operations, two each.
+/// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines. Return the number of
+/// operations, two per multiply-add.
 struct PeakLoops {
   std::int64_t (*bf16)(std::int64_t rounds);
   std::int64_t (*f32)(std::int64_t rounds);

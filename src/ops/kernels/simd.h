@@ -50,8 +50,8 @@ inline VecF float_of_bits(VecI v) { return (VecF)v; }
 inline VecF splat(float x) { return x - VecF{}; }
 inline VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// The valid lanes of a load or store: All, or the First few. Others load as zero and are not stored; memory beyond is
-// not accessed.
+// The valid lanes of a load or store: All, or the First few. The other lanes load as zero and are not stored; memory
+// past the valid lanes is not accessed.
 struct All {};
 struct First {
   int count;
@@ -103,8 +103,8 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
-/// Zero-extends lanes of 16 bits, or takes the lowest 16 or 8 bits of each lane. Instructions, because GCC 12 splits
-/// its vector conversions.
+/// Zero-extends 16-bit lanes, or takes the low 16 or 8 bits of each lane. Written as intrinsics, because GCC 12 splits
+/// its own vector conversions.
 inline VecI widened(HalfU16 v) {
 #if defined(QRL_ISA_AVX512)
   return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
@@ -140,8 +140,7 @@ template <class Lanes>
 inline void store(float* to, VecF v, Lanes lanes) {
   store_vector(to, v, lanes);
 }
-/// Returns the nearest bf16 (ties to even), as fp32; NaN becomes quiet. Subnormals are kept, unlike the hardware
-/// instruction's.
+/// Returns the nearest bf16 (ties to even), as fp32; NaN becomes quiet. Keeps subnormals, unlike vcvtneps2bf16.
 inline VecF rounded_to_bf16(VecF v) {
   const VecI bits = bits_of(v);
   const VecI rounded = (VecI)((VecU)bits + 0x7fff + (((VecU)bits >> 16) & 1));
@@ -156,7 +155,7 @@ inline void store(std::int8_t* to, VecI v, Lanes lanes) {
   store_vector(to, lowest8(v), lanes);
 }
 
-/// Computes a·b + c with one rounding; without fma (portable) the product is also rounded.
+/// Computes a·b + c with one rounding. Without fma (portable), also rounds the product.
 inline VecF fma(VecF a, VecF b, VecF c) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_fmadd_ps(a, b, c);
@@ -184,7 +183,7 @@ inline VecF max(VecF a, VecF b) {
 }
 inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
 
-/// Sums and maxima over the lanes, folded in halves (lane i with i + n/2 …), a fixed order per set.
+/// Sums and maxima over the lanes, folded in halves (lane i with i + n/2 …): the order is fixed per instruction set.
 inline float reduce_add(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);
   return v[0];
@@ -202,21 +201,21 @@ inline std::int32_t reduce_max(VecI v) {
   return v[0];
 }
 
-// Adding it to |x| ≤ 2²² rounds x to the nearest even integer, in the low bits of the significand.
+// Adding this constant to |x| ≤ 2²² rounds x to the nearest even integer, in the low bits of the significand.
 inline constexpr float kRoundingShift = 0x1.8p23F;
 
-/// Returns the nearest-even integer of v, |v| ≤ 2²².
+/// Returns v rounded to the nearest integer, ties to even, for |v| ≤ 2²².
 inline VecI round_to_int(VecF v) {
   return (VecI)((VecU)bits_of(v + kRoundingShift) - (VecU)bits_of(splat(kRoundingShift)));
 }
 
-/// Returns exp(x) within 2 ulp (subnormal results: 1 ulp of the smallest normal): 0 below −104, +inf above 89, NaN for
+/// Returns exp(x) within 2 ulp (subnormal results: 1 ulp of the smallest normal). Below −104: 0; above 89: +inf; NaN:
 /// NaN. Method: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 with a remainder below 6e-9.
 inline VecF exp(VecF x) {
   x = min(splat(89.0F), max(splat(-105.0F), x));
   const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
   const VecF n = shifted - kRoundingShift;
-  // ln 2 in two parts: n times the first is exact.
+  // ln 2 in two parts, so that n times the first is exact.
   const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
   VecF p = splat(1.0F / 5040);
   p = fma(p, r, splat(1.0F / 720));
@@ -228,7 +227,7 @@ inline VecF exp(VecF x) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_scalef_ps(p, n);
 #else
-  // 2ⁿ as two factors, neither of which over- or underflows first.
+  // 2ⁿ as two factors, so that neither overflows nor underflows alone.
   const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
   const VecI half = exponent >> 1;
   const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));
@@ -237,14 +236,16 @@ inline VecF exp(VecF x) {
 #endif
 }
 
-/// Converts e4m3 to bf16, exactly, from each 16-bit half: low byte to bf16[0], high byte to bf16[1]; NaN stays NaN.
+/// Converts the two e4m3 bytes of each 16-bit half to bf16, exactly: low byte to bf16[0], high byte to bf16[1]. NaN
+/// stays NaN.
 inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
 #if defined(QRL_ISA_AVX512)
   struct Tables {
     alignas(64) std::uint8_t high[128], low[128];
     constexpr Tables() : high(), low() {
       for (int m = 0; m < 128; ++m) {
-        // Normal values: three significand bits to bf16's seven, exponent bias 7 to 127. Others: m · 2⁻⁹.
+        // Normal e4m3: the 3-bit significand is extended to 7 bits, the exponent bias changed from 7 to 127. Subnormal:
+        // m · 2⁻⁹.
         constexpr int kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
         const int bits = m == 127 ? 0x7fc0 : m < 8 ? kSubnormal[m] : (m << 4) + (120 << 7);
         high[m] = static_cast<std::uint8_t>(bits >> 8);
@@ -291,7 +292,7 @@ inline VecI fp8_of(VecF v) {
   const VecI magnitude = bits & 0x7fffffff;
   const VecF size = min(float_of_bits(magnitude), splat(448.0F));
   const VecI clamped = bits_of(size);
-  // Normal: rounded at the third significand bit, exponent bias 127 to 7. Below 2⁻⁶: multiples of 2⁻⁹.
+  // Normal: round at the third significand bit, exponent bias from 127 to 7. Below 2⁻⁶: round to multiples of 2⁻⁹.
   const VecI normal = (VecI)(((VecU)clamped + 0x7ffff + (((VecU)clamped >> 20) & 1)) >> 20) - (120 << 3);
   const VecI value = size < splat(0x1p-6F) ? round_to_int(size * 512.0F) : normal;
   return (magnitude > 0x7f800000 ? splat(std::int32_t{0x7f}) : value) | ((bits >> 24) & 0x80);

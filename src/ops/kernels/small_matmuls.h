@@ -1,5 +1,5 @@
-// Owns attention's products between blocks of rows, a few hundred wide and in cache. A word is one fp32 number, or two
-// bf16 neighbors along the depth.
+// Owns attention's small matmuls between blocks of rows, a few hundred wide and in cache. A word is one fp32 number, or
+// two bf16 adjacent along the depth.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -7,7 +7,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 #if defined(QRL_ISA_AMX)
-inline constexpr std::int64_t kSmallMultiple = 32;  // two tiles, and the inputs of one
+inline constexpr std::int64_t kSmallMultiple = 32;  // columns of two tiles; inputs of one tile step
 #else
 inline constexpr std::int64_t kSmallMultiple = kLanes;
 #endif
@@ -35,14 +35,14 @@ constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
 }
 
-/// Products of one dot type. Depths are padded to multiples of kDepth, with zeros on one side and finite numbers on the
-/// other. Rows are padded to multiples of kRows with any values, whose results are undefined.
+/// Matmuls with one dot type. Depths are padded to multiples of kDepth, with zeros on one side and finite numbers on
+/// the other. Rows are padded to multiples of kRows with any values; their results are undefined.
 template <class Dot>
 class SmallMatmuls {
  public:
   static constexpr std::int64_t kDepth = Dot::kGroup, kRows = 1;
 
-  /// Computes C (+)= A·B over `depth` numbers in order, with C [rows, columns] and `columns` a multiple of
+  /// Computes C (+)= A·B over `depth` numbers in order. C is [rows, columns], with `columns` a multiple of
   /// kSmallMultiple.
   void multiply(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool accumulate,
                 float* c, std::int64_t c_stride) const {
@@ -57,7 +57,7 @@ class SmallMatmuls {
       multiply_columns<1>(a, from(column), rows, groups, accumulate, c + column, c_stride);
   }
 
-  /// Returns words [groups][wide] as a left operand of `wide` rows.
+  /// Returns words [groups][wide] as a left operand with `wide` rows.
   Left<Dot> turned(const typename Dot::Element* words, std::int64_t wide, std::int64_t /*depth*/,
                    typename Dot::Element* /*memory*/) const {
     return {words, Dot::kGroup, elements<Dot>(wide)};
@@ -66,9 +66,9 @@ class SmallMatmuls {
 
  private:
 #if defined(QRL_ISA_AVX512)
-  static constexpr int kTileRows = 6, kTileVectors = 4;  // 24 accumulators, 4 of B, 1 broadcast: 29 of 32 registers
+  static constexpr int kTileRows = 6, kTileVectors = 4;  // registers: 24 sums, 4 of B, 1 broadcast: 29 of 32
 #elif defined(QRL_ISA_AVX2)
-  static constexpr int kTileRows = 6, kTileVectors = 2;  // 12 accumulators, 2 of B, 1 broadcast: 15 of 16
+  static constexpr int kTileRows = 6, kTileVectors = 2;  // registers: 12 sums, 2 of B, 1 broadcast: 15 of 16
 #else
   static constexpr int kTileRows = 4, kTileVectors = 2;
 #endif

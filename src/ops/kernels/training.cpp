@@ -79,9 +79,9 @@ inline VecF nearest_bf16(VecF x) {
 }
 
 struct Head {
-  bool turns;         // q or k: gets rotary positions
+  bool turns;         // q or k head: rotary positions apply
   const float* gain;  // null: no norm
-  bool rounds;        // k or v of a bf16 cache
+  bool rounds;        // k or v head of a bf16 cache: rounded to bf16
 };
 inline Head head_at(const QkvTransform& args, std::int64_t head) {
   const bool is_query = head < args.num_heads, is_key = !is_query && head < args.num_heads + args.num_kv_heads;
@@ -120,7 +120,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
         for_vectors(half, [&](std::int64_t i, auto n) {
           const VecF low = load(y + i, n), high = load(y + half + i, n);
           const VecF cosine = load(cosines + i, n), sine = load(sines + i, n);
-          // Fused like the decoder's rope, for the same bits.
+          // Fused multiply-adds as in the decoder's rope, for equal bits.
           store(y + i, fma(low, cosine, -(high * sine)), n);
           store(y + half + i, fma(high, cosine, low * sine), n);
         });
@@ -132,7 +132,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
   }
 }
 
-/// ops/dispatch/training.cpp refuses larger head dimensions.
+/// Larger head dimensions are refused by ops/dispatch/training.cpp.
 constexpr std::int64_t kMaxHeadDim = 1024;
 
 template <class T>
@@ -214,7 +214,8 @@ void swiglu(std::int64_t width, MixedArray halves, MixedArray out, std::int64_t 
       const auto* gate = in + r * 2 * width;
       for_vectors(width, [&](std::int64_t i, auto n) {
         const VecF g = load(gate + i, n);
-        store(to + r * width + i, g / (1.0F + exp(-g)) * load(gate + width + i, n), n);  // the decoder's bits
+        store(to + r * width + i, g / (1.0F + exp(-g)) * load(gate + width + i, n),
+              n);  // the decoder's formula, for equal bits
       });
     }
   });
@@ -247,7 +248,7 @@ void token_log_probs(const TokenDistribution& args, const float* logits, float* 
     for (std::int64_t i = 0; i < whole; i += kLanes) most_lanes = max(load(row + i, All{}) * scale, most_lanes);
     float most = reduce_max(most_lanes);
     for (std::int64_t i = whole; i < args.vocab_size; ++i) most = row[i] * scale > most ? row[i] * scale : most;
-    // The entropy is log Σ e^z − Σ e^z·z / Σ e^z, with z = scaled logit − max.
+    // Entropy = log Σ e^z − Σ e^z·z / Σ e^z, with z = scaled logit − max.
     VecF sum = {}, weighted = {};
     const auto add = [&](VecF z, VecF p) {
       sum += p;
@@ -288,7 +289,8 @@ void token_rows_backward(const TokenDistribution& args, const float* logits, con
       return -p * (d_log_prob + d_entropy * (bounded + entropy)) * scale;
     };
     const std::int64_t target = args.targets[r];
-    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // before the logit may be overwritten
+    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // computed before the logit may be
+                                                                            // overwritten
     for_vectors(args.vocab_size, [&](std::int64_t i, auto n) { store(to + i, slope(load(row + i, n)), n); });
     store(to + target, at_target, First{1});
   }
@@ -304,7 +306,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // Sums short segments in fp32, with rounding errors below those of the gradients.
+  // Sums segments of this length in fp32; their rounding error is below that of the gradients.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

@@ -1,5 +1,6 @@
-// Computes causal attention of a family and a key head with its query heads, as small matmuls over blocks of query
-// rows. Vector operands are packed once per call: inner loops are a broadcast times contiguous lanes, or a tile.
+// Computes causal attention of one family and one key head with its query heads, as small matmuls over blocks of query
+// rows. The right operands are packed once per call, so inner loops multiply a broadcast by contiguous lanes, or use a
+// tile.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"
@@ -10,7 +11,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
-/// Query rows per block: more make products efficient, fewer waste less above the diagonal.
+/// Query rows per block: larger blocks make products efficient, smaller ones waste less above the diagonal.
 #if defined(QRL_ISA_AMX)
 constexpr std::int64_t kMaxBlock = 64;
 #else
@@ -18,10 +19,10 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Rows to prefetch ahead, too far apart for hardware.
+/// Prefetch distance in rows, which are too far apart for hardware prefetching.
 constexpr std::int64_t kAskedAhead = 4;
 
-/// Converts rows [T, E], `stride` apart, to the operands' type, `wide` apart and zero-padded.
+/// Converts rows [T, E] with stride `stride` to the operands' type, with stride `wide`, zero-padded.
 template <class Element, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
                Element* to) {
@@ -39,8 +40,8 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// Interleaves rows, `wide` apart, into words [groups of rows][wide] whose depth is the rows, zero-padded: rows at …
-/// with `columns` numbers each. For an odd `at`, the previous row's half word is kept.
+/// Interleaves rows (stride `wide`) into words [groups of rows][wide] whose depth runs over the rows, zero-padded.
+/// Covers rows from `at` on, `columns` numbers each. For an odd `at`, keeps the previous row's half word.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
                 std::int64_t at, typename Dot::Element* to) {
@@ -69,8 +70,8 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
   }
 }
 
-/// Transposes rows of `width` numbers into columns at … of words [width/group][wide], whose depth is a row's numbers.
-/// Zeroes the following columns up to padded().
+/// Transposes rows of `width` numbers into columns from `at` on of words [width/group][wide], whose depth runs over a
+/// row's numbers. Zeroes the columns after them up to padded().
 template <class Dot>
 void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
                     std::int64_t wide, typename Dot::Element* to) {
@@ -86,8 +87,8 @@ void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::
 
 struct Heads {
   std::int64_t head_dim, wide_head, row_stride, group;
-  const float* qkv;           ///< first head of the query group, in row 0
-  std::int64_t keys, values;  ///< offsets from there to the key and value head
+  const float* qkv;           ///< the query group's first head, in row 0
+  std::int64_t keys, values;  ///< offsets from `qkv` to the key head and the value head
   float scale;
 
   Heads(const VarlenAttention& attention, std::int64_t kv_head)
@@ -102,14 +103,13 @@ struct Heads {
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 
-/// A family's member: its rows, and the prefix rows before them.
+/// A sequence of a family: its rows, and the number of prefix rows before them.
 struct Member {
   std::int64_t first_row, length, num_before;
   bool is_prefix;
   std::int64_t num_keys() const { return num_before + length; }
 };
 
-/// Calls body(member) for the continuations, then for the prefix, whose gradients are complete last.
 template <class Body>
 void for_members(const VarlenAttention& attention, const Family& family, Body body) {
   const std::int32_t* starts = attention.sequence_starts;
@@ -142,8 +142,8 @@ std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   return static_cast<std::size_t>(6 * keys * head + 5 * kMaxBlock * keys + 6 * kMaxBlock * head + 512);
 }
 
-/// Turns scores into weights e^(s·scale − max) of the first num_keys keys, zeros after, rounded to the operands' type;
-/// returns max and the rounded weights' sum.
+/// Turns scores into weights e^(s·scale − max) for the first num_keys keys and zeros after them, rounded to the
+/// operands' type. Returns max and the rounded weights' sum.
 struct SoftmaxRow {
   float most, sum;
 };
@@ -164,13 +164,13 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   return {most * scale, reduce_add(sum)};
 }
 
-/// One key head's keys or values as products read them; the prefix's rows stay in front.
+/// One key head's keys or values in the layouts that products read. The prefix's rows come first and stay.
 template <class Dot>
 struct PackedHead {
   using Element = typename Dot::Element;
   const Heads& h;
   std::int64_t wide_keys;
-  Element* rows;         ///< [length, wide_head], added last
+  Element* rows;         ///< [length, wide_head]
   Element* by_position;  ///< words [wide_keys/group][wide_head]; null: not needed
   Element* by_element;   ///< words [wide_head/group][wide_keys]; null: not needed
   void add(std::int64_t first_row, std::int64_t count, std::int64_t offset, std::int64_t at) {
@@ -234,7 +234,6 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
   });
 }
 
-/// Transposes [E][wide] into rows of the packed layout, `rows` columns.
 void write_turned(const float* from, std::int64_t wide, std::int64_t rows, const Heads& h, float* to) {
   for (std::int64_t t = 0; t < rows; t += kLanes) {
     for (std::int64_t e = 0; e < h.head_dim; e += kLanes) {
@@ -268,7 +267,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
-  // A block's operands: by rows, and interleaved for products over the rows.
+  // A block's operands: as rows, and interleaved for products whose depth runs over the rows.
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
   auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
@@ -292,7 +291,8 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // d (+)= headᵀ · across: a block's key or value gradients, transposed so that the wide side has the columns.
+  // Computes d (+)= headᵀ · across: a block's key or value gradients, transposed, so that the columns run over the wide
+  // dimension.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);
@@ -302,7 +302,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
-  // The prefix's keys and their gradients stay in front while members change.
+  // The prefix's keys and their gradients stay at the front while the continuations change.
   pack(starts[0], starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
     if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);

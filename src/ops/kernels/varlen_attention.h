@@ -1,4 +1,4 @@
-// Owns the kernels of src/ops/dispatch/varlen_attention.cpp on each ISA path: one family and one key head per call.
+// Owns the varlen attention kernels of each ISA path: one family and one key head per call.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace qrl::ops {
 
-/// A sequence that continues nothing, and the following sequences that continue it.
+/// A prefix sequence and the sequences that continue it.
 struct Family {
   std::int64_t first_sequence = 0, end_sequence = 0;
 };
@@ -18,7 +18,7 @@ struct VarlenAttentionKernels {
                   float* lse, float* scratch);
   void (*backward)(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
                    MixedArray d_out, float* d_qkv, float* scratch);
-  /// Returns the scratch of a family whose longest member sees `length` rows, prefix included.
+  /// Returns the scratch floats of a family whose longest member sees `length` rows, prefix included.
   std::size_t (*num_scratch_floats)(std::int64_t length, std::int64_t head_dim);
 };
 

@@ -1,4 +1,4 @@
-// Owns the loops that only benchmarks time, on each ISA path. Plain types only (ops/kernels/simd.h).
+// Owns the loops that only benchmarks time, one set per ISA path. Plain types only (ops/kernels/simd.h).
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 namespace qrl::ops {
 
 struct BenchLoops {
-  /// Runs `rounds` int8 multiply-adds in registers and returns the number of operations.
+  /// Runs `rounds` int8 multiply-adds in registers; returns the number of operations.
   std::int64_t (*int8)(std::int64_t rounds);
-  /// Reads num_bytes, a multiple of 1024, once and returns it.
+  /// Reads num_bytes, a multiple of 1024, once; returns num_bytes.
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);
 };
 
 namespace amx {
-extern const BenchLoops kBenchLoops;  ///< int8 only; read is null
+extern const BenchLoops kBenchLoops;  ///< int8 only; `read` is null
 }
 namespace avx512 {
 extern const BenchLoops kBenchLoops;

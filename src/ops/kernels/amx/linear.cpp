@@ -1,4 +1,4 @@
-// The matmuls of bf16 and int8 layers with AMX; contract and operands: linear.cpp. int8 has the same bits.
+// The matmuls of bf16 and int8 layers with AMX (ops/linear.h). int8 results equal the other paths' bit for bit.
 #include "ops/kernels/linear.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -7,7 +7,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to this many rows, int8 uses the AVX-512 kernel: reading the weights dominates, and sums are exact.
+/// Up to this many rows, int8 uses the AVX-512 kernel: reading the weights dominates, and the exact sums are equal.
 constexpr std::int64_t kRowsByVectors = 4;
 
 VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
@@ -15,7 +15,7 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
   return scaled_int8(task, sum, row, column);
 }
 
-/// Computes half a panel's columns at a time, which stay in L1.
+/// Computes half a panel's columns at a time, so that they stay in L1.
 template <class Unit>
 void linear(const LinearTask& task) {
   constexpr std::int64_t kValueBytes = 4 / Unit::kInputs;
@@ -24,7 +24,7 @@ void linear(const LinearTask& task) {
   const std::int64_t row_bytes = task.x_stride * kValueBytes, done_bytes = steps * kTileRowBytes;
   const std::int64_t steps_of_panel = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock) * (steps > 0 ? steps : 1);
   const auto* x = static_cast<const std::byte*>(task.x);
-  alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // of a panel, zero-padded
+  alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // a panel's last words, zero-padded
   alignas(64) std::int32_t sums[kBlock * kBlock];
   __builtin_memset(last_words, 0, sizeof last_words);
   Tiles tiles;
@@ -37,7 +37,7 @@ void linear(const LinearTask& task) {
       const std::int64_t offset_bytes = offset * 4;
       for (std::int64_t row = 0; row < task.rows; row += kBlock) {
         tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
-        // Rows are zero-padded to a whole cache line.
+        // Activation rows are zero-padded to a whole cache line, so whole tiles may be read.
         const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
         const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();

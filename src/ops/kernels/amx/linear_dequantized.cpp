@@ -1,6 +1,6 @@
-// The matmuls with e4m3 and int4 weights with AMX. Many rows dequantize a panel into L2 for tiles. One or two
-// dequantize in registers and add in the tiles' order (tiles.h), so that sums do not depend on the number of rows. W4A8
-// has the other paths' bits.
+// The matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For one or
+// two, dequantizes in registers and adds in the tiles' order (tiles.h), so that bits do not depend on the number of
+// rows. W4A8 equals the other paths bit for bit.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -23,13 +23,13 @@ struct Products<Int8Tiles::kInputs> {
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
 
-/// A block of the output, and its scaled sums so far: [rows, kBlock], kPanel floats between rows.
+/// A block of the output, and its scaled sums so far [rows, kBlock], with row stride kPanel.
 struct Block {
   std::int64_t row, rows, column;
   float* scaled;
 };
 
-/// Scales a chunk's sums and adds them to the block's, a few rows per step of the next chunk.
+/// Scales a chunk's sums and adds them to the block's sums, a few rows per step of the next chunk.
 template <class F>
 class Scaling {
  public:
@@ -50,7 +50,9 @@ class Scaling {
   void finish() { add(left_); }
 
  private:
-  static constexpr std::int64_t kRowsAtOnce = kBlock / (kScaleInputs / F::kGroup / kTile);  // finishes within one chunk
+  static constexpr std::int64_t kRowsAtOnce =
+      kBlock / (kScaleInputs / F::kGroup / kTile);  // so many rows per step that all are added
+                                                    // within one chunk
 
   void add(std::int64_t count) {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
@@ -78,7 +80,7 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
 }
 
-/// Adds inputs [begin, end) of a block, dequantized in `words`. `open`, laid out as block.scaled, carries unscaled sums
+/// Adds inputs [begin, end) of a block, dequantized in `words`. `open` (layout of block.scaled) carries unscaled sums
 /// to the next segment.
 template <class F>
 void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
@@ -107,7 +109,7 @@ void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::
 
 template <class F>
 void linear(const LinearTask& task) {
-  constexpr std::int64_t kColumns = 2 * kPanel;  // floats per row in scratch: unscaled and scaled sums
+  constexpr std::int64_t kColumns = 2 * kPanel;
   const std::int64_t num_stored = words_of(task.in, F::Values::kInputs);
   const std::int64_t blocks = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock);
   auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
@@ -146,7 +148,7 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Treats subnormals as zero, like the tiles, during its lifetime.
+/// Makes the processor treat subnormals as zero, like the tiles, during its lifetime.
 class NoSubnormals {
  public:
   NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }
@@ -159,8 +161,8 @@ class NoSubnormals {
   unsigned before_;
 };
 
-/// Adds a tile step to the sums of Rows rows by a panel's columns: the first products of 16 words and the second are
-/// summed separately, then both added.
+/// Adds one tile step to Rows rows by a panel's columns, in the tiles' order: even and odd products of 16 words are
+/// summed separately, then both sums are added.
 template <class F, int Rows>
 void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
               VecF (&sums)[Rows][kPanel / kLanes]) {
@@ -189,7 +191,7 @@ void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* 
 template <class F, int Rows>
 void dequantized_in_registers(const LinearTask& task) {
   constexpr int kVectors = kPanel / kLanes;
-  constexpr std::int64_t kStored = kTile * F::kGroup / F::Values::kInputs;  // words per tile step
+  constexpr std::int64_t kStored = kTile * F::kGroup / F::Values::kInputs;
   const std::int64_t stride = task.x_stride;
   float* const inputs = task.scratch;
   for (std::int64_t i = 0; i < Rows * stride; i += kLanes)

@@ -6,7 +6,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Reads left operands as contiguous rows, which turned() makes.
+/// Reads left operands as contiguous rows, which turned() makes by transposing.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

@@ -1,5 +1,5 @@
-// Owns the use of AMX's tile registers: blocks of up to 32 rows by 32 columns, 2 × 2 tiles of 16 × 16 sums. Right
-// operands are panels as every path packs them, left ones plain rows.
+// Owns the use of AMX's tile registers: blocks of up to 32 × 32 sums in 2 × 2 tiles of 16 × 16. Right operands are
+// panels in the layout of every path; left operands are plain rows.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -11,20 +11,20 @@ inline constexpr int kBlock = 2 * kTile;  // rows, and columns, per block
 inline constexpr std::int64_t kTileRowBytes = 64;
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
-/// Operand and sum types of a block's products, 16 words of inputs at a time.
+/// Types of a block's operands and sums; a step multiplies 16 words of inputs.
 struct Int8Tiles {
-  static constexpr int kInputs = 4;  // per word: s8 times s8, exact in int32
+  static constexpr int kInputs = 4;  // int8 values per word; products are summed exactly in int32
   using Sum = VecI;
 };
-/// tdpbf16ps sums the first and the second products of 16 words separately in fp32, then adds both; flushes subnormals
-/// to zero and rounds to nearest even.
+/// tdpbf16ps sums even and odd products of 16 words separately in fp32, then adds both sums. It flushes subnormals to
+/// zero and rounds to nearest even.
 struct Bf16Tiles {
   static constexpr int kInputs = 2;
   using Sum = VecF;
 };
 
-/// A call's tile registers: 0 … 3 hold sums, 4 and 5 rows, 6 and 7 columns. Released at the end: the system would save
-/// 8 KiB at each thread switch.
+/// Configures the tile registers for its lifetime: 0–3 hold sums, 4 and 5 rows, 6 and 7 columns. Releases them at the
+/// end, because otherwise each thread switch saves 8 KiB.
 class Tiles {
  public:
   Tiles() = default;
@@ -32,7 +32,7 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
   ~Tiles() { _tile_release(); }
 
-  /// rows: 1 … kBlock, for the next blocks.
+  /// Sets the number of rows (1 … kBlock) of the next blocks.
   void set_rows(std::int64_t rows) {
     if (rows == rows_) return;
     rows_ = rows;
@@ -58,13 +58,13 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-/// Rows 0 … 15 of the left operand and the others, with strides between rows and between steps of 16 words.
+/// The left operand: rows 0–15, rows 16–31, the stride between rows, and the stride between steps of 16 words.
 struct LeftBlock {
   const std::byte *first, *second;
   std::int64_t row_bytes, step_bytes;
 };
 
-/// The right operand: 32 columns of the first word, and the stride between words.
+/// The right operand: 32 columns of word 0, and the stride between words.
 struct RightBlock {
   const std::byte* first;
   std::int64_t row_bytes = kPanelRowBytes;
@@ -77,9 +77,9 @@ inline void clear_sums() {
   _tile_zero(3);
 }
 
-/// Loads sums [rows, kBlock] of 32-bit words, row_bytes apart.
+/// Loads a block's 32-bit sums [rows, kBlock], with rows row_bytes apart.
 inline void load_sums(const Tiles& tiles, const void* from, std::int64_t row_bytes) {
-  __asm__ volatile("" ::: "memory");  // tile loads do not declare that they read memory
+  __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler that they read memory
   const auto* bytes = static_cast<const std::byte*>(from);
   _tile_loadd(0, bytes, row_bytes);
   _tile_loadd(1, bytes + kTileRowBytes, row_bytes);
@@ -96,7 +96,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
   _tile_stored(3, bytes + kTile * row_bytes + kTileRowBytes, row_bytes);
 }
 
-// The instruction's name includes tile numbers, hence the repetition.
+// A macro, because tile numbers are part of the instruction's text.
 #define QRL_TILE_MATMULS(product)                           \
   _tile_loadd(4, left, rows.row_bytes);                     \
   _tile_loadd(6, words, columns.row_bytes);                 \
@@ -127,7 +127,7 @@ inline void add_products(const LeftBlock& rows, const RightBlock& columns, std::
 }
 #undef QRL_TILE_MATMULS
 
-/// Adds `steps` times 16 words of products to the block's sums; calls ask() before each step.
+/// Adds `steps` steps of 16 words of products to the block's sums. Calls ask(), which prefetches, before each step.
 template <class Unit, class Ask>
 inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightBlock& columns, std::int64_t steps,
                          Ask&& ask) {
@@ -135,7 +135,7 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightB
   else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
-/// Prefetches the next panel evenly over the current one's steps; faster would delay the blocks' own loads.
+/// Prefetches the next panel evenly over the current panel's steps. A faster pace would delay the current loads.
 class NextPanel {
  public:
   NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
