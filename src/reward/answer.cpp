@@ -27,7 +27,7 @@ std::optional<std::string_view> last_tagged(std::string_view text) noexcept {
   const std::size_t open = text.rfind(kOpen, last_close);
   if (open == std::string_view::npos) return std::nullopt;
   const std::size_t begin = open + kOpen.size();
-  return text.substr(begin, text.find(kClose, begin) - begin);  // up to the first closing tag after it
+  return text.substr(begin, text.find(kClose, begin) - begin);
 }
 
 std::string shown(std::string_view answer) {

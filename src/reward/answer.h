@@ -6,7 +6,7 @@
 
 namespace qrl::reward {
 
-/// Limits the search to a response's end (some 30,000 tokens), and its time to milliseconds.
+/// Limits the search to a response's last bytes (some 30,000 tokens), so that it takes milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
@@ -15,7 +15,7 @@ struct ExtractedAnswer {
 };
 
 /// Returns the last complete <answer>…</answer> (unwrapping the last complete \boxed{} in it), else the last complete
-/// \boxed{…}. An unclosed <answer> does not count. Takes linear time.
+/// \boxed{…}. Ignores an unclosed <answer>. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
 /// Returns the content of the last <answer> that a </answer> follows.

@@ -12,8 +12,8 @@ struct Box {
   std::string_view content;
 };
 
-/// Returns the last box with a closed brace, directly after one of `names` ("\\boxed"). Takes linear time, also for
-/// unclosed boxes.
+/// Returns the last box whose brace is closed and directly follows one of `names` ("\\boxed"). Takes linear time, even
+/// with unclosed boxes.
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
 }  // namespace qrl::reward

@@ -1,4 +1,4 @@
-// Owns the verdict on a response: right or wrong, why, and scores.
+// Owns the verdict on a response: right or wrong, the reason, and scores.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace qrl::reward {
 
 enum class Outcome : std::uint8_t {
   correct,
-  wrong,      ///< an answer in the right form that does not solve the task
+  wrong,      ///< right form, but does not solve the task
   no_answer,  ///< no answer was found, or it does not parse
 };
 
@@ -20,15 +20,15 @@ struct Verdict {
   bool verifier_error = false;  ///< a limit was exceeded; counted separately from wrong answers
   double credit = 0;            ///< partial credit of a wrong answer, 0 to 1, if the task has it
   std::string extracted;        ///< the judged answer, at most kMaxExtracted_bytes
-  /// [tasks::Verifier::score_names], empty until the verifier has judged the batch; NaN: the score does not apply.
+  /// In the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: the score does not apply.
   std::vector<double> scores = {};
-  bool dropped = false;     ///< not judged: no part of its group, the loss or the scores
+  bool dropped = false;     ///< not judged: excluded from its group, the loss and the scores
   std::string detail = {};  ///< the verifier's own explanation; "": `reason` is sufficient
 };
 
 inline constexpr std::size_t kMaxExtracted_bytes = 512;
 
-/// Returns the text for Verdict::extracted, cut at a character boundary.
+/// Returns the text for Verdict::extracted, truncated at a character boundary.
 std::string shown(std::string_view answer);
 
 }  // namespace qrl::reward

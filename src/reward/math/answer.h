@@ -1,4 +1,4 @@
-// Owns the type of an answer: one of a few forms, whose parts are answers, with notes.
+// Owns the type of an answer: a tree of forms, with notes.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace qrl::reward::math {
 
 /// The meaning of the words after a number: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::uint64_t dimensions = 0;  ///< sum over its units of a number per dimension; 0: unknown
-  long double factor = 1;        ///< product of its units' factors
+  std::uint64_t dimensions = 0;  ///< sum of one number per dimension over its units; 0: unknown
+  long double factor = 1;        ///< product of the units' factors
   long double scale = 1;         ///< 1e6 for "million"
   bool is_known() const noexcept { return dimensions != 0; }
   bool is(char dimension) const noexcept { return dimensions == number_of(dimension); }
@@ -26,22 +26,22 @@ struct Measure {
   }
 };
 Measure measure(std::string_view words, const Vocabulary& vocabulary);
-/// Returns the factors of the two numbers before comparison; nothing if the dimensions differ.
+/// Returns the factors that convert both numbers to common units; nothing if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// What accompanies an answer. Notes must agree if both sides have them, and are ignored otherwise.
+/// An answer's name, words and run of capitals. Notes must agree if both sides have them; otherwise they are ignored.
 struct Notes {
-  std::string name;  ///< of a point, A in A(1, 2), or of the variable in x ∈ {1, 2}
-  std::string run;   ///< consecutive capitals, e.g. HTH, which may also be a product
+  std::string name;  ///< of a point (A in A(1, 2)), or of the variable in x ∈ {1, 2}
+  std::string run;   ///< consecutive capitals such as HTH, possibly a product
   Measure unit;
   std::string_view words;  ///< after a number
 };
 
 enum class Form : unsigned char {
-  value,     ///< a number or formula; a part: the same with letters read as a unit
-  list,      ///< in any order: a list, ± (`signs`), alternatives (`either`), or rows of cases as tuples
+  value,     ///< a number or formula; in `parts`: the same with letters read as a unit
+  list,      ///< unordered: a list, ± (`signs`), alternatives (`either`), or rows of cases as tuples
   set,       ///< unordered, without repetitions
-  tuple,     ///< ordered; also an interval, and a matrix: its rows, or the entries of a single row or column
+  tuple,     ///< ordered: a tuple, an interval, or a matrix (its rows, or the entries of a single row or column)
   relation,  ///< the parts are its sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
@@ -61,8 +61,8 @@ struct Answer {
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
-/// A lowering rule's access to the tree and the vocabulary. A rule rewrites a node of its kind, and sees only one side
-/// of the comparison.
+/// Gives lowering rules the tree and the vocabulary. A rule rewrites nodes of one kind, and sees one side of the
+/// comparison only.
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
@@ -79,7 +79,7 @@ struct Rule {
 };
 std::span<const Rule> default_rules() noexcept;
 
-/// Converts a tree, which must outlive the answer and gets new nodes.
+/// Converts a tree, which receives new nodes and must outlive the answer.
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules);
 
 }  // namespace qrl::reward::math

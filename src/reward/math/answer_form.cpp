@@ -9,7 +9,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Finds operations on rational numbers that are not carried out.
+/// Finds operations on rational numbers that are left uncomputed.
 class AnswerForm {
  public:
   bool has_operation_left(const Node& at) {
@@ -26,7 +26,8 @@ class AnswerForm {
  private:
   using Numbers = std::vector<const Node*>[2];  ///< of numerator and denominator
 
-  /// Checks a product such as 2·3√2 or 6π/4: computed if its numeric factors are one number or one reduced fraction.
+  /// Returns whether a product has operations left. 2·3√2 has; a product is computed if its numeric factors are one
+  /// number or one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -35,8 +36,7 @@ class AnswerForm {
     return !below.empty() && !is_lowest_fraction(above.empty() ? nullptr : above[0], *below[0]);
   }
 
-  /// Collects the rational numbers among the factors, nested products included; returns whether another factor has an
-  /// operation left.
+  /// Collects the rational factors, also of nested products. Returns whether another factor has an operation left.
   bool collect(const Node& at, bool inverse, Numbers& numbers) {
     return std::ranges::any_of(at.parts, [&](const Node& part) {
       const bool below = (part.joint == '/') != inverse;
@@ -46,12 +46,12 @@ class AnswerForm {
     });
   }
 
-  /// In a chain of equalities (x = 25 + 60 = 85) one computed number suffices; in other relations every side must be
-  /// computed.
+  /// Checks relations: in a chain of equalities (x = 25 + 60 = 85) one computed number suffices. In other relations
+  /// every side must be computed.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
-    bool open[2] = {}, done[2] = {};  // for numbers and for formulas
+    bool open[2] = {}, done[2] = {};
     for (const Node& side : at.parts) {
       const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);  // x ≡ 10 (mod 7) is a residue
                                                                                        // class
@@ -67,11 +67,10 @@ class AnswerForm {
     const Value value = Evaluator(algebra_, budget_).value(at);
     const auto number = value.real();
     if (budget_.spent() || !number) return false;
-    const bool has_constants =
-        any_node(at, [](const Node& part) { return part.is(Kind::constant); });  // π also has an image
+    const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
-    constexpr int kMaxDenominator = 100;  // our choice; for √2·√2 and log₂8, whose exact values the algebra does not
-                                          // know
+    constexpr int kMaxDenominator = 100;  // chosen; √2·√2 and log₂8 are rational, but the algebra has no exact value
+                                          // for them
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
       if (equal(value, algebra_.divide(algebra_.integer(p), algebra_.integer(q)))) return true;
@@ -88,8 +87,7 @@ class AnswerForm {
     return at.is(Kind::ratio) || at[1].joint == '/' ? is_lowest_fraction(&at[0], at[1]) : is_scientific(at);
   }
 
-  /// Returns whether a fraction of integers is in lowest terms. A null `above` is 1; numbers beyond 64 bits count as
-  /// lowest.
+  /// Returns whether a fraction of integers is in lowest terms. A null `above` means 1; beyond 64 bits, returns true.
   bool is_lowest_fraction(const Node* above, const Node& below) const {
     if (!is_digits(unsigned_of(below)) || (above != nullptr && !is_digits(unsigned_of(*above)))) return false;
     const auto a = above != nullptr ? integer_of(unsigned_of(*above)) : 1, b = integer_of(unsigned_of(below));
@@ -111,8 +109,7 @@ const Node& bare_value(const Node& at) {
   return named ? bare_value(at[1]) : at;
 }
 
-/// Returns whether no side of an equation is a computed value: 96 - 79 = x and 96 - 79 = ... leave the computation
-/// open.
+/// Returns whether no side of an equation is a computed value, as in 96 - 79 = x and 96 - 79 = ....
 bool leaves_work(const Node& at) {
   const auto is_value = [](const Node& side) {
     return !side.is(Kind::dots, Kind::symbol, Kind::subscript) && !AnswerForm().has_operation_left(side);
@@ -120,7 +117,7 @@ bool leaves_work(const Node& at) {
   return at.is(Kind::relation) && at[1].joint == '=' && std::ranges::none_of(at.parts, is_value);
 }
 
-/// Returns the tree of the first reading with one.
+/// Returns the tree of the first reading that has one.
 const Node* root_of(const Reading& answer) {
   for (const Reading::Read& read : answer.reads)
     if (read.tree.root) return &*read.tree.root;

@@ -9,7 +9,6 @@ namespace {
 
 using T = TokenType;
 
-/// Returns whether a token is a relation sign; ⇒ begins a new formula and is none.
 bool is_relation(const Token& token) noexcept { return token.type == T::relation && token.code != 't'; }
 bool is_operation(const Token& token) noexcept { return token.type == T::op && has("+-*/PM", token.code); }
 bool is_between(const Token& token) noexcept {
@@ -21,12 +20,12 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// Returns whether "[" closes, as in ]2, 5[: nothing can begin after it.
+/// Returns whether "[" closes an interval, as in ]2, 5[, because no operand follows.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// Returns whether a bracket holds one number with thousands commas that may be a pair: (1,234), but not (1,000)(0.05).
+/// Returns whether a bracket's single number with thousands commas may be a pair: (1,234), but not (1,000)(0.05).
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
   const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
@@ -42,7 +41,7 @@ Node Parser::bracketed(char open) {
   if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of the commas applies
   ++at_;
   const char closing = closing_of(open);
-  // {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not print
+  // Plain braces, which LaTeX does not print: {x | …} and {x ∈ S : …}.
   const Token& bar = now(is(now(1), T::relation, 'e') ? 3 : 1);
   if (open == '{' && now().type == T::symbol && (bar.type == T::bar || is(bar, T::op, ':'))) open = 'S';
   if (has("S{", open) && take(T::close, closing))
@@ -78,14 +77,14 @@ Node Parser::bracketed(char open) {
 
 // ---- lists
 
-/// Parses a text, or the content of a bracket, set element or matrix entry.
 Node Parser::list() {
   Node all = expression(0);
   if (!ends_list() && !ends_element()) fail(Fault::kNoOperationBetween);
   return all;
 }
 
-/// Parses items with separators, or equations without; semicolons separate lists of comma-separated items.
+/// Parses items between separators, or equations without separators; semicolons separate lists of comma-separated
+/// items.
 Node Parser::separated(const Operator& op, Node first) {
   std::vector<Node> items;
   items.push_back(std::move(first));
@@ -101,14 +100,13 @@ Node Parser::separated(const Operator& op, Node first) {
       items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
   }
-  // In n ≡ 1, 3 (mod 8) the modulus applies to both items: not supported.
+  // Rejects n ≡ 1, 3 (mod 8), where the modulus would apply to both items.
   if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::kOperandMissing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }
 
-/// Returns whether "y =", after a line break or \quad, begins another equation.
 bool Parser::equation_follows() const noexcept {
-  constexpr std::size_t kMaxName = 8;  // a_{10}, f(2)
+  constexpr std::size_t kMaxName = 8;
   if (!now().newline || now().type != T::symbol) return false;
   std::size_t end = 1;
   while (end < kMaxName && (is_one_of(now(end), T::open, T::close, T::symbol, T::number) || is(now(end), T::op, '_')))
@@ -126,7 +124,8 @@ bool Parser::begins_operand() const noexcept {
 
 // ---- environments
 
-/// Removes every & that only aligns, and merges rows that continue the previous one. `begin`: the token after the name.
+/// Removes every & that only aligns, and merges rows that continue the row before. `begin`: the token after the
+/// environment's name.
 void Parser::lay_out_rows(std::size_t begin) {
   const std::string_view name = tokens_[begin - 1].text;
   if (name.ends_with("matrix")) return;
@@ -139,7 +138,8 @@ void Parser::lay_out_rows(std::size_t begin) {
   if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
   tokens_[begin - 1].text = kCases;
   const bool indented = tokens_[begin].type == T::cell;
-  std::size_t end = begin, kept = begin, row = begin;  // the end of the kept tokens, and the start of their last row
+  std::size_t end = begin, kept = begin, row = begin;  // end of the kept tokens, start of the current row, and start of
+                                                       // their last row
   for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
     const Token token = tokens_[end];
     depth += token.type == T::begin ? 1 : token.type == T::finish ? -1 : 0;

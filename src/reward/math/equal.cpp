@@ -1,4 +1,4 @@
-// Selects the comparison rule for each pair of forms; compares texts, values, lists, tuples, matrices and sets.
+// Chooses the comparison rule for each pair of forms; compares texts, values, lists, tuples, matrices and sets.
 #include "reward/math/equal.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes if variables are not only positive
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // lanes to evaluate; kManyLanes if variables may be negative
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
@@ -20,7 +20,8 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns the words after a number that are part of the statement, not a unit that one side may omit.
+/// Returns the words after a number that change the statement (WordClass::saying), unlike a unit, which one side may
+/// omit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -28,8 +29,8 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether a formula has |x| or √((x − 2)²), which is |x − 2|: even with positive variables it can have either
-/// sign.
+/// Returns whether a formula has |x| or √((x − 2)²) = |x − 2|, whose sign depends on the variables even if they are
+/// positive.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -45,8 +46,8 @@ bool alternates(const Node& x) noexcept {
   });
 }
 
-/// Returns whether one side is a decimal of six or more places, rounded or truncated, and the other, no decimal, is
-/// within one unit of its last place.
+/// Returns whether one side is a decimal of six or more places, rounded or truncated from the other side. The other
+/// side must be no decimal, and within one unit of the last place.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -61,14 +62,14 @@ bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
 }
 
-/// Returns the letters of a text, a symbol or a product of adjacent letters: Bob, HTH; empty for anything else.
+/// Returns the letters of a text, a symbol or a product of adjacent letters (Bob, HTH); otherwise empty.
 std::string_view shown_letters(const Answer& x) noexcept {
   const Node& at = x.at();
   if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-/// Returns whether all members are inequalities or letters, where "and" and "or" differ.
+/// Returns whether all members are inequalities or letters, for which "and" and "or" differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
            const auto ordered = [](const Node& side) { return is_order(side.joint); };
@@ -77,7 +78,6 @@ bool is_joint(const Answer& x) {
          });
 }
 
-/// Returns the sorted letters of multiple-choice answers "A, C" and "AC".
 std::string choices_of(const Answer& x) {
   std::string all = x.notes.run;
   for (const Answer& part : x.parts)
@@ -112,7 +112,7 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Words that belong to the statement of a formula must be on both sides.
+/// Words of the statement must be on both sides.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -163,7 +163,7 @@ bool Equality::same_units(Answer g, Answer a) {
   if (known[0] != known[1] && is_marked(other)) unmark(other);
   const auto by = scales(g.notes.unit, a.notes.unit);
   if (!by) return false;
-  if ((*by)[0] != (*by)[1]) {  // 5 million is 5,000,000 with any unit
+  if ((*by)[0] != (*by)[1]) {  // "5 million" equals 5,000,000 with any unit
     const auto u = value(g).real(), v = value(a).real();
     return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
   }
@@ -191,7 +191,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
   const bool is_gold = g.is_collection(), tuples[] = {g.form == Form::tuple, a.form == Form::tuple};
   const Answer &some = is_gold ? g : a, &other = is_gold ? a : g;
   if (!other.is_collection()) {
-    if (some.form == Form::tuple) return some.at().is(Kind::matrix) && same_value(g, a);  // 2A
+    if (some.form == Form::tuple) return some.at().is(Kind::matrix) && same_value(g, a);  // a multiple of a matrix: 2A
     const std::string letters = choices_of(some);
     if (some.form == Form::list && letters.size() == some.parts.size() && letters == choices_of(other)) return true;
     if (some.form == Form::set && other.form == Form::sets) return false;  // {∅} has a member, ∅ none
@@ -211,7 +211,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
-  // 1, 1, 2 is not 1, 2. Solutions in brackets are often repeated, so they compare as sets.
+  // 1, 1, 2 differs from 1, 2. In brackets, solutions are often repeated, so these compare as sets.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
@@ -219,7 +219,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// Returns equal images for equal numbers or points, 0 for other members.
+/// Returns a hash that is equal for equal numbers or points; 0 for other members.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -228,14 +228,14 @@ std::uint64_t Equality::image(const Answer& of) {
   return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-/// Returns whether both sides match as sets, `counted`: with multiplicity, sorted by image to save time.
+/// Returns whether both sides match as sets, with multiplicity if `counted`. Sorts by image to save time.
 bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
   struct Member {
     const Answer* answer;
     std::uint64_t image;
-    std::string label;  ///< the counted thing: "apple" for 3 apples
+    std::string label;  ///< the counted noun: "apple" for 3 apples
   };
   const auto members = [&](Parts of) {
     std::vector<Member> all;
@@ -253,7 +253,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    // 3 apples are not 3 pears if the other side has apples.
+    // 3 apples differ from 3 pears if the other side has apples.
     const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
                        (std::ranges::count(answer, one.label, &Member::label) > 0 ||
                         std::ranges::count(gold, other.label, &Member::label) > 0);
@@ -273,7 +273,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
          all_match(answer, gold, [&](std::size_t j, std::size_t i) { return found[j] || match(i, j); });
 }
 
-/// Compares unions and differences part by part, unless sets of real constants.
+/// Compares unions and differences part by part, except sets of real constants (real_set.cpp).
 bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
   const auto& operands = g.at().parts;

@@ -9,12 +9,12 @@
 
 namespace qrl::reward::math {
 
-/// One comparison, by rules that are this project's choice:
+/// Compares two answers by this project's rules:
 /// - A bare list and a set are unordered, tuples and intervals ordered; a bare list equals a tuple in the same order.
-/// - x = 5 and f(x) = 5 equal 5 if the other side is no equation. Equations are equal if their differences are
+/// - x = 5 and f(x) = 5 equal 5 unless the other side is an equation. Equations are equal if their differences are
 ///   proportional; inequalities need a positive factor. Sets of reals compare as sets.
 /// - A decimal of six places (five digits) or more equals a number with more places within one unit of its last place.
-/// - Units and currencies count if both sides have a known one; 20 equals 20 % if 20 is a plain number.
+/// - Units and currencies must agree if both sides have a known one; 20 equals 20 % if 20 is a plain number.
 class Equality {
  public:
   explicit Equality(const Vocabulary& vocabulary) noexcept : vocabulary_(vocabulary) {}
@@ -48,7 +48,7 @@ class Equality {
   bool same_relations(const Answer& g, const Answer& a);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
-  /// Returns whether `relation` states that its left side is `other`: x = 5 is 5, x ∈ S is S.
+  /// Returns whether `relation` assigns `other` to its left side: x = 5 is 5, x ∈ S is S.
   bool says(const Answer& relation, const Answer& other, bool gold);
   bool is_consistent(const Answer& relation);
   bool is_same_constant(const Answer& one, const Answer& other, bool about);
@@ -56,7 +56,7 @@ class Equality {
   const Vocabulary& vocabulary_;
   Budget budget_;
   Variables variables_;
-  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< by node, sign and lane
+  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< keyed by node, sign and lane
   int depth_ = 0;
 };
 

@@ -1,9 +1,10 @@
-// Owns the value of a tree: its image in a finite field, a number of 34 digits, and its exact form if a short fraction.
+// Owns the value of a tree: its image in a finite field, a number with 34 digits, and the exact fraction if it is
+// short.
 //
-// A lane is a field with two assignments of the variables: pseudo-random elements, and pseudo-random positive numbers.
-// Two values are equal if they are equal in every lane. Exact forms decide alone; images of rational functions decide
-// if the numbers agree; all other values must agree to 25 digits. A function without a law becomes a polynomial with
-// pseudo-random coefficients.
+// A lane is a field and an assignment of the variables: pseudo-random field elements and pseudo-random positive
+// numbers. Two values are equal if they are equal in every lane. Exact forms decide alone. Images of rational functions
+// decide if the numbers agree. All other values must agree to 25 digits. A function without a known law becomes a
+// polynomial with pseudo-random coefficients.
 #pragma once
 
 #include <complex>
@@ -22,7 +23,7 @@ using base::Rational;
 using Real = __float128;
 using Complex = std::complex<Real>;
 
-/// The integers 0 … p − 1 modulo a prime p ≡ 1 mod 4 below 2^62, in which −1 has a root.
+/// The integers modulo a prime p ≡ 1 mod 4 below 2^62; −1 then has a square root.
 struct Field {
   std::uint64_t p;
   std::uint64_t i;  ///< i·i = −1
@@ -44,18 +45,18 @@ struct Field {
   }
 };
 
-/// The lanes' fields. Two different numbers agree in both only if both primes divide the numerator of their difference;
-/// different functions of degree d agree at a random point of one field with probability at most d / 2^61.
+/// The lanes' fields. Two different numbers agree in both fields only if both primes divide the numerator of their
+/// difference. Different functions of degree d agree at a random point of one field with probability at most d / 2^61.
 inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u},
                                      {4611686018427387761u, 3481184452870754207u}};
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< only for values made by + − · / and integer powers
+  std::optional<std::uint64_t> image = {};  ///< image in the field, if computed by + − · / and integer powers only
   Complex z = {};
-  std::int8_t infinite = 0;  ///< ±1: ±∞, and the other members are ignored
+  std::int8_t infinite = 0;  ///< ±1: ±∞; the other members are ignored
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
-  bool constant = true;      ///< false if it has a variable or a function without a law
+  bool constant = true;      ///< false with a variable or a function without a known law
 
   static Value nothing() noexcept { return {.undefined = true}; }
   bool is_number() const noexcept { return !undefined && infinite == 0; }
@@ -64,15 +65,15 @@ struct Value {
   /// Returns a real constant's number; nothing for other values.
   std::optional<long double> real() const noexcept;
 };
-/// Requires values of one lane.
+/// Compares values of the same lane.
 bool equal(const Value& a, const Value& b) noexcept;
 
-inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! of a larger n is approximate
+inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! of a larger n is computed approximately
 
-/// Values of variables other than positive reals.
+/// What variables may be, other than positive reals.
 struct Variables {
   bool whole = false;  ///< integers, for signs that depend on parity
-  bool signs = false;  ///< of both signs, for absolute values
+  bool signs = false;  ///< positive or negative, for absolute values
 };
 
 /// Computes in one lane, with bounded work per operation.
@@ -86,7 +87,7 @@ class Algebra {
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
-  /// Returns f(arguments) of an unknown function.
+  /// Returns a pseudo-random value that stands for f(arguments) of an unknown function.
   Value opaque(std::string_view name, std::span<const Value> arguments = {}) const noexcept;
   Value opaque(char name, std::span<const Value> arguments = {}) const noexcept {
     return opaque({&name, 1}, arguments);
@@ -119,17 +120,17 @@ class Algebra {
   Variables variables_;
 };
 
-/// Limits a verdict's work: values computed after it is spent are undefined.
+/// Limits a verdict's work: values computed after the budget is spent are undefined.
 class Budget {
  public:
   bool spend(std::int64_t steps = 1) noexcept { return (left_ -= steps) >= 0; }
   bool spent() const noexcept { return left_ < 0; }
 
  private:
-  std::int64_t left_ = 4000;  ///< nodes to evaluate or compare, up to 1 µs each; our choice
+  std::int64_t left_ = 4000;  ///< nodes to evaluate or compare, up to 1 µs each; chosen
 };
 
-/// Evaluates trees; a node that is no number (a set in a function, a relation in a sum) becomes an opaque value of its
+/// Evaluates trees. A node that is no number (a set in a function, a relation in a sum) becomes an opaque value of its
 /// parts.
 class Evaluator : public Algebra {
  public:

@@ -28,7 +28,8 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 }
 std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
-/// Removes the condition of "f(x) = ax + b, where b is any integer", unless it is an equation, a part of the answer.
+/// Removes a condition such as ", where b is any integer" after a formula. Keeps an equation, which belongs to the
+/// answer.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
@@ -47,7 +48,7 @@ class Extraction {
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  /// Extracts by the profile, `automatic` by the first that finds something.
+  /// Extracts by the profile; `automatic` uses the first that finds something.
   Candidates run() {
     constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
                                                                   {P::gsm8k, &Extraction::after_mark},
@@ -78,7 +79,7 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns the answers in a clause: its value, and a sentence's last number. "18!" at the end may also mean 18,
+  /// Returns the answers in a clause: its value, and its sentence's last number. "18!" at the end may also mean 18,
   /// unless its line mentions factorials.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
@@ -140,8 +141,8 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes only joins them: a comma, semicolon, "and" or "or", and the second's
-  /// name.
+  /// Returns whether the text between two boxes joins them: a comma, semicolon, "and" or "or", possibly with the
+  /// second's name.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -158,12 +159,12 @@ class Extraction {
     const std::size_t at = find_last(text_, kMark);
     if (at == std::string_view::npos) return std::nullopt;
     const std::string_view rest = trimmed(text_.substr(at + kMark.size())), line = line_of(rest);
-    // "#### Step 4: the sum" with text below it is a heading.
+    // A "####" line with words and text below it, such as "#### Step 4: the sum", is a heading.
     if (letters_of(line).size() > 1 && line.size() < rest.size()) return std::nullopt;
     return said(sentence(line, vocabulary_));
   }
 
-  /// Consumes a verb, a sign, or both, between a noun and the answer; returns false without either.
+  /// Consumes a verb, a sign, or both, between a noun and the answer. Returns false if neither is found.
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
@@ -175,7 +176,7 @@ class Extraction {
     return joint || vocabulary_.take(W::dash, rest);  // "is - 42" is −42
   }
 
-  /// Returns the items of a list in the following lines, joined; empty if there is none.
+  /// Joins the list items in the following lines; empty if there are none.
   std::string listed(std::string_view rest) {
     std::string all;
     skip(rest, " *_:\r");
@@ -189,7 +190,7 @@ class Extraction {
     return all;
   }
 
-  /// Returns whether the text before the mark denies it: "I doubt that the answer is".
+  /// Returns whether the text before the mark denies it, as in "I doubt that the answer is".
   bool is_doubted(std::string_view before) const {
     before.remove_prefix(before.size() - std::min(before.size(), kMaxQuestion_bytes));
     bool denied = false;
@@ -227,7 +228,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// Extracts the last number, or the last delimited formula after it.
+  /// Extracts the last number, or the last delimited formula after that number.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
@@ -255,7 +256,7 @@ class Extraction {
 
 namespace {
 
-/// Returns the text before the first chat token of another turn.
+/// Returns the text before the first chat token that begins another turn.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {
@@ -272,7 +273,7 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
   response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
     response = trimmed(response.substr(0, at));  // drops control tokens after the text
-  // Text before </think> is reasoning. If nothing follows, the reasoning is all there is.
+  // Text before </think> is reasoning; it is searched only if nothing follows.
   constexpr std::string_view kThought = "</think>";
   if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
     const std::string_view said = trimmed(response.substr(end + kThought.size()));

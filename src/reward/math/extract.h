@@ -11,30 +11,30 @@
 
 namespace qrl::reward::math {
 
-/// Returns a response's answer without delimiters such as $, followed by alternatives that count if it is wrong;
-/// several boxes joined by commas or "and" are one list. Empty without an answer. Only a response's end is searched
-/// (answer.h, kMaxScanned_bytes), in linear time. Profiles: docs/reference/verifiers.md.
+/// Returns a response's answer without delimiters such as $, then alternatives to judge if the answer is wrong. Empty
+/// without an answer. Several boxes joined by commas or "and" are one list. Searches only the response's end (answer.h,
+/// kMaxScanned_bytes), in linear time. Profiles: docs/reference/verifiers.md.
 std::vector<std::string> extract(std::string_view response, config::MathProfile profile,
                                  const Vocabulary& vocabulary = default_vocabulary());
 
-/// Returns a ground truth's gold answer: its last box, the text after ####, or the whole.
+/// Returns a ground truth's gold answer: its last box, else the text after ####, else all of it.
 std::string extract_gold(std::string_view ground_truth);
 
 // ---- clause.cpp: where clauses, numbers and formulas begin and end
 
 /// Returns the last position of `needle`, or npos, in linear time.
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
-/// Returns the text without white space, LaTeX's spaces, $, emphasis and closing punctuation at its ends.
+/// Returns the text without white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
 std::string_view bare(std::string_view text) noexcept;
 /// Returns the text of a list item: after "- ", "* ", "1. " or "2) "; empty if the line is no item.
 std::string_view item_of(std::string_view line) noexcept;
 /// Returns the text up to the full stop, line break or tag that ends it.
 std::string_view sentence(std::string_view text, const Vocabulary& vocabulary);
-/// Returns a clause's value, without leading words of the vocabulary and a closing part: "42" of "a total of 42 because
-/// …".
+/// Returns a clause's value ("42" of "a total of 42 because …"), without leading words and closing part of the
+/// vocabulary.
 std::string value_of_clause(std::string_view clause, const Vocabulary& vocabulary);
-/// Returns a text's last number with the formula and unit around it (x^2 = 16, 12 m²), by docs/reference/verifiers.md;
-/// nothing if its sentence rejects it before, or other text follows.
+/// Returns a text's last number with the formula and unit around it (x^2 = 16, 12 m²). Rules:
+/// docs/reference/verifiers.md. Nothing if words before it in the sentence reject it, or other text follows.
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary);
 /// Returns whether a text has no plain words except function names, "and" and "or".
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary);

@@ -37,7 +37,7 @@ class Lexer {
         read_break();
       } else if (is_word_byte(c)) {
         read_letters();
-      } else if (c == '$') {  // a formula, or money if it is the only $ and a number follows
+      } else if (c == '$') {  // a formula, or money if this is the only $ and a number follows
         ++at_;
         if (is_digit(peek()) && std::ranges::count(text_, '$') == 1) note_currency("dollar");
       } else if (c == '{' && peek(2) == '}' && has(kSpaced, peek(1))) {  // 1{:}2, {-}7
@@ -74,12 +74,12 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// Records a currency sign, the unit of all numbers, as no token.
+  /// Records a currency sign, the unit of all numbers, without a token.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  /// Pushes a number, whose digits overwrite its spelling (at least as long).
+  /// Pushes a number; its digits overwrite its source text, which is at least as long.
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());
@@ -108,7 +108,7 @@ class Lexer {
     }
     if (word.size() == 1 && !(in_text() && word[0] >= 'a' && !has("ei", word[0]))) return push_letter(word);
     const Meaning* meaning = words_.word(word);
-    // In \text{}, a function's name counts only before brackets, and a symbol's name is a word.
+    // In \text{}, a function's name counts only before a bracket; a symbol's name is a word.
     const bool called = peek(at_ + 1 == text_end_ ? 1 : 0) == '(';
     const bool name = meaning != nullptr && (meaning->type == T::symbol || (meaning->type == T::function && !called));
     const bool prose = last() == T::word;

@@ -17,7 +17,7 @@ struct Token {
   TokenType type = TokenType::end;
   char code = 0;
   bool space = false;
-  bool newline = false;    ///< a line break or \quad in that white space
+  bool newline = false;    ///< preceded by a line break or \quad
   bool thousands = false;  ///< has thousands commas
   std::string_view text;
 };
@@ -30,10 +30,10 @@ enum class Comma : unsigned char {
 };
 
 struct Tokens {
-  std::vector<char> source;      ///< backing bytes of the tokens' texts; they keep their address in a move
-  std::vector<Token> tokens;     ///< ends with one of type end
-  bool ambiguous_comma = false;  ///< another meaning of commas gives other tokens
-  std::string_view currency;     ///< unit of its currency signs; "several" if they differ, empty if there are none
+  std::vector<char> source;      ///< bytes of the tokens' texts; their address survives a move
+  std::vector<Token> tokens;     ///< ends with a token of type end
+  bool ambiguous_comma = false;  ///< whether another meaning of commas gives other tokens
+  std::string_view currency;     ///< unit of the currency signs; "several" if they differ, empty without any
   std::string fault;             ///< the error, e.g. an unknown command; empty on success
 };
 
@@ -41,13 +41,13 @@ Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary
 
 // ---- spelling.cpp
 
-/// Writes compatibility characters in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤ as
-/// \le. Others are normalized by NFKC (Unicode); non-ASCII letters and invalid UTF-8 stay.
+/// Rewrites compatibility characters in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤
+/// as \le. Normalizes others by NFKC (Unicode); keeps non-ASCII letters and invalid UTF-8.
 std::string normalized(std::string_view text);
 
 struct WrittenNumber {
   std::string digits;   ///< at most one '.', repeating digits in (), an exponent after 'e'; number words may give "2/3"
-  std::size_t end = 0;  ///< the position after it in the text
+  std::size_t end = 0;  ///< the position after the number in the text
   bool ambiguous_comma = false, thousands = false;
 };
 /// Reads the number that begins at text[begin].

@@ -5,7 +5,7 @@
 
 namespace qrl::reward::math {
 
-/// Rewrites the combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
+/// Rewrites combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
@@ -35,7 +35,7 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
-/// Removes a domain that the letter implies: x², x ∈ ℝ; 2kπ, k ∈ ℤ.
+/// Removes a domain that is usual for the letter: x², x ∈ ℝ; 2kπ, k ∈ ℤ.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
   const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
@@ -47,7 +47,7 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// Returns the text after a number and white space that may be a unit: "m/s^2".
+/// Returns the text after a number and white space that may be a unit, such as "m/s^2".
 std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
   const auto is_other = [](const Node& part) {
@@ -71,7 +71,7 @@ const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
   return &at[0];
 }
 
-/// Records adjacent capitals as a word or points; the node stays.
+/// Records adjacent capitals in `notes`, as a word or points; keeps the node.
 const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   const bool angle = at[0].text.ends_with("angle");
   const auto letters = at.rest(angle ? 1 : 0);
@@ -81,7 +81,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   return nullptr;
 }
 
-/// Rewrites x ∈ {1, 2} to the set, named by the variable.
+/// Rewrites x ∈ {1, 2} to the set, with the variable as its name.
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
@@ -140,7 +140,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
   Lowering to{tree, vocabulary};
   Answer answer = answer_of(to, rules, &*tree.root, 0);
   const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value)  // the reading as a unit becomes a part
+  if (!letters.empty() && answer.form == Form::value)  // keeps the reading as a unit as a part
     answer.parts.push_back(
         answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
   return answer;
@@ -161,7 +161,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// Unknown if any word is, or if the only one is "units".
+/// The measure is unknown if any word is, or if the only word is "units".
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

@@ -21,14 +21,14 @@ using base::trimmed;
 
 /// Removes white space, LaTeX's spaces and text commands at the start.
 std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
-  constexpr int kMost = 50;  // no label has more before it
+  constexpr int kMost = 50;  // a longer start is no label
   for (int k = 0; k < kMost && vocabulary.take(WordClass::silent, text);) ++k;
   return text;
 }
 
 struct Label {
   char letter = 0;
-  std::string_view rest;  ///< after it; empty: a label only
+  std::string_view rest;  ///< text after the label; empty: a label only
 };
 
 /// Parses a choice label: "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
@@ -47,18 +47,19 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view rest = without_layout(read.rest, vocabulary);
   const bool apart = rest.size() < read.rest.size() || rest.starts_with('\\');
   if (rest.empty() || rest == ".") return {read.letter, {}};
-  // "(A)x" and "A.5" are mathematics: a space or a closing brace must follow a label.
+  // A space or a closing brace must follow a label: "(A)x" and "A.5" are mathematics.
   if (!marked || !apart) return {};
   if (braced && trimmed(read.rest).starts_with('}')) read.rest = trimmed(read.rest).substr(1);
   else if (braced && read.rest.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
-  for (std::size_t k = 1; k + 1 < rest.size(); ++k)                         // "42 or (C) 43" has two
+  for (std::size_t k = 1; k + 1 < rest.size(); ++k)                         // "42 or (C) 43" has two labels, so it is
+                                                                            // no choice
     if (is_choice(rest[k]) && !is_letter(rest[k - 1]) && (rest[k + 1] == ')' || rest[k + 1] == '.')) return {};
   return read;
 }
 
 // ---- texts
 
-/// Returns a text's comparison key without a leading article: "an ellipse" is "ellipse", a lone "A" a choice.
+/// Returns a text's comparison key without a leading article: "an ellipse" becomes "ellipse", but "A" stays a choice.
 std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   std::string_view noun = without_layout(text, vocabulary);
   const bool article =
@@ -66,8 +67,8 @@ std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   return text_key(article ? noun : text, vocabulary);
 }
 
-/// Returns whether the gold answer is yes, no, true or false and the answer begins with it, without ending in the
-/// opposite: "Yes, but no".
+/// Returns whether the answer begins with the gold answer (yes, no, true or false) and does not end in its opposite, as
+/// "Yes, but no" does.
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
@@ -88,7 +89,7 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// Returns whether the comma may be decimal: 2,74 without brackets, if the other side has a decimal point; 1,250 is a
+/// Returns whether the comma may be decimal: 2,74 without brackets, if the other side has a decimal point. 1,250 is a
 /// thousand.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
@@ -106,12 +107,12 @@ Reading::Reading(std::string_view whole, const Vocabulary& words) : vocabulary(w
   label = read.letter;
   is_choice = label != 0 && read.rest.empty();
   if (!read.rest.empty()) text = std::string(trimmed(read.rest));
-  reads.reserve(3);  // reserved because answers point to the trees
+  reads.reserve(3);  // reserved, because answers point into the elements
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
     if (comma == Comma::separator && !reads[0].tree.root) reads.clear();  // the pair (1,234)
     Tree& tree = reads.emplace_back(Read{comma, parse(text, comma, vocabulary), std::nullopt}).tree;
     if (tree.root) reads.back().answer = lower(tree, vocabulary, default_rules());
-    const bool several = text.find(',') != text.rfind(',');  // then the comma is not decimal
+    const bool several = text.find(',') != text.rfind(',');  // with several commas, none is decimal
     if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;
   }
 }
@@ -134,7 +135,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
       read = true;
       Equality equality(gold.vocabulary);
       const bool same = equality.run(*g.answer, *a.answer);
-      // Another reading would take the same work.
+      // Another reading would need as much work again.
       if (equality.out_of_budget()) return {Outcome::no_answer, "out of budget", true};
       if (same) return correct;
     }
@@ -151,7 +152,7 @@ std::string fault_of(const Reading& gold) {
     return answer->form == Form::text || equality.run(*answer, *answer) ? "" : "no value, such as a division by zero";
   }
   if (text.find_first_not_of(" \t\r\n$.") == std::string_view::npos) return "empty";
-  // Words without a formula are a text answer, and so is "Figure 3"; half a formula is not.
+  // Words without a formula are a text answer, and so is "Figure 3"; an incomplete formula is not.
   const std::string key = text_key(text, gold.vocabulary);
   const std::string_view plain = without_layout(text, gold.vocabulary);
   const bool formula = key.find_first_of("0123456789") != std::string::npos &&
@@ -196,8 +197,8 @@ void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::
 
 bool MathVerifier::same_answer(std::string_view one, std::string_view other) const noexcept try {
   if (one == other) return true;
-  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // minus the longest character, which may have
-                                                                        // been cut
+  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // minus the longest UTF-8 character, which may
+                                                                        // have been cut
   if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
   const Reading x(one), y(other);
   return compare(x, y).outcome == Outcome::correct && compare(y, x).outcome == Outcome::correct;

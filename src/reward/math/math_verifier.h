@@ -1,4 +1,4 @@
-// Owns the math verifier: extracts an answer, tries its readings, and compares each with the gold answer.
+// Owns the math verifier, which extracts an answer and compares each of its readings with the gold answer.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 
 namespace qrl::reward::math {
 
-/// Holds an answer's text without its choice label, and its parses.
+/// An answer's text without its choice label, and its parses.
 struct Reading {
   struct Read {
     Comma comma;
     Tree tree;
-    std::optional<Answer> answer;  ///< none: not readable
+    std::optional<Answer> answer;  ///< none: not parsed
   };
   explicit Reading(std::string_view whole, const Vocabulary& words = default_vocabulary());
 
@@ -28,18 +28,18 @@ struct Reading {
 };
 
 Verdict compare(const Reading& gold, const Reading& answer);
-/// Returns why a gold answer is unusable, or "". A text (letters that are no formula) is usable.
+/// Returns why a gold answer is unusable, or "". A text without a formula is usable.
 std::string fault_of(const Reading& gold);
 
 // ---- answer_form.cpp: reward.answer_form
 
-/// Returns whether an answer has no operation on rational numbers left, or the gold answer's. Unreadable ones count as
-/// computed.
+/// Returns whether no operation on rational numbers is left in the answer, unless the gold answer has one, too. Answers
+/// that do not parse count as computed.
 bool is_worked_out_as(const Reading& gold, const Reading& answer);
 
 // ---- the verifier
 
-/// Parsed once for all responses to a prompt
+/// A gold answer, parsed once for all responses to a prompt.
 struct Gold {
   Reading reading;
   bool is_readable = false;
@@ -51,12 +51,12 @@ class MathVerifier {
  public:
   explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
       : profile_(profile), form_(form) {}
-  /// At load: throws an input error if `ground_truth` (from `where`) is unusable.
+  /// Throws an input error if `ground_truth` (from `where`) is unusable. Called when data is loaded.
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
-  /// Never throws, with bounded work for any input.
+  /// Judges with bounded work for any input; never throws.
   Verdict judge(std::string_view response, const Gold& gold) const noexcept;
-  /// Returns, with bounded work, whether two answers are equal in both orders; truncated ones (kMaxExtracted_bytes)
-  /// compare as texts.
+  /// Returns whether two answers are equal, compared in both orders, with bounded work. Truncated answers
+  /// (kMaxExtracted_bytes) compare as texts.
   bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:

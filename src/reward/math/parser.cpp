@@ -13,7 +13,7 @@ Node Parser::expression(int least) {
   return left;
 }
 
-/// Returns the joint between the left operand and the next token, if it is no single-token operator.
+/// Returns how the next token joins the left operand, if it is no single-token operator.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
@@ -57,7 +57,6 @@ Node Parser::continue_with(const Operator& op, Node left) {
   return all;
 }
 
-/// Parses all operands joined by operators of one row.
 Node Parser::several(const Operator& op, Node left) {
   std::vector<Node> parts;
   parts.push_back(std::move(left));
@@ -73,7 +72,7 @@ Node Parser::several(const Operator& op, Node left) {
   return Node{op.kind, std::move(parts)};
 }
 
-/// Consumes one of the signs if it is the whole script, braces allowed; 0 if none.
+/// Consumes one of the signs if it is the whole script, with or without braces; returns 0 otherwise.
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);
@@ -114,7 +113,7 @@ bool Parser::begins_unit() const noexcept {
 }
 
 Node Parser::unit_behind(Node number) {
-  // Plain words after variables are prose; \text{…} after them is also a unit.
+  // Plain words after variables are prose; in \text{…}, they may also be a unit.
   if (is(T::word, 0) && has_symbols(number)) fail(Fault::kUnfitWords);
   const std::size_t first = at_;
   int brackets = 0;

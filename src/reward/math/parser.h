@@ -1,4 +1,4 @@
-// Owns the state of a Pratt parser, whose operators and binding powers are a table (tables.cpp).
+// Owns the state of a Pratt parser; its operators and binding powers are a table (tables.cpp).
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace qrl::reward::math {
 
-/// Joints of operands that need more than one sign.
+/// How two operands are joined, where one token does not tell.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
 struct Operator {
   Joint joint;
   TokenType type;
-  std::string_view codes;  ///< empty: any; for a joint, the code of the result
-  int left, right;         ///< binding powers: applies if `left` is at least the context's minimum
+  std::string_view codes;  ///< token codes that match; empty: any. For a joint: the code of the result
+  int left, right;         ///< binding powers: the operator applies if `left` is at least the context's minimum
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
 };
@@ -59,7 +59,7 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// Returns whether the bar or colon between a set's element and condition is next.
+  /// Returns whether the bar or colon between a set's element and its condition is next.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;
@@ -107,7 +107,7 @@ class Parser {
   const Vocabulary& words_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  char inner_ = 0;  ///< '|' within bars, 'S' in the element of a set before its bar or colon, else 0
+  char inner_ = 0;  ///< '|' within bars; 'S' in a set's element, before its bar or colon; else 0
 };
 
 }  // namespace qrl::reward::math

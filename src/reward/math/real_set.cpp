@@ -6,11 +6,11 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// A number at which membership changes
+/// A number at which membership changes.
 struct Cut {
   Value value;
   long double real;
-  bool at, above;  ///< membership of the number, and up to the next cut
+  bool at, above;  ///< membership of the number itself, and above it up to the next cut
   friend bool operator==(const Cut& x, const Cut& y) noexcept {
     return x.at == y.at && x.above == y.above && equal(x.value, y.value);
   }
@@ -24,7 +24,7 @@ struct RealSet {
 };
 using Set = std::optional<RealSet>;
 
-/// Returns the union (U), intersection (N) or difference, if both sets exist.
+/// Returns the union (U), intersection (N) or difference of two sets; nothing if one is unknown.
 Set combined(const Set& a, char code, const Set& b) {
   if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
@@ -45,7 +45,7 @@ Set combined(const Set& a, char code, const Set& b) {
   return out;
 }
 
-/// Returns the numbers that have a relation to a bound.
+/// Returns the reals that satisfy the relation `code` to a bound.
 Set half_line(const Value& bound, char code) {
   const auto is_below = [](char sign) { return sign == '<' || sign == 'l' || sign == 'n'; };
   const bool below = is_below(code), above = is_below(reversed(code)), at = has("lg=", code);
@@ -56,12 +56,12 @@ Set half_line(const Value& bound, char code) {
 
 bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text, 'R'); }
 
-/// Reads the set of a tree: intervals, finite sets, unions and differences, ℝ, and inequalities and memberships of one
-/// isolated variable (a < x ≤ b, |x| < a, x ≠ a); nothing for others.
+/// Reads a tree as a set of reals: intervals, finite sets, unions and differences, ℝ. Also inequalities and memberships
+/// of one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Nothing for other trees.
 struct Reader {
   Evaluator evaluator;
 
-  /// Recursion depth is at most kMaxTreeDepth.
+  /// Recurses at most kMaxTreeDepth deep.
   Set read(const Node& at) {
     if (at.is(Kind::tuple)) return interval(at);
     if (at.is(Kind::set))
@@ -75,10 +75,10 @@ struct Reader {
     return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
 
-  /// Combines the sets of the parts, if all exist; with `code` 0 the sign before each part selects the operation.
+  /// Combines the parts' sets, if all exist; with `code` 0, the sign before each part selects the operation.
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
-    constexpr std::size_t kMaxParts = 64;  // each is combined with all before it
+    constexpr std::size_t kMaxParts = 64;  // limits the work, because each part is combined with all earlier ones
     Set all = RealSet{code == 'N', {}};
     if (parts.size() > kMaxParts) return std::nullopt;
     for (const Node& part : parts)
@@ -94,14 +94,14 @@ struct Reader {
     return set && set->is_empty() ? std::nullopt : set;
   }
 
-  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for other domains.
+  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for domains other than ℝ.
   Set described(const Node& at) {
     const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
     const Set set = has_symbol(at[1], variable.text) ? read(at[1]) : std::nullopt;
     return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
-  /// X > 1, x < 2 is an intersection. x < 1, x > 2 has an empty one, so it is a union, like conditions joined by "or"
+  /// "x > 1, x < 2" is an intersection. "x < 1, x > 2" would be empty, so it is a union, like conditions joined by "or"
   /// and intervals.
   Set conditions(const Node& at) {
     const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
@@ -155,7 +155,7 @@ bool Equality::same_reals(const Answer& g, const Answer& a) {
   };
   const Set x = read(g);
   if (!x || x != read(a)) return false;
-  // x < 2 is not y < 2.
+  // Distinguishes variables: x < 2 is not y < 2.
   return g.form != Form::relation || a.form != Form::relation || variables_of(g.at()) == variables_of(a.at()) ||
          (g.code(1) == 'e' && a.code(1) == 'e');
 }

@@ -15,8 +15,8 @@ bool all_equalities(const Answer& x) noexcept {
   return std::ranges::all_of(x.at().rest(), [](const Node& side) { return is_equality(side.joint); });
 }
 
-/// Returns whether a formula looks like a side of an equation, not a requested quantity: a multiple of names or a
-/// linear form (2xy, m − n, m + 2n), no sum of names with powers of ten (100a + b).
+/// Returns whether a formula looks like a side of an equation: a multiple of names or a linear form (2xy, m − n, m +
+/// 2n). A sum of names with powers of ten (100a + b) is a requested quantity instead.
 bool is_equation_side(const Node& at) noexcept {
   const auto is_linear = [](const Node& signed_term) {
     const Node& term = unsigned_of(signed_term);
@@ -32,8 +32,8 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
-/// Returns whether an expression that equals a constant or matrix may be its name: f(1) + f(2), x² + y², A^{-1}, but no
-/// equation in one variable, which must be solved.
+/// Returns whether `left` may be the name of a constant or matrix: f(1) + f(2), x² + y², A^{-1}. An equation in one
+/// variable must be solved instead.
 bool names(const Node& left, const Answer& gold) {
   const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
   if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
@@ -51,15 +51,15 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const Node& left = parts[0].at();
   const auto compare = [&](Answer said) {
     if (left.is(Kind::symbol, Kind::subscript)) said.notes.name = form_of(left);
-    if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
+    if (other.notes.name.size() < 3) said.notes.name.clear();  // the name belongs to a point, not to a variable
     return gold ? same(said, other) : same(other, said);
   };
-  // n ≡ 42 (mod 100) does not select one number, and n ≡ 42 names no congruence. f(x) ≡ 42 is an identity.
+  // n ≡ 42 (mod 100) does not determine n, and n ≡ 42 without modulus is no congruence. f(x) ≡ 42 is an identity.
   const bool says_one =
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // The side before an ≈ is the answer, the other an illustration; x ≈ 3.14 has only the latter.
+  // The side before ≈ is the answer, and the decimal after it an illustration; x ≈ 3.14 has the decimal only.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
   if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
@@ -74,8 +74,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Returns whether all constants in a chain of equalities agree, against two guesses. A value after ≈ may be rounded to
-/// an integer; after x = 1/3 ≈ it is ignored.
+/// Returns whether all constants in a chain of equalities agree, which rejects two guesses. A value after ≈ may be
+/// rounded to an integer, and is ignored after an exact value (x = 1/3 ≈).
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -92,8 +92,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Returns whether constants are equal, or one a rounded decimal of the other: 5/6 = 0.833, 9π = 28.26. Different units
-/// disagree; without one, only numbers count: 17 m = 17. `about`: joined by ≈.
+/// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833, 9π = 28.26). Different
+/// units disagree; if one side has no unit, numbers decide (17 m = 17). `about`: joined by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -107,8 +107,8 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // A decimal may be rounded to its last place, truncated if the other has infinitely many places, or, for a root or π,
-  // from rounded factors.
+  // A decimal may be rounded to its last place, or truncated if the other side has infinitely many places. For a root
+  // or π, it may be computed from rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     constexpr std::size_t kMostPlaces = 18;  // longest terminating decimal
     const std::size_t places = places_of(decimal.at());
@@ -144,7 +144,7 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   const int factor = proportion(g, a);
   if (!all_equalities(g) || !all_equalities(a))
     return factor != 0 && (factor > 0 ? g.code(1) : reversed(g.code(1))) == a.code(1);
-  // y = 2x and f(x) = 2x differ only in the name. x = 5 and y = 5 are different lines.
+  // y = 2x and f(x) = 2x are the same graph. x = 5 and y = 5 are different lines.
   const auto is_graph = [](const Node& side) {
     return side.text == "y" || (side.is(Kind::call) && has_symbols(side.parts.back()));
   };
@@ -153,10 +153,10 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// Returns whether `solution` is `equation` solved for a variable: inverse functions y = f(x) and x = g(y), or a(x) y +
-/// b = 0, b ≠ 0, that holds there. y = 6/x solves xy = 6; y = x/x does not solve xy = x, which also has x = 0.
+/// Returns whether `solution` is `equation` solved for a variable: inverse functions y = f(x) and x = g(y), or a
+/// solution of a(x) y + b = 0 with b ≠ 0. y = 6/x solves xy = 6; y = x/x does not solve xy = x, which also has x = 0.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
-  // Returns the variable on one side, if the other is a formula without it; else empty.
+  // Returns the variable on the given side, if the other side is a formula without it; else empty.
   const auto solved_for = [this](const Answer& of, std::size_t side) {
     const Node &name = of.at()[side], &by = of.at()[1 - side];
     const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(of.parts[1 - side]).image;
@@ -195,7 +195,8 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// Returns the sign of the constant factor between both equations' differences (left minus right); 0 if none.
+/// Returns the sign of the constant factor between the equations' differences (left minus right); 0 if no such factor
+/// exists.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors
@@ -210,7 +211,7 @@ int Equality::proportion(const Answer& g, const Answer& a) {
     return algebra.divide(difference(a), difference(g));
   };
   const Value first = ratio(0);
-  if (first.is_zero() || !equal(first, ratio(2)) || budget_.spent()) return 0;  // the lanes 0 and 2 have the same field
+  if (first.is_zero() || !equal(first, ratio(2)) || budget_.spent()) return 0;  // lanes 0 and 2 use the same field
   return first.z.real() < 0 ? -1 : 1;
 }
 

@@ -42,7 +42,7 @@ std::string_view written(std::string_view bytes) {
   return found == table.end() ? bytes : found->second;
 }
 
-/// Returns a Roman or circled digit's number, else the NFKC form.
+/// Returns the number of a Roman or circled digit, else the NFKC form.
 std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
   const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
@@ -60,7 +60,7 @@ std::string shown(UChar32 c, int type) {
 std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  const Spelling* last = nullptr;  // of the previous character, so that 10⁻⁵ has one exponent
+  const Spelling* last = nullptr;  // of the previous character, so that 10⁻⁵ gets a single exponent
   for_each_character(text, [&](UChar32 c, std::string_view bytes) {
     const std::string_view ascii = c < 0x80 ? bytes : written(bytes);
     const Spelling* form = std::end(kForms);
@@ -104,7 +104,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period, else unchanged.
+/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period, else stays.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -118,11 +118,11 @@ void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vo
   }
 }
 
-/// Reads number words, each after at most one space or hyphen.
+/// Reads number words, with at most one space or hyphen before each.
 struct NumberWords {
   std::string_view text;
   const Vocabulary& vocabulary;
-  std::size_t at = 0, end = 0;  ///< the ends of the consumed words and of the next word
+  std::size_t at = 0, end = 0;  ///< ends of the consumed words and of the next word
   Meaning next = {};
 
   void look(std::size_t from) {
@@ -159,7 +159,7 @@ struct NumberWords {
       }
     }
   }
-  /// Returns the denominator of a fraction with numerator `above`: 3 for two thirds; 0 if none.
+  /// Returns the denominator of a fraction with numerator `above` (3 for two thirds), or 0.
   std::int64_t parts(std::int64_t above) {
     constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
     const auto below = static_cast<std::int64_t>(next.value);
@@ -193,7 +193,8 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma,
   }
   move_dots(rest, digits, vocabulary);
   move_period(rest, digits, vocabulary);
-  // 1e6, 1.5E-3. Euler's number is separate, 3e - 5, or in a formula with its powers: e^2-2e-1.
+  // Reads exponents such as 1e6 and 1.5E-3. Euler's number is set off by spaces (3e - 5), or in a formula with powers
+  // of e (e^2-2e-1).
   const bool sign = rest.size() > 1 && has("+-", rest[1]);
   std::string_view exponent = rest.substr(std::min<std::size_t>(sign ? 2 : 1, rest.size()));
   if (base::begins_with(rest, "e") && num_digits(exponent) > 0 &&

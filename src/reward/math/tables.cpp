@@ -1,4 +1,4 @@
-// The vocabulary, one row per line: the names' meaning, then the names.
+// The vocabulary, one row per line: the meaning, then the names that share it.
 #include "reward/math/answer.h"
 #include "reward/math/parser.h"
 #include "reward/math/vocabulary.h"
@@ -164,14 +164,15 @@ constexpr std::pair<std::string_view, std::string_view> kCharacters[] = {
     {"€", "\\euro "}, {"£", "\\pounds "}, {"¥￥", "\\yen "}, {"₹", "\\rupee "}, {"¢", "\\text{ cents}"}, {"‖", "\\Vert "}, {"！", " "},
     {"\u200b\ufeff\u200e\u2060", "\\!"}, {"\u00a0\u202f\u2009", "\\,"}};
 
-// The table is in order of priority, with the left and right binding powers.
+// Operators in order of priority, with left and right binding powers.
 constexpr Operator kOperators[] = {
     {Joint::none, T::separator, ";", 1, 2, Kind::list},
     {Joint::none, T::separator, ",&|", 3, 4, Kind::list},
     {Joint::none, T::relation, "", 10, 11, Kind::relation},
     {Joint::none, T::op, "UND", 20, 21, Kind::set_operation},
     {Joint::none, T::op, ":", 30, 31, Kind::ratio},
-    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // a \over b, n + 1 \choose k apply to everything before them
+    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // these apply to everything before them: a \over b, n + 1
+                                                         // \choose k
     {Joint::none, T::op, "+-PM", 40, 41, Kind::sum},
     {Joint::none, T::op, "*/mwvxOr", 50, 51, Kind::product},
     {Joint::none, T::op, "^", 60, 59, Kind::power},

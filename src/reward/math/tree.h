@@ -17,7 +17,7 @@
 namespace qrl::reward::math {
 
 inline constexpr int kMaxTreeDepth = 100;
-inline constexpr std::string_view kCases = "cases";  ///< environment of conditions and systems of equations
+inline constexpr std::string_view kCases = "cases";  ///< the environment of conditions and systems of equations
 
 enum class Kind : std::uint8_t {
   number,    ///< text
@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t {
   product,   ///< links: * / m(mod), or another code for an operation without a law here
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: the function (empty: first part); then arguments; links: _ index, ^ exponent
+  call,      ///< text: the function (empty: it is the first part); then arguments; links: _ index, ^ exponent
   factorial,
   absolute,
   percent,
@@ -52,16 +52,16 @@ enum class Kind : std::uint8_t {
   dots,
 };
 
-/// Says why a text is not in the grammar.
+/// Thrown by the parser, with the reason why a text is not in the grammar.
 struct Unreadable {
   std::string_view fault;
 };
 
 struct Node {
   Kind kind = Kind::number;
-  char joint = 0;            ///< the sign before it in its parent
+  char joint = 0;            ///< the sign before this node in its parent
   char open = 0, close = 0;  ///< of a tuple
-  char code = 0;             ///< of its token, for a leaf or call
+  char code = 0;             ///< code of its token, for a leaf or call
   std::size_t columns = 0;   ///< of a matrix
   std::int32_t depth = 1;    ///< at most kMaxTreeDepth
   std::string_view text;
@@ -94,10 +94,10 @@ struct Node {
 struct Tree {
   Tokens tokens;             ///< owns the texts
   std::optional<Node> root;  ///< none: parse error
-  std::deque<Node> added;    ///< by lowering
+  std::deque<Node> added;    ///< nodes made by lowering
 };
 
-/// Parses an answer without throwing; on failure there is no root. kMaxTreeDepth bounds the recursion.
+/// Parses an answer; never throws. On failure `root` is empty. kMaxTreeDepth bounds the recursion.
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 template <class Predicate>
@@ -118,9 +118,9 @@ std::set<std::string> variables_of(const Node& at);
 inline bool is_digits(const Node& at) noexcept {
   return at.is(Kind::number) && std::ranges::all_of(at.text, base::is_digit);
 }
-/// Returns the integer of digits; nothing for other nodes or beyond 64 bits.
+/// Returns a node's integer; nothing for other nodes or beyond 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
-/// Returns the letters of adjacent factors, or "".
+/// Returns the letters of adjacent single-letter factors, or "".
 std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
 /// Returns the decimal places of a decimal, signed or not, else 0.
 std::size_t places_of(const Node& at) noexcept;
@@ -131,17 +131,18 @@ inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) 
 inline const Node& unsigned_of(const Node& at) noexcept {
   return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at;
 }
-/// Returns whether the node only names a value, left of "… = value": no sum, power or inequality of variables.
+/// Returns whether the node can only name a value, left of "… = value"; sums, powers and inequalities of variables
+/// cannot.
 bool is_name(const Node& at) noexcept;
-/// Returns the modulus of "3 mod 7", or of a relation that ends with one, or null.
+/// Returns the modulus of "3 mod 7", or of a relation that ends with a modulus; else null.
 const Node* modulus_of(const Node& at) noexcept;
-/// Returns the relation with swapped sides, or 0.
+/// Returns the code of the relation with swapped sides, or 0.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code && reversed(code) != 0; }  ///< < > ≤ ≥
-/// Returns operations, names and numbers as text, sorted where order is irrelevant.
+/// Returns a node's operations, names and numbers as text, sorted where order is irrelevant.
 std::string form_of(const Node& at);
-/// Returns the comparison key of texts: lowercase letters and digits, points and signs before digits, and names of
-/// LaTeX commands that are no layout.
+/// Returns a text's comparison key: lowercase letters and digits, points and signs before digits, and names of LaTeX
+/// commands other than layout.
 std::string text_key(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

@@ -4,7 +4,7 @@
 
 #include "reward/math/evaluate.h"
 
-// The C library's 128-bit functions, which its headers declare for GCC only.
+// Declares the C library's 128-bit functions, which its headers declare for GCC only.
 extern "C" {
 using OfReal = __float128(__float128) noexcept;
 using OfReals = __float128(__float128, __float128) noexcept;
@@ -33,8 +33,7 @@ Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key)
 
 // ---- numbers
 
-constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // the relative error bound, and the absolute size below which a part
-                                                   // is 0
+constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // relative error bound, and size below which a part counts as 0
 
 Real size_of(Complex z) noexcept { return std::max(z.real(), -z.real()) + std::max(z.imag(), -z.imag()); }
 bool is_finite(Complex z) noexcept { return size_of(z) - size_of(z) == 0; }
@@ -44,7 +43,7 @@ Complex exp(Complex z) noexcept {
   return z.imag() == 0 ? size : Complex(size * cosf128(z.imag()), size * sinf128(z.imag()));
 }
 Complex log(Complex z) noexcept {
-  return {logf128(hypotf128(z.real(), z.imag())), atan2f128(z.imag() + 0, z.real())};  // + 0: never −0
+  return {logf128(hypotf128(z.real(), z.imag())), atan2f128(z.imag() + 0, z.real())};  // + 0 turns −0 into 0
 }
 Complex turned(Complex z) noexcept { return {-z.imag(), z.real()}; }  // by i
 Complex one(Complex) noexcept { return 1; }
@@ -58,7 +57,7 @@ Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + exp(log(Real
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
-/// A function with a law: above(z) / below(z)
+/// A function with a known law, computed as above(z) / below(z).
 struct Function {
   Law law;
   Complex (*above)(Complex) noexcept;
@@ -70,7 +69,7 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
-/// Applies the operations to the images and exact forms if both numbers have one.
+/// Applies the operation to the images, and to the exact forms, where both numbers have them.
 template <class OfImages, class OfExact>
 Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfImages of_images, OfExact of_exact) {
   Value value{.z = z, .constant = a.constant && b.constant};
@@ -79,7 +78,7 @@ Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfIm
   return value;
 }
 
-constexpr std::int64_t kSome = 1'000'000'000'000'000;  // limit of the digits or factors combined at once
+constexpr std::int64_t kSome = 1'000'000'000'000'000;  // limit on the product of digits or factors combined at once
 
 }  // namespace
 
@@ -121,7 +120,7 @@ Value Algebra::rational(Rational q) const noexcept {
 
 Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
   Value value = integer(0);
-  std::int64_t some = 0, scale = 1;  // digits not yet in the value, and their power of the base
+  std::int64_t some = 0, scale = 1;  // digits not yet added to the value, and the power of the base they represent
   std::size_t places = 0;
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
@@ -175,7 +174,7 @@ Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
   Value value = joined(field(), a, b, a.z + b.z, &Field::add, base::sum);
-  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or none of its digits is reliable
+  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or no digit of the number is reliable
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
   return value;
 }
@@ -230,7 +229,8 @@ Value Algebra::factorial(const Value& n) const noexcept {
     return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque('!', {&n, 1});
   }
   Value value = integer(1);
-  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // several factors are combined into one
+  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // multiplies several factors before each
+                                                                         // reduction
     product *= k;
     if (product >= kSome || k == n.exact->numerator) value = multiply(value, integer(std::exchange(product, 1)));
   }

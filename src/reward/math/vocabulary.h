@@ -23,7 +23,7 @@ inline std::string in_lower_case(std::string_view text) {
   std::ranges::transform(word, word.begin(), base::lower);
   return word;
 }
-/// Iterates over a text's words without names of LaTeX commands: for (Words words{text}; words.next();).
+/// Iterates over a text's words, without names of LaTeX commands: for (Words words{text}; words.next();).
 struct Words {
   std::string_view text;
   std::size_t begin = 0, end = 0;
@@ -39,7 +39,7 @@ enum class TokenType : unsigned char {
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   function,  ///< text: name without backslash; code: its Law
   word,      ///< letters that are no product; code: 't' within \text{…}, 'r' upright
-  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter for one without a law (tables.cpp)
+  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter without a law (tables.cpp)
   op,    ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over)
          ///< h(\choose), others without a law
   open,  ///< code: ( [ { S(\{) F(floor) C(ceiling)
@@ -58,7 +58,7 @@ enum class TokenType : unsigned char {
   layout,   ///< no meaning; code: 'n' for a line end
 };
 
-/// Functions with a law, and those with a special syntax.
+/// Functions with a known law, and functions with special syntax.
 enum class Law : char {
   none,
   sin,
@@ -87,7 +87,7 @@ enum class Law : char {
   big,  ///< a sum, product, limit or integral
 };
 
-/// Classes of names, words, signs and phrases.
+/// Classes of names, words, signs and phrases; a class says what the text means for the value next to it.
 enum class WordClass : unsigned char {
   command,      ///< a LaTeX command, without its backslash
   plain,        ///< a word in a formula
@@ -103,9 +103,9 @@ enum class WordClass : unsigned char {
   temperature,  ///< after a degree sign; text: the unit
   verb,         ///< the value follows
   closing,      ///< ends the clause of a value
-  refusal,      ///< before a value: the value is denied, an operand, a bound or a name
+  refusal,      ///< before a value: the value is rejected, an operand, a bound or a name
   changing,     ///< after a value: it changes or negates the value
-  turning,      ///< in the name of a value: it is another quantity
+  turning,      ///< in the name of a value: makes it another quantity
   saying,       ///< after a value: part of the statement, required on both sides
   hedge,        ///< approximately
   reals,        ///< all real numbers
@@ -115,7 +115,7 @@ enum class WordClass : unsigned char {
   concluding,   ///< capitalized: begins a conclusion
   denial,       ///< before "that the answer is": negates it
   claim,        ///< between a denial and "the answer is"
-  counting,     ///< in a line: an exclamation mark after its number may be a factorial
+  counting,     ///< in a line: the exclamation mark after its number may be a factorial
   verdict,      ///< an answer that a reason may follow
   calling,      ///< functions whose bracket holds an argument
   may_call,     ///< letters that are functions if the bracket has one name or number
@@ -138,11 +138,11 @@ enum class WordClass : unsigned char {
 struct Meaning {
   TokenType type = TokenType::layout;
   char code = 0;
-  std::string_view text;  ///< only if its row has one
+  std::string_view text;  ///< set only if its row has it
   long double value = 0;
 };
-/// Names separated by tabs if there are any, else by spaces. "@c" sets the code of the names after it, "@c=text" also
-/// their text.
+/// A row's names are separated by tabs if any, else by spaces. "@c" sets the code of the following names, "@c=text"
+/// also their text.
 struct Row {
   WordClass of;
   TokenType type;
@@ -156,7 +156,7 @@ struct Fault {
 };
 
 std::span<const Row> default_rows() noexcept;
-/// Returns pairs of delimiters around an answer, without effect.
+/// Returns pairs of delimiters around an answer that do not change it.
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept;
 std::span<const std::pair<std::string_view, std::string_view>> characters() noexcept;
 
@@ -170,15 +170,15 @@ class Vocabulary {
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
   bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
-  /// Returns the unit of a word, singular or plural, in lower case or as its symbol is written; code 0: no unit.
+  /// Returns the unit of a word: singular or plural, in lower case, or with its symbol's case. Code 0: no unit.
   Meaning unit(std::string_view word) const noexcept;
   bool any(WordClass of, std::string_view text) const {
     for (Words words{text}; words.next();)
       if (is(of, words.word)) return true;
     return false;
   }
-  /// Removes the class's longest word or phrase (ignoring case) from the start of the text, without a letter after it;
-  /// returns whether there was one.
+  /// Removes the class's longest matching word or phrase from the start of the text, ignoring case; no letter may
+  /// follow it. Returns whether one matched.
   bool take(WordClass of, std::string_view& text) const noexcept;
   template <class Take>
   void for_each(WordClass of, const Take& take) const {
