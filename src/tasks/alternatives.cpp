@@ -15,14 +15,13 @@ namespace {
 using nlohmann::json;
 
 struct Alternatives final : types::Gold {
-  std::vector<std::shared_ptr<const types::Gold>> golds;  ///< without those that the rule cannot use
+  std::vector<std::shared_ptr<const types::Gold>> golds;  ///< prepared golds, without those that the rule rejects
 };
 
 bool is_answer(const json& value) { return value.is_string() || value.is_number() || value.is_object(); }
 
 std::string text_of(const json& answer) { return answer.is_string() ? answer.get<std::string>() : answer.dump(); }
 
-/// Returns the items of a ground truth that is a list, or null.
 json list_of(const Question& question) {
   if (!question.ground_truth_json.starts_with('[')) return {};
   json list = state::json_or_null(question.ground_truth_json);
@@ -73,7 +72,6 @@ class AnyOf final : public RuleVerifier {
   }
 
  private:
-  /// Returns the question with one of its answers, which the caller keeps alive.
   static Question one_of(Question question, const std::string& answer) {
     question.ground_truth = answer;
     question.ground_truth_json = {};

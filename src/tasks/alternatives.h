@@ -9,11 +9,10 @@
 
 namespace qrl::tasks {
 
-/// Wraps a rule so that a ground truth may be a non-empty list of what it accepts. The verdict is that of the first
-/// matching answer, else of the one with the most partial credit.
+/// Wraps a rule so that a ground truth may be a non-empty list of golds. Returns the verdict of the first gold that
+/// matches, else of the gold with the most partial credit.
 std::unique_ptr<Verifier> with_alternatives(std::unique_ptr<RuleVerifier> rule);
 
-/// Returns a list's first answer as compact JSON; else the ground truth.
 std::string first_answer(std::string_view ground_truth);
 
 }  // namespace qrl::tasks

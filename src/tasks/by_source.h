@@ -10,7 +10,7 @@
 
 namespace qrl::tasks {
 
-/// Combines verifiers: scores of the rules, if any, then of the command.
+/// Judges each sample by its data source's verifier. Scores: the rules', then the command's.
 class SourceVerifier final : public Verifier {
  public:
   explicit SourceVerifier(const config::Recipe& recipe);
@@ -18,7 +18,7 @@ class SourceVerifier final : public Verifier {
   void check_ground_truth(const Question& question, const std::string& where) const override;
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  /// Warns once of data sources of reward.by_source that no row has.
+  /// Judges each sample. Warns once of data sources in reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
   std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
@@ -27,24 +27,24 @@ class SourceVerifier final : public Verifier {
   std::optional<JudgeReport> take_report() const override;
   void log_to(const std::filesystem::path& file) const override;
   void show_log() const override;
-  /// Returns whether any verifier says so; one prompt's answers come from one.
+  /// Returns whether any verifier finds the answers equal; both answer one prompt.
   bool same_answer(std::string_view one, std::string_view other) const noexcept override;
 
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t index_of(std::string_view data_source) const;
   std::size_t num_rule_scores() const;
-  /// Extends the verdict to all score_names(), with NaN for the scores of other verifiers.
+  /// Extends the verdict's scores to all score_names(), with NaN for other verifiers' scores.
   void widen(Verdict& verdict, std::size_t verifier) const;
 
-  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is the one of reward.verifier
+  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< first: reward.verifier's
   std::map<std::string, std::size_t, std::less<>> of_source_;
-  std::size_t command_ = kNone;  ///< index in verifiers_ of the command
+  std::size_t command_ = kNone;  ///< the command's index in verifiers_
   mutable std::vector<std::string> names_;
-  mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source: whether a row has it
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether a row has each source of reward.by_source
 };
 
-/// Creates a recipe's verifier: reward.verifier's, with reward.by_source's for some data sources.
+/// Creates a recipe's verifier: reward.verifier's, or a SourceVerifier with reward.by_source.
 std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
 
 }  // namespace qrl::tasks

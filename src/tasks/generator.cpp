@@ -20,7 +20,7 @@ const Generator& find_generator(const config::Keys& keys, const std::string& wor
 
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
                                           std::int64_t size) {
-  constexpr int kMaxRepeats = 2000;  // consecutive; further new tasks are then too rare
+  constexpr int kMaxRepeats = 2000;  // consecutive repeats after which the search for new tasks ends
   std::vector<GeneratedTask> tasks;
   std::set<std::string> seen;
   int repeats = 0;

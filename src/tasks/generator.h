@@ -22,26 +22,26 @@ struct WorkedTask {
   std::string response;  ///< trusted text
 };
 
-/// A word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its keys in those
-/// sections. Both functions depend only on their arguments, and throw an input error if the keys allow no task.
+/// A generator's word for data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its keys
+/// in those sections. Both functions depend on their arguments alone, and throw an input error if the keys allow no
+/// task.
 struct Generator : config::Choice {
-  /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split); the splits share no task.
+  /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split). The splits share no task.
   GeneratedTask (*generate)(const config::OwnValues& own, std::uint64_t seed, Split split,
                             std::uint64_t index) = nullptr;
-  /// Returns demonstration `index` of the sequence (own, seed), from the train split: in the right form, often with a
-  /// wrong answer, so that RL has something to improve.
+  /// Returns demonstration `index` of the sequence (own, seed), from the train split. It has the right form, but often
+  /// a wrong answer, which RL can improve.
   WorkedTask (*demonstrate)(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) = nullptr;
 };
 
-/// Returns that word's generator, which must exist.
 const Generator& find_generator(const config::Keys& keys, const std::string& word);
 
 /// Returns the first `size` held-out tasks with different prompts, or throws an input error.
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
                                           std::int64_t size);
 
-/// Returns the index of a demonstration's train-split task: random below 2^62, so hardly one of the first, which
-/// training uses.
+/// Returns the index of a demonstration's task in the train split. It is random below 2^62, so it hardly repeats the
+/// tasks of training, which are the first ones.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
 /// Returns JSONL rows (prompt, ground_truth, data_source) for data::read_jsonl.

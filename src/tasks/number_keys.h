@@ -5,7 +5,7 @@
 
 namespace qrl::tasks {
 
-/// Functions, because static lists in other files use them before main.
+/// A function, because other files' static lists use it before main.
 inline config::OwnKey max_number_key() {
   return {"max_number", config::OwnKey::Integers{1}, 20, "numbers are 1 … max_number"};
 }

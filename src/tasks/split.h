@@ -7,8 +7,8 @@
 
 namespace qrl::tasks {
 
-/// A hash of the content decides, so the sides are disjoint for all seeds, sizes and ranges. One task in four is held
-/// out.
+/// The split of a generated task: a hash of its content, so that splits are disjoint for all seeds, sizes and ranges.
+/// One task in four is held out.
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(std::span<const std::int64_t> values);
 Split split_of(std::string_view text);

@@ -6,7 +6,7 @@
 
 namespace qrl::tasks {
 
-/// Parts with an empty word do not exist: `math` has no generator.
+/// A part with an empty word does not exist (`math` has no generator).
 struct Task {
   Generator generator;
   VerifierChoice verifier;

@@ -14,7 +14,6 @@ namespace qrl::tasks {
 
 namespace {
 
-/// A rule's scores, with the recipe member that weights each.
 constexpr std::array<std::pair<const char*, double config::RewardRecipe::*>, 4> kRuleScores = {
     {{"correct", &config::RewardRecipe::correct},
      {"wrong", &config::RewardRecipe::wrong},
@@ -83,7 +82,9 @@ void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, c
                        const std::string& where) try {
   verifier.check_ground_truth(question, where);
 } catch (const base::Error& error) {
-  if (!recipe.reward.command.empty()) throw;  // the advice to select another verifier is not for a command
+  if (!recipe.reward.command.empty())
+    throw;  // the error's advice to choose another verifier does not apply to a
+            // command
   throw base::Error(error.kind(), error.what(), "", "", verifier_advice(recipe));
 }
 

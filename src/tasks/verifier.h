@@ -20,7 +20,7 @@ namespace qrl::tasks {
 using reward::Outcome;
 using reward::Verdict;
 
-/// A verifier's input about a prompt
+/// A prompt's data for its verifier.
 struct Question {
   std::string_view ground_truth;
   std::string_view prompt = {};             ///< text before the chat template; "": unknown
@@ -29,67 +29,68 @@ struct Question {
   std::string_view row = {};                ///< the data row as a JSON object; "": none
 };
 
-/// A response and the data to judge it; samples of one prompt share its gold and are adjacent.
+/// A response and the data to judge it. Samples of one prompt are adjacent and share its gold.
 struct Sample {
   std::string_view response;
-  const types::Gold* gold = nullptr;  ///< made by the verifier that judges; null: it could not prepare one
+  const types::Gold* gold = nullptr;  ///< from the judging verifier's `prepare`; null: unprepared
   std::int64_t group = 0;             ///< index within the batch; samples of a group are adjacent
   types::StopReason stop = types::StopReason::eos;
   std::span<const types::TokenId> tokens = {};         ///< of the response; empty: unknown
   std::span<const types::TokenId> prompt_tokens = {};  ///< of the prompt after the chat template; empty: unknown
-  std::int64_t index = 0;                              ///< global index among the data's samples
+  std::int64_t index = 0;                              ///< global index of the sample
 };
 
 struct Occasion {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// The run ends with a guard error after more errors, or if all first responses are errors; Nothing: no limit.
+  /// Limit on errors: the run ends with a guard error beyond it, or if all first responses are errors. Nothing: no
+  /// limit.
   std::optional<std::int64_t> max_errors = {};
-  std::function<void()> pause = {};  ///< called regularly while a verifier waits; its exception ends the judging
+  std::function<void()> pause = {};  ///< called regularly while a verifier waits; an exception from it ends the judging
 };
 
-/// Judging's cost and failures since the last report.
+/// Time and failures of judging since the last report.
 struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
   double seconds = 0;
-  std::vector<double> row_ms;  ///< milliseconds per row in a worker
+  std::vector<double> row_ms;  ///< milliseconds per row, measured in a worker
 };
 
-/// Judges batches, thread-safe, one per run.
+/// Judges batches of responses; thread-safe, one per run.
 class Verifier {
  public:
   virtual ~Verifier() = default;
-  /// When data is loaded: throws an input error if it cannot judge by the ground truth (from `where`).
+  /// Throws an input error if the ground truth (from `where`) cannot be judged. Called when data is loaded.
   virtual void check_ground_truth(const Question& question, const std::string& where) const = 0;
-  /// After all data is loaded: throws what check_ground_truth deferred.
+  /// Throws what check_ground_truth deferred. Called after all data is loaded.
   virtual void finish_checks() const {}
-  /// Parses a ground truth once per prompt, null if check_ground_truth rejects it.
+  /// Parses a ground truth once per prompt; null if check_ground_truth rejects it.
   virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
-  /// Returns a verdict for each sample, in order, with score_names().size() scores each. Uses the process's threads,
-  /// from one of which it may be called.
+  /// Returns a verdict for each sample, in order, with score_names().size() scores each. Uses all the process's
+  /// threads; may be called from one of them.
   virtual std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const = 0;
-  /// Returns a verdict's score names, which never change.
+  /// Returns the names of a verdict's scores; constant.
   virtual const std::vector<std::string>& score_names() const = 0;
-  /// Returns each score's weight: a response's score is the weighted sum in this order, in double, without NaN scores.
+  /// Returns each score's weight. A response's score is the weighted sum in this order, in double, without NaN scores.
   virtual std::vector<double> score_weights(const config::RewardRecipe& recipe) const = 0;
-  /// Returns whether all verdicts come from rules: none dropped, with RuleVerifier's scores.
+  /// Returns whether all verdicts come from rules: no sample is dropped, and scores are RuleVerifier's.
   virtual bool is_rule() const { return false; }
   /// Returns whether questions need their data row.
   virtual bool wants_rows() const { return false; }
-  /// Returns the costs, if there are any.
+  /// Returns and resets the report, if the verifier keeps one.
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
-  /// Sets the log's file, if there is one, earlier text included.
+  /// Sets the log's file, with the text so far, if there is a log.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
-  /// Writes the log, if there is one, to this process's standard error from now on.
+  /// Writes the log to this process's standard error from now on, if there is a log.
   virtual void show_log() const {}
   /// Returns, with bounded work, whether two extracted answers (Verdict::extracted) are equal regardless of the ground
-  /// truth; the default compares texts.
+  /// truth. The default compares texts.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
-/// Judges each sample independently, on all threads. Scores `correct`, `wrong` and `format` are 0 or 1: a right answer,
-/// any other, and a wrong one in the right form; `partial` is the partial credit.
+/// Judges each sample independently, on all threads. The scores `correct`, `wrong` and `format` are 0 or 1: a right
+/// answer, a wrong answer, and a wrong answer in the right form. `partial` is the partial credit.
 class RuleVerifier : public Verifier {
  public:
   /// Judges one response without throwing, with bounded work for any input.
@@ -101,24 +102,24 @@ class RuleVerifier : public Verifier {
   bool is_rule() const final { return true; }
 };
 
-/// A data field with a part of a ground truth, for rows without the whole (`qrl-train judge`).
+/// A data field with a part of the ground truth, for rows without a `ground_truth` (`qrl-train judge`).
 struct GroundTruthField {
   std::string_view name;
   bool is_text = false;      ///< true: the value is text, false: JSON
   bool is_optional = false;  ///< may be missing or null
 };
 
-/// A word of reward.verifier
+/// A word of reward.verifier, and its verifier's properties.
 struct VerifierChoice : config::Choice {
   std::unique_ptr<Verifier> (*make)(const config::Recipe& recipe) = nullptr;
-  std::string_view data_hold;                              ///< what this verifier's data contains: "grids"
+  std::string_view data_hold;                              ///< what its data contains, for errors: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
 /// Creates the verifier of a word of reward.verifier.
 std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word);
 
-/// Calls check_ground_truth, whose error then adds that reward.verifier chose the verifier, and the alternatives.
+/// Calls check_ground_truth; adds to its error that reward.verifier chose the verifier, and the alternatives.
 void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,
                        const std::string& where);
 

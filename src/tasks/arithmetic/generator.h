@@ -9,7 +9,7 @@
 
 namespace qrl::tasks {
 
-/// A start value and operations, with all values integers in 1 … max_target.
+/// A start value and operations; all values are integers in 1 … max_target.
 struct ArithmeticTask {
   struct Step {
     char op = '+';  ///< + − * /
@@ -28,16 +28,16 @@ struct ArithmeticRanges {
   std::int64_t max_target = 0;  ///< values are 1 … max_target
 };
 
-/// Returns problem `index` of the endless sequence (ranges, seed, split), with ranges.min_steps to max_steps
-/// operations. Operands go up to max_number (factors and divisors 2 to 5), values up to max_target.
+/// Returns problem `index` of the endless sequence (ranges, seed, split). Number of operations: ranges.min_steps to
+/// max_steps. Operands go up to max_number (factors and divisors: 2 to 5), values up to max_target.
 ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t seed, Split split,
                                    std::uint64_t index);
 
-/// Returns e.g. "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
+/// Returns, for example, "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
-/// Returns e.g. "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3 (measured), and
-/// later steps continue from it.
+/// Returns, for example, "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3
+/// (measured), and later steps continue from the wrong value.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

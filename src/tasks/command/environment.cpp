@@ -17,12 +17,11 @@ namespace {
 
 constexpr std::string_view kPythonPath = "PYTHONPATH";
 
-/// The variables that programs need, by name or by prefix.
+/// Variables that programs need, by name or by prefix.
 constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
                                                          "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
 constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});
 
-/// Returns whether a reward program gets this variable.
 bool is_handed_on(std::string_view name) {
   const auto begins = [&](std::string_view start) { return name.starts_with(start); };
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
@@ -30,11 +29,10 @@ bool is_handed_on(std::string_view name) {
          name.ends_with("_PROXY");
 }
 
-/// Returns the folder of qrl_reward.py, or "".
 std::string python_folder() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  // Relative to the program, a test program, and an installed one.
+  // Next to a program of the build, a test program, or an installed program.
   for (const char* place : {"../apps/python", "../../apps/python", "../share/qrl-train/python"}) {
     const std::filesystem::path folder = (program.parent_path() / place).lexically_normal();
     if (std::filesystem::exists(folder / "qrl_reward.py", error)) return folder.string();

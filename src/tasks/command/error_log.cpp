@@ -13,7 +13,6 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Returns the whole lines in a text's last `bytes`.
 std::string newest_lines(const std::string& text, std::size_t bytes) {
   if (text.size() <= bytes) return text;
   const std::size_t line = text.find('\n', text.size() - bytes);

@@ -12,11 +12,11 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Writes earlier text (the newest, at most a tenth of the limit) and later text to `file`.
+  /// Writes text so far (its end, at most a tenth of the limit) and later text to `file`.
   void open(const std::filesystem::path& file);
-  /// Writes earlier and later text to this process's standard error.
+  /// Writes text so far and later text to this process's standard error.
   void show();
-  /// Appends text, and beyond the limit removes the file's older half in whole lines.
+  /// Appends text. Beyond the limit, removes the older half of the file in whole lines.
   void add(std::string_view text);
 
  private:

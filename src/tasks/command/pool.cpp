@@ -29,7 +29,7 @@ constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// Returns whether `text` has the name, between characters that no variable's name has.
+/// Returns whether `text` has the variable's name as a whole word.
 bool mentions(const std::string& text, const std::string& name) {
   const auto is_of_name = [&](std::size_t at) {
     return at < text.size() && (base::is_letter(text[at]) || base::is_digit(text[at]) || text[at] == '_');
@@ -39,7 +39,8 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Returns a note on the withheld variables, "" without any: those that the program's last words name, else how many.
+/// Returns a note on withheld variables: the names that the program's last words mention, else their number; "" without
+/// any.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
   std::vector<std::string> mentioned;
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),
@@ -64,7 +65,6 @@ ParsedLine parse_line(std::string_view line) try {
   return {{}, error.what()};
 }
 
-/// Returns whether a line is valid JSON except for NaN and infinities, as Python writes them.
 bool holds_nan(std::string_view line) {
   std::string text(line);
   bool found = false;
@@ -119,7 +119,7 @@ Pool::~Pool() {
 
 void Pool::start_worker(Slot& slot) {
   slot.worker = std::make_unique<Worker>(settings_.program, log_);
-  (void)slot.worker->send(settings_.hello);  // a program that does not read it fails by its start timeout
+  (void)slot.worker->send(settings_.hello);  // a program that ignores it fails at its start timeout
 }
 
 std::string Pool::end_worker(Slot& slot) {
@@ -146,7 +146,7 @@ void Pool::refuse_start(Slot& slot, const std::string& what) {
 
 void Pool::take_ready(Slot& slot, std::string_view line) {
   if (line.size() > kMaxReadyLine_bytes) refuse_start(slot, "a first line above 64 KiB");
-  nlohmann::ordered_json message;  // ordered, because the order of the scores matters
+  nlohmann::ordered_json message;  // ordered, because the scores' order is part of the protocol
   std::string fault;
   try {
     message = state::parse_ordered_json(line, "the line");
@@ -312,7 +312,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
 }
 
 void Pool::died(Slot& slot, Work& work) {
-  // Standard output closes just before the process ends.
+  // Standard output closes shortly before the process ends: waits at most 100 ms.
   for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
   if (!slot.worker->had_rows) refuse_start(slot, "");
   last_errors_ = slot.worker->last_errors();

@@ -18,7 +18,7 @@ namespace qrl::tasks {
 
 struct PoolSettings {
   Program program;
-  std::string hello;  ///< the first line to each worker, with its newline
+  std::string hello;  ///< the first line sent to each worker, with its newline
   std::int64_t num_workers = 1;
   std::int64_t in_flight = 1;  ///< rows per worker
   double timeout_s = 10, start_timeout_s = 60;
@@ -26,37 +26,37 @@ struct PoolSettings {
 };
 
 enum class RowFault : std::uint8_t {
-  timeout,   ///< in timeout_s after receipt
-  crashed,   ///< two workers ended while they held it
+  timeout,   ///< no answer within timeout_s
+  crashed,   ///< two workers ended while they had this row
   protocol,  ///< its worker wrote an invalid answer
 };
 
-/// Rows to judge, and handlers of answers; an exception in one ends the job and kills the workers with rows.
+/// Rows to judge, and handlers of answers. An exception in a handler ends the job and kills the workers that have rows.
 struct PoolJob {
   std::size_t num_rows = 0;
   std::function<void(std::size_t row, std::uint64_t id, std::string& line)> write;
-  /// Processes an answer; false: not allowed by the protocol.
+  /// Processes an answer; returns false if the protocol does not allow it.
   std::function<bool(std::size_t row, const nlohmann::json& answer)> accept;
   std::function<void(std::size_t row, RowFault fault)> fail;
   std::function<void()> pause;  ///< called at least every 100 ms; may be empty
 };
 
-/// Answers or fails each row exactly once, within rows × timeout_s plus start times of new workers. A failed worker is
-/// killed with all processes that it started, and a new one gets its rows. After a crash each of them runs alone, to
-/// attribute the next crash.
+/// Answers or fails each row exactly once, within rows × timeout_s plus the start times of new workers. A failed worker
+/// is killed with all processes that it started; a new worker gets its rows. After a crash, those rows run one at a
+/// time, to find the row that crashes.
 class Pool {
  public:
-  /// Starts no worker.
+  /// Starts no worker yet.
   explicit Pool(PoolSettings settings);
-  /// Closes the workers' input, and kills after 2 s the rest and what they started.
+  /// Closes the workers' input; after 2 s kills the remaining workers and their processes.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Starts the first worker and returns its ready line's object. Throws an input error with its last error lines if it
-  /// fails.
+  /// Starts the first worker and returns the object in its ready line. If that fails, throws an input error with the
+  /// worker's last error lines.
   std::string start();
-  /// Runs a job; later workers must send the same ready line.
+  /// Runs a job. Workers started later must send the same ready line.
   void run(const PoolJob& job);
 
   void log_to(const std::filesystem::path& file) { log_.open(file); }
@@ -67,18 +67,18 @@ class Pool {
   std::int64_t take_restarts() { return std::exchange(num_restarts_, 0); }
 
  private:
-  /// A worker, and rows that only the slot's next worker may get.
+  /// A worker, and rows reserved for its successor.
   struct Slot {
     std::unique_ptr<Worker> worker;
-    std::vector<std::size_t> again;  ///< a stack: its last row is next
+    std::vector<std::size_t> again;  ///< a stack: the last row runs next
   };
   struct Work;
 
   void start_worker(Slot& slot);
-  /// Kills the worker and what it started, and returns how the program ended.
+  /// Kills the worker and its processes; returns how the program ended.
   std::string end_worker(Slot& slot);
   void take_ready(Slot& slot, std::string_view line);
-  /// Throws a failed start's error; empty `got`: the program ended or closed its output.
+  /// Throws a failed start's error. `got`: the line received, empty if the program ended or closed its output.
   [[noreturn]] void refuse_start(Slot& slot, const std::string& got);
   void start_workers(Work& work);
   void wait(Work& work);
@@ -92,7 +92,7 @@ class Pool {
   PoolSettings settings_;
   ErrorLog log_;
   std::vector<Slot> slots_;
-  std::string ready_;  ///< the first ready line; "": none yet
+  std::string ready_;  ///< the first worker's ready line; "": none yet
   std::uint64_t next_id_ = 1;
   std::string last_errors_;
   std::vector<double> row_ms_;

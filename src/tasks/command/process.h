@@ -9,7 +9,7 @@
 
 namespace qrl::tasks {
 
-inline constexpr const char* kCommandKey = "reward.command";  ///< the key that errors of src/tasks/command name
+inline constexpr const char* kCommandKey = "reward.command";  ///< the key named by errors of src/tasks/command
 
 struct Program {
   std::vector<std::string> argv;         ///< argv[0]: the path of an executable
@@ -42,9 +42,9 @@ struct Pipe {
 };
 Pipe make_pipe();
 
-/// Runs a program below a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. It has its own
-/// process group, default signals, no core file and no other descriptors. At destruction or this process's end, all
-/// that it started is killed, in any process group or session.
+/// Runs a program under a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
+/// has its own process group, default signals, no core file and no other descriptors. At destruction, or when this
+/// process ends, the program and all processes that it started are killed, in any process group or session.
 class Process {
  public:
   /// Throws an input error if the program cannot be started.
@@ -58,9 +58,9 @@ class Process {
   int errors() const { return err_.get(); }
   void close_input() { in_.reset(); }
   void close_errors() { err_.reset(); }
-  /// Returns whether the program has ended; processes that it started may still run.
+  /// Returns whether the program has ended; its child processes may still run.
   bool has_ended() const;
-  /// Kills the program and all that it started, waits at most 4 s, and returns how it ended: "exit code 1", "signal 11
+  /// Kills the program and its processes, waits at most 4 s, and returns how it ended: "exit code 1", "signal 11
   /// (Segmentation fault)". Later calls return the same text.
   std::string kill();
 
@@ -73,8 +73,8 @@ class Process {
   std::string end_;
 };
 
-/// Returns the file of `name`: a path relative to `folder`, or PATH's first executable of that name. Throws an input
-/// error about reward.command.
+/// Returns the program's path: `name` relative to `folder`, or PATH's first executable with that name. Throws an input
+/// error that names reward.command.
 std::string find_program(const std::string& name, const std::string& folder);
 
 }  // namespace qrl::tasks

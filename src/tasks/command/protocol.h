@@ -23,26 +23,27 @@ struct CommandReady {
   bool takes_groups = false;
 };
 
-/// Parses a ready line's object, or throws an input error that names the fault.
+/// Parses the object of a ready line; throws an input error that names the fault.
 CommandReady read_ready(const std::string& ready);
 
-/// Returns a question's fields without braces: {"prompt":…,"ground_truth":…,"data_source":…}, with "row" if wanted.
+/// Returns a question's JSON fields without braces: {"prompt":…,"ground_truth":…,"data_source":…}, and "row" if
+/// `with_row`.
 std::string question_fields(const Question& question, bool with_row);
 
-/// Returns the first line to a worker; `first` may be null.
+/// Returns the first line sent to a worker; `first` may be null.
 std::string hello_line(std::uint64_t seed, const std::string& run, const Question* first);
 
-/// Appends `text` as a JSON string, non-UTF-8 bytes as U+FFFD.
+/// Appends `text` as a JSON string, with U+FFFD for bytes that are not UTF-8.
 void append_text(std::string_view text, std::string& line);
 
 void append_ids(std::span<const types::TokenId> ids, std::string& line);
 
-/// Appends a response's fields: "response", "stop", "response_tokens", if wanted "tokens" and "index", and "verdict" if
-/// another verifier judged before.
+/// Appends a response's fields: "response", "stop", "response_tokens". Also "tokens" and "index" if the command wants
+/// them, and "verdict" if another verifier judged before.
 void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
 
-/// Reads an answer's verdict, with NaN for missing scores; nothing if the protocol does not allow it. With an error, or
-/// no applicable score, the verdict has verifier_error.
+/// Reads an answer's verdict, with NaN for missing scores; nothing if the protocol does not allow the answer. An error,
+/// or no applicable score, sets verifier_error.
 std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready, double correct_at);
 
 }  // namespace qrl::tasks

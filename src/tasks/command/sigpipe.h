@@ -6,7 +6,7 @@
 
 namespace qrl::tasks {
 
-/// Blocks SIGPIPE for this thread: a write to a pipe without a reader fails instead of ending the process.
+/// Blocks SIGPIPE on this thread, so that a write to a pipe without a reader fails instead of ending the process.
 class NoSigpipe {
  public:
   NoSigpipe() {

@@ -24,14 +24,13 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
-constexpr int kMostGoldFaults = 8;  ///< ground truths that a program may leave unanswered
+constexpr int kMostGoldFaults = 8;  ///< rejected golds before the check stops asking
 
 struct CommandGold final : types::Gold {
   std::string fields;  ///< the question's fields, the same in all its rows
   std::shared_ptr<const types::Gold> after;
 };
 
-/// Returns the recipe's settings of the program. Throws an input error if the program does not exist.
 PoolSettings settings_of(const config::Recipe& recipe) {
   const config::RewardRecipe& reward = recipe.reward;
   PoolSettings settings;
@@ -72,7 +71,6 @@ std::int64_t num_workers(const config::RewardRecipe& recipe) {
   return recipe.workers > 0 ? recipe.workers : std::max(1, base::num_threads() / 2);
 }
 
-/// Runs the command; all calls hold one lock.
 class CommandVerifier::Session {
  public:
   Session(const config::Recipe& recipe, std::unique_ptr<Verifier> after)
@@ -148,16 +146,15 @@ class CommandVerifier::Session {
   std::unique_ptr<Pool> pool_;
   CommandReady ready_;
   bool is_group_ = false;
-  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location, not checked yet
-  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< among the first responses
+  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of each gold, not checked yet
+  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< number of first responses, and of errors among them
 };
 
-/// A batch and its rows: samples, or groups of them.
 struct CommandVerifier::Session::Batch {
   std::span<const Sample> samples;
   const Occasion& occasion;
   std::vector<Verdict> verdicts;
-  std::vector<std::size_t> rows;  ///< each row's first sample, then the number of samples
+  std::vector<std::size_t> rows;  ///< first sample of each row, then the number of samples
   std::int64_t num_errors = 0;
 };
 
@@ -173,7 +170,7 @@ void CommandVerifier::Session::require_weights() const {
 }
 
 void CommandVerifier::Session::check_golds() {
-  if (golds_.empty()) return;  // without rows the program was not started either
+  if (golds_.empty()) return;  // without data rows, the program was never started
   const auto golds = std::exchange(golds_, {});
   std::vector<std::string> refusals(golds.size());
   PoolJob job;

@@ -9,16 +9,16 @@
 
 namespace qrl::tasks {
 
-/// Judges with the program of reward.command, started with the first checked question, which it receives. A failed
-/// response's verdict has verifier_error: dropped with reward.on_error drop, else with scores of 0.
+/// Judges with the program of reward.command, which starts at the first checked question and receives it. A failed
+/// response gets verifier_error; reward.on_error decides whether it is dropped or gets scores of 0.
 class CommandVerifier final : public Verifier {
  public:
-  /// Throws an input error if the program does not exist. `after`, if not null, judges each response first.
+  /// Throws an input error if the program does not exist. `after`, unless null, judges each response first.
   CommandVerifier(const config::Recipe& recipe, std::unique_ptr<Verifier> after);
   ~CommandVerifier() override;
 
   void check_ground_truth(const Question& question, const std::string& where) const override;
-  /// Throws an input error for all golds that the program rejects, the first 20 named, if it checks golds.
+  /// If the program checks golds, throws one input error for all golds that it rejects, naming the first 20.
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
   /// Judges one batch at a time. Verdicts do not depend on the number of workers or their order.
@@ -36,7 +36,7 @@ class CommandVerifier final : public Verifier {
   std::unique_ptr<Session> session_;
 };
 
-/// Returns reward.workers, or half the process's threads, at least 1.
+/// Returns reward.workers; by default half of the process's threads, at least 1.
 std::int64_t num_workers(const config::RewardRecipe& recipe);
 
 }  // namespace qrl::tasks

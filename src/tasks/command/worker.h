@@ -26,7 +26,7 @@ class Worker {
   Worker(const Program& program, ErrorLog& log);
 
   Process& process() { return process_; }
-  /// Queues a line (with its newline), and writes what the pipe accepts; false: the worker has closed its input.
+  /// Queues a line (with its newline) and writes what the pipe accepts; false if the worker has closed its input.
   bool send(std::string_view line);
   bool has_unsent() const { return sent_ < unsent_.size(); }
   bool flush();
@@ -37,7 +37,7 @@ class Worker {
   /// Returns the next whole line, valid until the next `read` or `next_line`.
   std::optional<std::string_view> next_line();
   void read_errors();
-  /// Returns its newest standard error lines, at most 20, each after a newline.
+  /// Returns the newest lines of standard error, at most 20, each with a newline.
   std::string last_errors();
 
   bool is_ready = false;
@@ -52,10 +52,10 @@ class Worker {
   std::string unsent_;
   std::size_t sent_ = 0;
   std::string received_;
-  std::size_t taken_ = 0;    ///< bytes of received_ that next_line returned
-  std::size_t scanned_ = 0;  ///< bytes of received_ after taken_ that contain no newline
+  std::size_t taken_ = 0;    ///< number of bytes of received_ already returned by next_line
+  std::size_t scanned_ = 0;  ///< number of bytes after taken_ known to have no newline
   std::deque<std::string> errors_;
-  std::string error_line_;  ///< incomplete
+  std::string error_line_;  ///< the incomplete last line
 };
 
 }  // namespace qrl::tasks

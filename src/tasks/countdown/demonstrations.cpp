@@ -11,21 +11,21 @@ namespace qrl::tasks {
 
 namespace {
 
-// Measured on the quickstart: the cold start solves about a quarter, and RL then more than doubles it.
-constexpr double kRightFirst = 0.3;  // that an attempt is correct while wrong ones are left
-constexpr double kStopWrong = 0.3;   // to answer after a failed attempt
+// Chosen by measurement: the quickstart's cold start solves about a quarter, and RL then more than doubles that.
+constexpr double kRightFirst = 0.3;  // probability that an attempt is correct, while wrong ones are left
+constexpr double kStopWrong = 0.3;   // probability to answer after a failed attempt
 constexpr int kMaxTries = 8;
-constexpr double kNearness = 20.0;          // of |value − target| in the order of wrong attempts
-constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits
+constexpr double kNearness = 20.0;          // scale of |value − target| in the order of wrong attempts
+constexpr std::int64_t kLargestValue = 99;  // so that no value in an attempt has three digits
 
-/// Operations from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
+/// Operations applied from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
 struct Chain {
   std::int64_t value = 0;
   std::string steps;       ///< "6*2=12-4=8"
   std::string expression;  ///< "(6*2)-4"
 };
 
-/// Returns a op b if the subtrahend is smaller, the divisor above 1 and exact.
+/// Returns a op b if the result is positive and an exact integer, and a divisor is above 1.
 std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
@@ -36,7 +36,6 @@ std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t 
   return value;
 }
 
-/// Appends every chain that continues `chain` with the remaining numbers.
 void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vector<Chain>& chains) {
   if (left.empty()) {
     chains.push_back(chain);
@@ -56,7 +55,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Returns every chain over the numbers, each first pair once, larger number first.
+/// Returns every chain over the numbers, once per first pair, larger number first.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -76,7 +75,7 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   return chains;
 }
 
-/// Returns wrong chains in random order, near misses first: by |value − target| / kNearness minus Gumbel noise.
+/// Returns wrong chains in random order, near misses first: sorted by |value − target| / kNearness minus Gumbel noise.
 std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
                                             base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;
@@ -97,7 +96,7 @@ std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, st
 
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index);
-  constexpr int kMaxTasks = 1000;  // nearly every task has a chain; failure means unsuitable ranges
+  constexpr int kMaxTasks = 1000;  // nearly every task has a chain, so failure means unsuitable ranges
   for (int attempt = 0; attempt < kMaxTasks; ++attempt) {
     const CountdownTask task = generate_countdown(ranges, seed, Split::train, random.below(std::uint64_t{1} << 62));
     const std::vector<Chain> chains = all_chains(task.numbers);

@@ -25,7 +25,8 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing. Faults of the value do not: the rest must still match the grammar.
+  /// Returns whether a fault ends parsing. A fault of the value (overflow, division by zero) does not, because the rest
+  /// must still match the grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }
@@ -34,15 +35,15 @@ class Parser {
     if (result_.fault == ExpressionFault::none || (!stopped() && !of_value)) result_.fault = fault;
   }
 
-  /// Returns the next operator, parenthesis or first digit after white space, unconsumed, of length `width_`; '\0' at
-  /// the end.
+  /// Returns the next operator, parenthesis or first digit after white space, without consuming it; '\0' at the end.
+  /// Sets `width_` to its length.
   char peek() noexcept {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     width_ = 1;
     if (at_ == text_.size()) return '\0';
     const char c = text_[at_];
     if (c == '\\' && operators_ == Operators::latex) return peek_command();
-    return c == '\0' || c == kFraction ? '?' : c;  // a NUL byte in the text is not its end
+    return c == '\0' || c == kFraction ? '?' : c;  // so that a NUL byte is not taken for the end
   }
   char peek_command() noexcept {
     std::size_t end = at_ + 1;
@@ -105,7 +106,7 @@ class Parser {
       fail(ExpressionFault::grammar);
     }
     depth_ = outer_depth;
-    if (negative) value.numerator = -value.numerator;  // the negation is safe: see narrow()
+    if (negative) value.numerator = -value.numerator;  // the negation cannot overflow (see narrow())
     return value;
   }
 
@@ -147,7 +148,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// False beyond the number limit: the answer is wrong for any value.
+  /// Returns false beyond the limit on numbers, where the answer is wrong regardless of its value.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

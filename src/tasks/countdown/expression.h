@@ -1,11 +1,11 @@
 // Owns arithmetic in model text: grammar, limits and exact evaluation.
 //
-//   sum     = product { ("+" | "-") product }
-//   product = signed { ("*" | "/") signed }
-//   signed  = { "+" | "-" } ( number | "(" sum ")" )
-//   number  = "0" | nonzero-digit { digit }            ASCII digits only; "05", ".5", "1e3", "1_000" are not numbers
+// sum = product { ("+" | "-") product }
+// product = signed { ("*" | "/") signed }
+// signed = { "+" | "-" } ( number | "(" sum ")" )
+// number = "0" | nonzero-digit { digit } ASCII digits only; "05", ".5", "1e3", "1_000" are not numbers
 //
-// ASCII white space is allowed between any two. "**", "//", "×", "÷" and implicit products are not in the grammar.
+// ASCII white space is allowed between tokens. "**", "//", "×", "÷" and implicit products are not in the grammar.
 #pragma once
 
 #include <array>
@@ -28,18 +28,19 @@ enum class ExpressionFault : std::uint8_t {
   too_deep,  ///< more than kMaxDepth; not parsed to the end
   grammar,
   division_by_zero,  ///< valid grammar, but no value
-  overflow,          ///< valid grammar, but a numerator or denominator exceeds 64 bits: equal to nothing
+  overflow,          ///< valid grammar, but a numerator or denominator exceeds 64 bits: no answer is equal
 };
 
 struct Expression {
   ExpressionFault fault = ExpressionFault::none;
   Rational value;                                   ///< valid if fault is none and num_numbers ≤ kMaxNumbers
   std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in order of appearance, without sign; −1 beyond 64 bits
-  std::size_t num_numbers = 0;                      ///< count in the text; beyond kMaxNumbers only the first are kept
+  std::size_t num_numbers = 0;                      ///< number of numbers in the text; only the first kMaxNumbers are
+                                                    ///< kept
 };
 
-/// Selects the operators: ASCII's, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac; one
-/// digit may replace a brace) and \left( \right).
+/// Selects the operators: ASCII's, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac;
+/// braces around one digit are optional), \left( and \right).
 enum class Operators : std::uint8_t { ascii, latex };
 
 /// Evaluates a text of up to kMaxExpression_bytes without allocation, in linear time.

@@ -13,8 +13,8 @@ namespace qrl::tasks {
 
 namespace {
 
-/// A random expression: nodes 0 … numbers.size() − 1 are the numbers. Each later one joins two earlier ones; the last
-/// is the whole.
+/// A random expression tree: nodes 0 … numbers.size() − 1 are the numbers, each later node joins two earlier nodes. The
+/// last node is the result.
 struct RandomExpression {
   struct Node {
     std::int64_t value = 0;
@@ -28,7 +28,6 @@ struct RandomExpression {
   CountdownTask task() const { return {numbers, value()}; }
 };
 
-/// Returns a op b if it is a 64-bit integer and the divisor positive.
 std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   switch (op) {
@@ -43,7 +42,7 @@ std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// Returns nothing if a value is no integer or the result not in 1…max_target.
+/// Tries one random expression; nothing if a value is no integer or the result is not in 1…max_target.
 std::optional<RandomExpression> try_expression(base::RandomStream& random, const CountdownRanges& ranges) {
   RandomExpression expression;
   const std::int64_t num_numbers = random.between(ranges.min_numbers, ranges.max_numbers);
@@ -74,13 +73,12 @@ std::optional<RandomExpression> try_expression(base::RandomStream& random, const
   return expression;
 }
 
-/// Returns a stream's first successful attempt in `split`.
 RandomExpression expression_of_split(base::RandomStream random, const CountdownRanges& ranges, Split split) {
   QRL_REQUIRE(ranges.min_numbers >= 1 && ranges.min_numbers <= ranges.max_numbers && ranges.max_number >= 1,
               "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",
               std::to_string(ranges.min_numbers) + ", " + std::to_string(ranges.max_numbers) + " and " +
                   std::to_string(ranges.max_number));
-  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need about ten
+  constexpr int kMaxAttempts = 1'000'000;  // about a second of attempts; usual ranges need about ten
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     auto expression = try_expression(random, ranges);
     if (expression && split_of(expression->task()) == split) return *std::move(expression);

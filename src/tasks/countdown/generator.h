@@ -9,7 +9,7 @@
 
 namespace qrl::tasks {
 
-/// Reach `target` from `numbers`, each used exactly once, with + − * / and parentheses.
+/// A task: reach `target` from `numbers`, each used exactly once, with + − * / and parentheses.
 struct CountdownTask {
   std::vector<std::int64_t> numbers;
   std::int64_t target = 0;
@@ -22,12 +22,12 @@ struct CountdownRanges {
   std::int64_t max_target = 0;                    ///< targets are 1 … max_target
 };
 
-/// Returns a task's split, by its sorted numbers and target.
+/// Returns a task's split, a hash of its sorted numbers and target.
 Split split_of(const CountdownTask& task);
 
-/// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split), by the arguments alone. Random
-/// operators join random pairs of numbers until one value is left, the target, in 1…max_target. All values are
-/// integers: divisors are positive and exact. Throws an input error if there are too few tasks.
+/// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split); depends on the arguments alone.
+/// Random operators join random pairs of numbers until one value is left, the target, in 1…max_target. All values are
+/// integers, divisors positive. Throws an input error if the ranges allow too few tasks.
 CountdownTask generate_countdown(const CountdownRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
 /// Returns the prompt of a task: "3 8 12 = 36\n".
@@ -39,9 +39,9 @@ struct Demonstration {
   std::string response;  ///< trusted text: contains <answer> and </answer>
 };
 /// Returns demonstration `index` of the sequence (ranges, seed): a train-split task and at most eight attempts. An
-/// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The last one's
-/// expression follows in <answer>. Arithmetic and labels are always correct. After a failed attempt, three searches in
-/// ten stop with a wrong answer: a model learns the form, and RL to search longer. The form was chosen by measurement.
+/// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The expression of
+/// the last attempt follows in <answer>. Arithmetic and labels are always correct. After a failed attempt, three
+/// searches in ten stop with a wrong answer, so that RL can teach longer search. The form was chosen by measurement.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -34,7 +34,7 @@ Term joined(const Term& a, char op, const Term& b) {
   return {wrapped(a.text, left) + op + wrapped(b.text, right), op};
 }
 
-/// An operation on `first` and `second`; `swapped` reverses the operands.
+/// An operation on `first` and `second`, reversed if `swapped`.
 struct Operation {
   char op;
   bool swapped;
@@ -56,7 +56,7 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// Returns the `second` with which the operation gives `target`, if one value does.
+/// Returns the `second` operand with which the operation gives `target`, if exactly one value does.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':
@@ -71,8 +71,8 @@ std::optional<Rational> missing(Operation operation, Rational first, Rational ta
   }
 }
 
-/// Tables hold small subsets' values; for larger ones, operations are inverted from the target until the missing value
-/// is in a table.
+/// Tabulates the values of small subsets. For larger subsets, inverts operations from the target until the missing
+/// value is in a table.
 class Search {
  public:
   explicit Search(std::span<const std::int64_t> numbers)
@@ -170,7 +170,7 @@ class Search {
 
   std::span<const std::int64_t> numbers_;
   int num_tabled_;
-  std::vector<std::vector<Entry>> tables_;  ///< for each subset of at most num_tabled_ numbers, ascending by value
+  std::vector<std::vector<Entry>> tables_;  ///< one table per subset of at most num_tabled_ numbers, sorted by value
 };
 
 }  // namespace
@@ -179,8 +179,7 @@ std::optional<std::string> solve_countdown(std::span<const std::int64_t> numbers
   QRL_REQUIRE(!numbers.empty() && numbers.size() <= kMaxCountdownNumbers, "solve_countdown",
               "1 to " + std::to_string(kMaxCountdownNumbers) + " numbers", std::to_string(numbers.size()));
   if (target == std::numeric_limits<std::int64_t>::min())
-    return std::nullopt;  // the value is no Rational, so no
-                          // answer equals it
+    return std::nullopt;  // no Rational, so no answer equals this value
   const Search search(numbers);
   const Mask all = (Mask{1} << numbers.size()) - 1;
   for (Mask mask = all; mask > 0; --mask) {

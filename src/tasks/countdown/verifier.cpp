@@ -43,7 +43,7 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
     expected_ = Place::nothing;
     return true;
   }
-  bool number_integer(number_integer_t value) override {  // called for negative numbers only
+  bool number_integer(number_integer_t value) override {  // the parser calls this for negative numbers only
     if (expected_ != Place::target) return false;
     return set_target(value);
   }
@@ -79,14 +79,14 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
   GroundTruthReader reader;
   const bool read = nlohmann::json::sax_parse(text, &reader);
-  // The parser stops at a NUL byte.
+  // Rejects text after a NUL byte, where the parser stops.
   if (!read || !reader.complete() || text.find('\0') != std::string_view::npos) return std::nullopt;
   return reader.truth();
 }
 
 namespace {
 
-/// Returns "expression = value" without its "= value", if that is a single number.
+/// Returns the text without a final "= number".
 std::string_view drop_trailing_value(std::string_view text) noexcept {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos) return text;
@@ -107,7 +107,6 @@ bool uses_given_numbers(const Expression& expression, const CountdownTruth& trut
   std::array<std::int64_t, kMaxNumbers> used = expression.numbers;
   const auto used_end = used.begin() + static_cast<std::ptrdiff_t>(expression.num_numbers);
   std::sort(used.begin(), used_end);
-  // The numbers are compared as multisets.
   return std::includes(truth.numbers.begin(), truth.numbers.end(), used.begin(), used_end);
 }
 
@@ -165,7 +164,7 @@ Verdict CountdownVerifier::judge_one(std::string_view response, const types::Gol
   if (response.size() > reward::kMaxScanned_bytes) return {Outcome::no_answer, "response too long", true};
   return {Outcome::no_answer, "no answer", false};
 } catch (...) {
-  return {Outcome::no_answer, "out of memory", true};  // formatting the answer allocates
+  return {Outcome::no_answer, "out of memory", true};  // formatting the answer may fail to allocate
 }
 
 }  // namespace qrl::tasks

@@ -1,9 +1,9 @@
 // Owns the countdown verifier: an answer's numbers and value. Grammar and limits: expression.h. Ground truth:
 // {"numbers":[3,8,12],"target":36}.
-// - \boxed{} holds LaTeX: \times, \cdot and \div mean * and /, and other LaTeX except \frac is rejected; a plain
+// - \boxed{} holds LaTeX: \times, \cdot and \div mean * and /, and \frac divides; other LaTeX is rejected; a plain
 //   <answer> is ASCII.
 // - In \boxed{} one trailing "= value" is ignored, whatever the number; elsewhere, or twice, "=" is rejected.
-// - An answer beyond the limits counts as none, with verifier_error.
+// - An answer beyond the limits counts as no answer, with verifier_error.
 #pragma once
 
 #include <cstdint>

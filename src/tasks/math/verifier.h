@@ -17,7 +17,7 @@ class MathVerifier final : public RuleVerifier {
   void check_ground_truth(const Question& question, const std::string& where) const override {
     rules_.check_ground_truth(question.ground_truth, where);
   }
-  /// Never returns null: the verdict reports an unreadable gold answer.
+  /// Never returns null; the verdict reports an unreadable gold answer.
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
   Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept override;
   bool same_answer(std::string_view one, std::string_view other) const noexcept override {

@@ -11,7 +11,8 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::int64_t kMaxTrials = 1'000'000;  // of the solver; a grid with a unique solution needs some hundred
+constexpr std::int64_t kMaxTrials = 1'000'000;  // digits tried by the solver; a grid with a unique solution needs some
+                                                // hundred
 constexpr double kWrongCell = 1.0 / 6;
 
 SudokuGrid random_solution(int size, base::RandomStream& random) {
@@ -21,7 +22,7 @@ SudokuGrid random_solution(int size, base::RandomStream& random) {
     static const auto all = solve_sudoku(grid, 1000, kMaxTrials).grids;
     return all[random.below(all.size())];
   }
-  for (int box = 0; box < 3; ++box) {  // diagonal boxes share no row or column: any filling can be completed
+  for (int box = 0; box < 3; ++box) {  // diagonal boxes share no row or column, so any filling can be completed
     std::array<std::uint8_t, 9> digits{};
     std::iota(digits.begin(), digits.end(), std::uint8_t{1});
     random.shuffle(std::span<std::uint8_t>(digits));
@@ -35,7 +36,6 @@ SudokuGrid random_solution(int size, base::RandomStream& random) {
   return solved.grids.front();
 }
 
-/// Clears cells in random order while the solution is unique, or returns nothing.
 std::optional<SudokuGrid> emptied(const SudokuGrid& solution, std::int64_t num_empty, base::RandomStream& random) {
   std::vector<std::size_t> order(static_cast<std::size_t>(solution.num_cells()));
   std::iota(order.begin(), order.end(), std::size_t{0});

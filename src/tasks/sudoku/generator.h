@@ -18,19 +18,18 @@ struct SudokuRanges {
   std::int64_t min_empty = 0, max_empty = 0;
 };
 
-/// Returns task `index` of the endless sequence (ranges, seed, split): a grid with ranges.min_empty to max_empty empty
-/// cells and exactly one solution. 4×4 solutions are drawn uniformly from all 288; For 9×9 the diagonal boxes are
-/// random and the solver fills the rest. Clues are removed in random order while the solution is unique. Throws an
+/// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution and
+/// ranges.min_empty to max_empty empty cells. 4×4 solutions are uniform over all 288. 9×9 solutions get random diagonal
+/// boxes, and the solver fills the rest. Clues are removed in random order while the solution is unique. Throws an
 /// input error if no grid in a thousand has enough empty cells.
 SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns e.g. "3102 2000 0210 0320\n": rows, with 0 for an empty cell.
+/// Returns, for example, "3102 2000 0210 0320\n": rows, with 0 for an empty cell.
 std::string sudoku_prompt(const SudokuTask& task);
-/// Returns {"puzzle":…,"solution":…}.
 std::string sudoku_ground_truth(const SudokuTask& task);
 
-/// Returns e.g. "<answer>3142 2431 4213 1324</answer>" for a train-split task, each empty cell wrong with probability
-/// 1/6 (measured).
+/// Returns, for example, "<answer>3142 2431 4213 1324</answer>" for a train-split task. Each empty cell is wrong with
+/// probability 1/6 (measured).
 std::string demonstrate_sudoku(const SudokuTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

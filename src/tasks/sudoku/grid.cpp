@@ -7,7 +7,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// The digits of each row, column and box: bit d for digit d.
+/// The digits used in each row, column and box: bit d for digit d.
 struct Used {
   std::array<std::uint16_t, 9> row{}, column{}, box{};
 };
@@ -35,7 +35,7 @@ class Solver {
   }
 
  private:
-  void mark(int cell, int digit) noexcept {  // a second call removes the mark
+  void mark(int cell, int digit) noexcept {  // toggles: a second call removes the mark
     const auto bit = static_cast<std::uint16_t>(1u << digit);
     used_.row[idx(cell / grid_.size)] ^= bit;
     used_.column[idx(cell % grid_.size)] ^= bit;
@@ -47,7 +47,7 @@ class Solver {
                                         used_.box[idx(box_of(grid_, cell))]);
   }
 
-  /// Returns whether to continue; recursion is at most 81 deep.
+  /// Returns whether to continue the search. Recurses at most 81 deep.
   bool search() {
     int best = -1;
     unsigned digits = 0;

@@ -18,7 +18,7 @@ struct SudokuGrid {
   friend bool operator==(const SudokuGrid&, const SudokuGrid&) = default;
 };
 
-/// Parses 16 or 81 digits in row-major order, 0 or '.' for an empty cell, else returns nothing.
+/// Parses 16 or 81 digits in row-major order, with 0 or '.' for an empty cell; nothing for other texts.
 std::optional<SudokuGrid> read_sudoku(std::string_view digits) noexcept;
 std::string sudoku_digits(const SudokuGrid& grid);
 
@@ -28,10 +28,10 @@ bool is_solved(const SudokuGrid& grid) noexcept;
 bool keeps_clues(const SudokuGrid& puzzle, const SudokuGrid& grid) noexcept;
 
 struct SudokuSolutions {
-  std::vector<SudokuGrid> grids;  ///< the first ones in a fixed order
-  bool complete = false;          ///< true: there are no others
+  std::vector<SudokuGrid> grids;  ///< the first solutions in a fixed order
+  bool complete = false;          ///< whether `grids` has all solutions
 };
-/// Backtracks over the cell with the fewest candidates, until `max_solutions` or after `max_trials` digits.
+/// Backtracks over the cell with the fewest candidates. Stops at `max_solutions`, or after trying `max_trials` digits.
 SudokuSolutions solve_sudoku(const SudokuGrid& puzzle, std::size_t max_solutions, std::int64_t max_trials);
 
 }  // namespace qrl::tasks

@@ -14,8 +14,8 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::size_t kMaxGolds = 64;          ///< that partial credit considers
-constexpr std::int64_t kVerdictTrials = 4000;  ///< of the solver in a verdict: below 2 ms
+constexpr std::size_t kMaxGolds = 64;          ///< limit of the solutions compared for partial credit
+constexpr std::int64_t kVerdictTrials = 4000;  ///< limit of the solver in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -23,7 +23,6 @@ struct SudokuGold final : types::Gold {
   std::optional<SudokuGrid> solution;
 };
 
-/// Parses a ground truth, or returns null.
 std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
   const nlohmann::json json = state::json_or_null(text);
   if (!json.is_object() || !json.contains("puzzle") || !json["puzzle"].is_string()) return nullptr;
@@ -42,7 +41,7 @@ std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Returns a text's digits if all else is separators, drawn lines and LaTeX matrices.
+/// Returns a text's digits if everything else is separators, drawn lines or LaTeX matrices.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
@@ -78,7 +77,7 @@ bool names_no_row(std::string_view label) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// Returns a label's row number, 3 for "Row 3", "R3", "3rd row", "3." and "third row"; else 0.
+/// Returns a label's row number (3 for "Row 3", "R3", "3rd row", "3." and "third row"), else 0.
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
                                             "sixth", "seventh", "eighth", "ninth"};
@@ -100,8 +99,8 @@ int number_of_label(std::string_view label) {
   return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
 }
 
-/// Returns the text between a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and a control token;
-/// nothing without a label, or if it says that this is no row.
+/// Returns the text between a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and a control token.
+/// Nothing without a label, or if the label says that this is no row.
 std::optional<std::string_view> behind_label(std::string_view line) {
   constexpr std::size_t kLongest = 32;
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
@@ -123,17 +122,16 @@ std::optional<std::string_view> behind_label(std::string_view line) {
 struct Line {
   std::string digits;
   bool is_labelled = false;
-  int number = 0;  ///< row number in its label; 0: none
+  int number = 0;  ///< row number in the line's label; 0: no label
 };
 
-/// Parses a line of cells, with or without a label; one without cells is a border or empty. Nothing for others.
+/// Parses a line of cells, with or without a label. A line without cells is a border or empty. Nothing for other lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
   if (num_digits > 0 && num_digits < size) return std::nullopt;  // rejects most lines early
   if (num_digits > 0)
-    text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // punctuation at the end of a
-                                                                  // sentence is no cell
+    text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // removes punctuation at the end of a sentence
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
@@ -150,13 +148,13 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true, number}) : std::nullopt;
 }
 
-/// Collects consecutive rows from the last one up, in groups between borders and empty lines.
+/// Collects consecutive rows from the last row up, in groups separated by borders and empty lines.
 class Rows {
  public:
   explicit Rows(std::size_t size) : size_(size) {}
 
   void add(Line row) {
-    // A label precedes either all rows or the first row.
+    // One label may precede all rows, or each row has its own.
     const bool continues = !group_ended_ && !groups_.empty();
     if (!continues) groups_.emplace_back();
     group_ended_ = row.is_labelled && continues && !last_labelled_;
@@ -164,15 +162,15 @@ class Rows {
     groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
-  /// Returns whether there are more rows than any answer has after it.
+  /// Returns whether more rows are collected than any answer needs.
   bool is_full() const { return num_rows_ >= 8 * size_; }
   bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
-  /// Returns whether `row` has no label, unlike the rows below it: another grid's.
+  /// Returns whether `row` is part of another grid: it has no label, unlike the rows below it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// Returns the grid of the last groups that have as many rows together, of a larger group its last rows. Labels that
-  /// do not count up give size 0: the order is unclear.
+  /// Returns the grid of the last groups whose rows add up to its size; of a larger group, its last rows. Returns size
+  /// 0 if row labels do not count up, because the order is then unclear.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);
@@ -187,7 +185,7 @@ class Rows {
   std::optional<SudokuGrid> grid_from(std::size_t first) const {
     std::string all;
     std::size_t num_rows = 0;
-    int below = 0;  // row number of the row below
+    int below = 0;  // row number of the line below
     bool counts_up = true;
     for (std::size_t i = first; i < groups_.size(); ++i) {
       for (const Line& row : groups_[i]) {
@@ -205,7 +203,7 @@ class Rows {
   bool group_ended_ = false, last_labelled_ = false;
 };
 
-/// Returns a text's last grid: consecutive lines that are its rows, or one line.
+/// Returns a text's last grid: consecutive lines with one row each, or one line with all rows.
 std::optional<SudokuGrid> last_grid(std::string_view text, int size) {
   const auto num_rows = static_cast<std::size_t>(size);
   Rows rows(num_rows);

@@ -16,11 +16,11 @@ struct SumTask {
   std::int64_t answer() const { return op == '+' ? first + second : first - second; }
 };
 
-/// Returns question `index` of the endless sequence (max_number, seed, split), of numbers in 1 … max_number. A pair
-/// belongs to one split, in any order and wording. Throws an input error if a split has none.
+/// Returns question `index` of the endless sequence (max_number, seed, split), with numbers in 1 … max_number. A pair
+/// belongs to one split, in any order and wording. Throws an input error if a split has no pair.
 SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns e.g. "47 + 38 = 85" for a train-split task, with probability 1/3 wrong by up to 10.
+/// Returns, for example, "47 + 38 = 85" for a train-split task; with probability 1/3 the result is wrong by up to 10.
 std::string demonstrate_sum(const SumTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -1,9 +1,9 @@
-// Owns the watchdog process between a run and a reward.command's worker, of which it kills all processes at the run's
-// request, and one second after its end. A subreaper inherits every orphaned process below it, in any process group or
-// session.
+// Owns the watchdog process between a run and a reward.command's worker. It kills all the worker's processes at the
+// run's request, or one second after the run's end. As a subreaper it inherits every orphaned process below it, in any
+// process group or session.
 //
 // usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams and a socket to the
-// run (note.h). Its executable is embedded in its starter, and uses only the C library.
+// run (note.h). The executable is embedded in qrl-train, and uses only the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +29,7 @@ namespace {
 using qrl::tasks::kWatchdogSocket;
 using qrl::tasks::WatchdogNote;
 
-/// Lets programs exit by themselves at the end of their input.
+/// Time for the program to exit by itself once its input ends.
 constexpr double kPatience_s = 1;
 constexpr long kMostPause_ms = 100;
 
@@ -44,8 +44,8 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Executes the program in its own process group, with SIGKILL when the watchdog dies; writes errno to `failed` on
-/// failure.
+/// Executes the program in its own process group, which gets SIGKILL when the watchdog dies. On failure writes errno to
+/// `failed`.
 [[noreturn]] void become_program(char** arguments, pid_t watchdog, int failed) {
   for (int number = 1; number <= SIGRTMAX; ++number) (void)std::signal(number, SIG_DFL);
   sigset_t none;
@@ -56,14 +56,14 @@ double now_s() {
   if (getppid() != watchdog) _exit(1);
   const rlim_t memory = std::strtoull(arguments[0], nullptr, 10);
   const rlimit most{memory, memory};
-  if (memory > 0) (void)setrlimit(RLIMIT_AS, &most);  // fails if a lower limit is set
+  if (memory > 0) (void)setrlimit(RLIMIT_AS, &most);  // fails if the limit was already lower
   if (arguments[1][0] == '\0' || chdir(arguments[1]) == 0) execve(arguments[2], arguments + 2, environ);
   const int error = errno;
   if (write(failed, &error, sizeof error) < 0) _exit(1);
   _exit(127);
 }
 
-/// Returns whether the process in /proc is a child of this one, and in `leads` whether it leads its group.
+/// Returns whether the process `name` of /proc is a child of this one. Sets `leads` if it leads a process group.
 bool is_child(const char* name, bool& leads) {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%.16s/stat", name);
@@ -79,8 +79,8 @@ bool is_child(const char* name, bool& leads) {
   return parent == getpid();
 }
 
-/// Kills this process's children and the groups that they lead. Only this process reaps them, so their ids cannot have
-/// been reused.
+/// Kills this process's children and the process groups that they lead. Their ids cannot have been reused, because only
+/// this process reaps them.
 void kill_children() {
   DIR* const all = opendir("/proc");
   if (all == nullptr) return;
@@ -94,7 +94,7 @@ void kill_children() {
   closedir(all);
 }
 
-/// Reaps ended children; false: none left.
+/// Reaps ended children; returns false if none is left.
 bool collect() {
   pid_t child = 0;
   do child = waitpid(-1, nullptr, WNOHANG);
@@ -110,8 +110,8 @@ void wait_for_child(long most_ms) {
   (void)sigtimedwait(&ends, nullptr, &most);
 }
 
-/// Kills all below this process, which inherits orphans, until none is left. `program` leads a group, unreaped; 0: it
-/// was reaped.
+/// Kills all descendants, which this process inherits, until none is left. `program`: the unreaped leader of a group,
+/// or 0.
 [[noreturn]] void end_all(pid_t program) {
   if (program > 0) kill(-program, SIGKILL);
   for (long pause_ms = 1;; pause_ms = pause_ms < kMostPause_ms ? 2 * pause_ms : kMostPause_ms) {
@@ -121,7 +121,7 @@ void wait_for_child(long most_ms) {
   }
 }
 
-/// Exits after the run, and kills after one second what still runs.
+/// Waits one second after the run's end, kills what still runs, and exits.
 [[noreturn]] void end_after_run() {
   const double end_s = now_s() + kPatience_s;
   while (now_s() < end_s) {
@@ -131,8 +131,8 @@ void wait_for_child(long most_ms) {
   end_all(0);
 }
 
-/// Reaps ended orphans, and reports the program's end to the run. The program is not reaped: its id stays reserved for
-/// its group. Returns whether it has ended.
+/// Reaps ended orphans and reports the program's end to the run. Returns whether the program has ended. It is not
+/// reaped, so that its id stays reserved for its group.
 bool has_ended(pid_t program) {
   for (;;) {
     siginfo_t info{};
@@ -161,7 +161,6 @@ bool has_ended(pid_t program) {
   }
 }
 
-/// Starts the program and closes its descriptors.
 pid_t start(char** arguments) {
   int failure[2];
   if (pipe2(failure, O_CLOEXEC) != 0) return -1;
@@ -204,6 +203,6 @@ int main(int argc, char** argv) {
     _exit(0);
   }
   tell(WatchdogNote::Kind::started, program);
-  (void)!chdir("/");  // so that no folder stays in use
+  (void)!chdir("/");  // so that the watchdog keeps no folder in use
   watch(program, file);
 }

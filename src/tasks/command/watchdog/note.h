@@ -5,7 +5,7 @@
 
 namespace qrl::tasks {
 
-/// A report to the run, which answers only with one byte, at which all below the watchdog is killed.
+/// A message to the run. The run sends a single byte, at which the watchdog kills all its descendants.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process id
