@@ -1,4 +1,4 @@
-// Owns a time limit for library calls without one.
+// Owns a time limit for library calls that have none.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace qrl::dist {
 
-/// After `limit_s` seconds prints "qrl-train: " and `message` to stderr and exits with code 1, which ends the job.
-/// Suspended time does not count.
+/// Unless destroyed within `limit_s` seconds, prints "qrl-train: " and `message` to stderr and exits with code 1, which
+/// ends the job. Time while the machine is suspended does not count.
 class Deadline {
  public:
   Deadline(double limit_s, std::string message);
 
  private:
-  std::jthread counter_;  ///< the destructor stops and joins it
+  std::jthread counter_;  ///< stopped and joined by the destructor
 };
 
 }  // namespace qrl::dist

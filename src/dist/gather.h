@@ -25,7 +25,7 @@ std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectiv
   return by_rank;
 }
 
-/// Returns all ranks' values in ascending order, regardless of their division.
+/// Returns all ranks' values in ascending order, whichever rank has them.
 template <class T>
 std::vector<T> all_gather_sorted(std::span<const T> mine, Collectives& world) {
   std::vector<T> all;

@@ -1,6 +1,6 @@
 // Implements Collectives with MPI. MPI_Allreduce's order of addition depends on message size, rank count and topology,
-// and may differ between ranks. Here each rank adds all terms of its part in rank order and sends the result, with a
-// ring all-reduce's traffic.
+// and may differ between ranks. Here each rank adds all terms of its part in rank order and sends the result, with the
+// traffic of a ring all-reduce.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -21,12 +21,12 @@
 namespace qrl::dist {
 namespace {
 
-/// MPI counts are int: longer buffers go in pieces.
+/// MPI counts are int, so longer buffers are sent in pieces.
 constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
-/// An all-reduce's window, which bounds its scratch memory.
+/// Bytes of an all-reduce processed at once, to bound its scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
-/// Ends the job on any MPI failure, which would leave other ranks waiting.
+/// Ends the job on any MPI failure, because other ranks would wait forever.
 void on_mpi_error(MPI_Comm* /*comm*/, int* code, ...) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -67,8 +67,8 @@ class Mpi final : public Collectives {
   }
 
   ~Mpi() override {
-    // During an exception other ranks may be in another call: waiting would hang. The launcher ends the job if a
-    // process exits without MPI_Finalize.
+    // During an exception, other ranks may be in another call, so MPI_Finalize would hang. The launcher ends the job if
+    // a process exits without it.
     if (std::uncaught_exceptions() != 0) return;
     const Deadline deadline(limit_s_, "waited " + whole(limit_s_) +
                                           " s for the other ranks to end: the job ends here "
@@ -102,7 +102,6 @@ class Mpi final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), size_);
-    // Owners sum one window per round, which bounds scratch memory.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -160,7 +159,7 @@ class Mpi final : public Collectives {
   };
   static constexpr int kAll = -1;
 
-  /// Pending requests, and the rank that each waits for (kAll: any).
+  /// Pending requests, and the rank that each one waits for (kAll: any).
   struct Requests {
     MPI_Request& add(int peer) {
       peers.push_back(peer);
@@ -201,12 +200,12 @@ class Mpi final : public Collectives {
     for (int done = 0;;) {
       MPI_Testall(static_cast<int>(calls.requests.size()), calls.requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done != 0) return;
-      // Suspended time is no wait for others: at most one second counts.
+      // Counts at most one second per check, so that time while suspended is not counted.
       const double now_s = base::now_s();
       waited_s += std::min(now_s - last_s, 1.0);
       last_s = now_s;
       if (waited_s > limit_s_) give_up(calls);
-      // Spinning would take the cores of a rank that works for minutes; sleeping a hundredth of the time waited adds at
+      // Spinning would take cores from ranks that compute for minutes. Sleeping a hundredth of the time waited adds at
       // most one percent.
       constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
       if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
@@ -230,7 +229,7 @@ class Mpi final : public Collectives {
     abort_job(1);
   }
 
-  /// Copies every rank's bytes into place_of(rank) on all ranks, where `mine` may already be.
+  /// Copies every rank's bytes into place_of(rank), on all ranks. `mine` may already be there.
   template <class PlaceOf>
   void gather(std::span<const std::byte> mine, const PlaceOf& place_of) {
     Requests requests;
@@ -246,8 +245,8 @@ class Mpi final : public Collectives {
     wait(requests);
   }
 
-  /// Computes out = fold, in rank order, of every rank's part_of(this rank). part_of(rank) is what `rank` folds of this
-  /// rank's values; `out` may be part_of(this rank).
+  /// Computes, in rank order, out = fold of all ranks' contributions to this rank. part_of(rank) is this rank's
+  /// contribution to `rank`; `out` may be part_of(this rank).
   template <class T, class PartOf, class Fold>
   void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
     std::vector<T> terms(out.size() * index(size_));
@@ -318,7 +317,7 @@ std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(text, &length);
-  // Open MPI returns "Open MPI v4.1.4, package: …", others more lines.
+  // Open MPI returns "Open MPI v4.1.4, package: …"; other libraries return several lines.
   const std::string whole(text, static_cast<std::size_t>(std::max(length, 0)));
   return whole.substr(0, whole.find_first_of(",\n"));
 }

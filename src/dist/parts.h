@@ -1,4 +1,4 @@
-// Owns the checks of the parts of an array that all implementations of Collectives share.
+// Owns the checks of parts, shared by all implementations of Collectives.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace qrl::dist {
 
-/// Throws an internal error unless every part lies in `size` elements and its owner in num_ranks.
+/// Throws an internal error unless every part is within `size` elements and its owner below num_ranks.
 void check_parts(const char* where, std::span<const Part> parts, std::size_t size, int num_ranks);
 
 }  // namespace qrl::dist
