@@ -19,7 +19,7 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
-/// Decodes %NN and + in a query, but no invalid %NN.
+/// Decodes %NN and + of a query; keeps an invalid %NN.
 std::string decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -46,7 +46,6 @@ void read_query(std::string_view query, Request& request) {
   }
 }
 
-/// Reads METHOD TARGET HTTP/1.N, or returns false.
 bool read_first_line(std::string_view line, Request& request) {
   const std::size_t first = line.find(' '), second = line.rfind(' ');
   if (first == std::string_view::npos || first == second || first == 0) return false;

@@ -23,15 +23,13 @@ struct Response {
   std::string body;
 };
 
-/// Returns the end of the head (after its empty line), or npos.
+/// Returns the end of the head, including its empty line, or npos.
 std::size_t head_end(std::string_view received);
 
-/// Reads a head with its empty line into `request`. Returns 0, 400 (no HTTP/1 request for a path) or 431 (too many
-/// lines).
+/// Parses a head into `request`. Returns 0, 400 (no HTTP/1 request with a path) or 431 (too many lines).
 int read_head(std::string_view head, Request& request);
 
-/// Returns the response's bytes, after which the connection closes. `with_body` is false for
-/// HEAD.
+/// Returns the response's bytes; with_body is false for HEAD. The connection closes after them.
 std::string written(const Response& response, bool with_body);
 
 }  // namespace qrl::report

@@ -26,7 +26,7 @@ namespace qrl::report {
 namespace {
 
 constexpr std::size_t kNumAnswerers = 4;
-constexpr double kDrain_s = 1;  ///< for a client that still sends after its response
+constexpr double kDrain_s = 1;  ///< longest time to read from a client that still sends after its response
 
 /// Returns the listening socket, or −1.
 int bound_socket(const std::string& host, int port) {
@@ -66,7 +66,7 @@ struct Listener::Parts {
     int socket = -1;
     std::uint64_t number = 0;
     Stage stage = Stage::head;
-    double end_s = 0;  ///< of the connection, in any stage
+    double end_s = 0;  ///< deadline of the connection's current stage
     std::string received, response;
     std::size_t num_sent = 0;
   };
@@ -103,7 +103,7 @@ struct Listener::Parts {
 
   void make_room();
   void accept_all();
-  // Return false if the connection has ended.
+  // Return false if the connection is closed.
   bool receive(Connection& connection);
   bool send_some(Connection& connection) const;
   bool attend(Connection& connection, short events);
@@ -174,7 +174,7 @@ bool Listener::Parts::send_some(Connection& connection) const {
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   connection.num_sent += static_cast<std::size_t>(size);
   if (connection.num_sent < text.size()) return true;
-  // Closing a socket with unread bytes would discard the response.
+  // Closes only the sending side: closing with unread bytes would discard the response.
   shutdown(connection.socket, SHUT_WR);
   connection.response = {};
   connection.stage = Stage::drain;
@@ -185,7 +185,7 @@ bool Listener::Parts::send_some(Connection& connection) const {
 bool Listener::Parts::attend(Connection& connection, short events) {
   if (events == 0) return true;
   if (connection.stage == Stage::response) return send_some(connection);
-  if (connection.stage == Stage::answer) return true;  // without its client, sending will fail
+  if (connection.stage == Stage::answer) return true;  // if the client has gone, sending will fail
   return receive(connection);
 }
 

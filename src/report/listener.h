@@ -1,4 +1,4 @@
-// Owns a small HTTP server's connections: one thread polls them within limits, a few threads answer.
+// Owns a small HTTP server's connections: one thread polls them, a few threads answer requests.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 namespace qrl::report {
 
 struct ListenerLimits {
-  double head_s = 5;       ///< longest wait for a complete head
-  double response_s = 30;  ///< longest time for a client to read a response
+  double head_s = 5;       ///< longest wait for a complete request head
+  double response_s = 30;  ///< longest time that a client takes to read a response
   int max_connections = 512;
 };
 
-/// Accepts connections of one request without a body each. Heads longer than kMaxHead_bytes are rejected; at the limit,
-/// a new connection closes the oldest unfinished one.
+/// Accepts connections, one request without a body each. Rejects heads above kMaxHead_bytes. At the connection limit, a
+/// new connection closes the oldest unfinished one.
 class Listener {
  public:
   /// Binds to `host` and `port` (0: any free port), or throws an input error.
@@ -26,7 +26,7 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   int port() const;
-  /// Serves until any thread calls `stop`, with several calls of `answer` at once.
+  /// Serves until `stop` is called, from any thread. Calls `answer` on several threads at once.
   void run(const std::function<Response(const Request&)>& answer);
   void stop();
 

@@ -55,7 +55,7 @@ Json held_out_files(const fs::path& dir) {
   return list;
 }
 
-/// Returns the result of `ask`, or nothing if the folder was deleted.
+/// Returns the result of `ask`, or nothing if the run folder was deleted.
 template <class Ask>
 std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
   return ask();
@@ -101,8 +101,7 @@ const LiveRuns::Followed& LiveRuns::follow(const fs::path& dir) {
   const std::uintmax_t size = fs::file_size(file, none);
   const std::vector<Session> sessions = read_sessions(dir / "sessions.jsonl");
   if (none || size < run.num_bytes || sessions.size() != run.num_starts)
-    run = {};  // a resume may have truncated the
-               // file
+    run = {};  // starts over, because a resume may have truncated the file
   run.num_starts = sessions.size();
   run.ended = sessions.empty() ? "" : sessions.back().ended;
   const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", run.num_cold_bytes);
@@ -130,7 +129,8 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
   if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
   const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
   const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
-  const bool by_epochs = !epochs.empty() && epochs != "0";  // the recipe then has no number of steps
+  const bool by_epochs = !epochs.empty() && epochs != "0";  // the number of steps then follows from the data, not from
+                                                            // the recipe
   const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
   const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
   const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
@@ -158,7 +158,7 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
           {"bytes", run.num_bytes},
           {"cold_bytes", run.num_cold_bytes},
           {"starts", run.num_starts}};
-} catch (const std::exception& error) {  // an unreadable folder must not hide the others
+} catch (const std::exception& error) {  // one unreadable folder must not hide other runs
   return {{"name", name},
           {"running", false},
           {"ended", valid_utf8(error.what())},

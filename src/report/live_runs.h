@@ -1,4 +1,4 @@
-// Owns the live page's data as JSON.
+// Owns the live page's data, as JSON.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,21 @@
 
 namespace qrl::report {
 
-/// Finds runs below folders at each call; thread-safe.
+/// Finds the runs below some folders, anew at each call; thread-safe.
 class LiveRuns {
  public:
-  /// Takes folders of runs, or run folders, that exist, or throws an input error.
+  /// Takes folders that contain runs, or run folders. Throws an input error if one does not exist.
   explicit LiveRuns(std::vector<std::filesystem::path> roots);
 
-  /// Returns the runs by name: `[{name, running, ended, step, total_steps, cold_update, cold_updates, seconds, reward,
-  /// held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}]`.
+  /// Returns the runs, sorted by name: `[{name, running, ended, step, total_steps, cold_update, cold_updates, seconds,
+  /// reward, held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}]`.
   nlohmann::ordered_json list();
-  // Take a name from `list`, and return nothing for a run that is gone.
+  // Take a name from `list`; return nothing if the run no longer exists.
   std::optional<nlohmann::ordered_json> run(const std::string& name);
-  /// Returns the rows after bytes `since` of metrics.jsonl and `cold_since` of sft_metrics.jsonl, and all else that
-  /// changes.
+  /// Returns rows after byte `since` of metrics.jsonl and byte `cold_since` of sft_metrics.jsonl, and the other data
+  /// that changes.
   std::optional<nlohmann::ordered_json> rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since);
-  /// Returns evaluations' held-out answers in the form that `run` has.
+  /// Returns the held-out answers of evaluations, in the format of `run`.
   std::optional<nlohmann::ordered_json> validation(const std::string& name);
   std::optional<nlohmann::ordered_json> samples(const std::string& name, std::int64_t step);
 
@@ -35,16 +35,16 @@ class LiveRuns {
   struct Followed {
     std::uint64_t num_bytes = 0, num_cold_bytes = 0;
     std::size_t num_starts = 0;
-    std::string ended;  ///< the end of the last start; empty while it is running
+    std::string ended;  ///< how the last start ended; empty while running
     std::int64_t cold_update = 0;
     double first_unix_s = kNan;
     Course course;
-    Metrics last;  ///< from the newest row that has each metric
+    Metrics last;  ///< the newest value of each metric
     std::int64_t step = 0;
     std::vector<double> step_s;  ///< seconds of each training step
   };
   std::map<std::string, std::filesystem::path> find() const;
-  /// Returns an item of `list`, whose `ended` names unreadable files.
+  /// Returns an item of `list`; its `ended` names unreadable files.
   nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
   const Followed& follow(const std::filesystem::path& dir);
 

@@ -6,10 +6,10 @@
 
 namespace qrl::report {
 
-/// Returns an embedded file of src/report/page or of uPlot, which must exist.
+/// Returns an embedded file of src/report/page or of uPlot; it must exist.
 std::string_view page_file(std::string_view name);
 
-/// Returns the page with its data; `live`: the page requests updates from its server.
+/// Returns the HTML page with its data. With `live`, the page polls its server for updates.
 std::string make_page(std::string_view data_json, bool live);
 
 }  // namespace qrl::report

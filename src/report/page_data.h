@@ -1,4 +1,4 @@
-// Owns the page's data within size limits: JSON, with columns as base64 of float32.
+// Owns the page's data within size limits: JSON, with columns of float32 in base64.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,10 +11,10 @@
 namespace qrl::report {
 
 struct PageLimits {
-  std::size_t max_rows = 2000;              ///< per run; longer runs show minimum and maximum of neighboring steps
+  std::size_t max_rows = 2000;              ///< per run; for longer runs, groups of steps show minimum and maximum
   std::size_t max_sample_files = 40;        ///< per run
   std::size_t max_prompts = 8;              ///< per file
-  std::size_t max_sample_bytes = 11 << 20;  ///< of all runs
+  std::size_t max_sample_bytes = 11 << 20;  ///< over all runs
 };
 
 std::string base64_floats(const std::vector<double>& values);
@@ -29,10 +29,10 @@ nlohmann::ordered_json panels_json();
 /// Returns a run without samples, named `label`.
 nlohmann::ordered_json run_json(const RunFiles& run, const std::string& label, std::size_t max_rows);
 
-/// Returns a page's data; `by_seed`: runs that differ only in the seed form a group.
+/// Returns a page's data. With `by_seed`, runs that differ only in the seed form a group.
 nlohmann::ordered_json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits& limits);
 
-/// Returns JSON that is safe in a script element: without "<" and JavaScript's line separators.
+/// Returns JSON that is safe inside a script element: "<" and JavaScript's line separators are escaped.
 std::string script_json(const nlohmann::ordered_json& json);
 
 }  // namespace qrl::report

@@ -1,4 +1,4 @@
-// Owns the rules that detect a run that does not learn, for warnings and reports.
+// Owns the rules that detect a run that is not learning, for warnings and reports.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace qrl::report {
 
-/// The columns of training steps that rules read; NaN: missing.
+/// The metric columns of training steps that rules read; NaN: missing.
 class Course {
  public:
-  /// Adds a row, in order. One with only an evaluation adds to the held-out scores.
+  /// Adds a row, in order. A row with only an evaluation adds to the held-out scores.
   void add(const Row& row);
 
   std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()); }
   std::int64_t step(std::int64_t index) const { return steps_[static_cast<std::size_t>(index)]; }
   std::span<const double> column(std::string_view metric) const;
-  /// Returns each held-out set's scores (val/SOURCE/mean@N), in order.
+  /// Returns each held-out set's scores (val/SOURCE/mean@N), in step order.
   const std::map<std::string, std::vector<double>>& held_out() const { return held_out_; }
 
  private:
@@ -37,17 +37,16 @@ struct Rule {
   std::string_view number;  ///< the measure: "mean of the recent steps"
   bool above;               ///< true: bad above the bound, false: bad below it
   double bound;
-  std::int64_t min_steps;  ///< the rule gives no verdict before this step count
-  /// Returns the measured number, or NaN.
+  std::int64_t min_steps;  ///< number of steps before which the rule gives no verdict
+  /// Returns the measured number, or NaN if there is none.
   double (*measure)(const Course& course);
   std::string_view advice;
-  /// The bound above which train/metrics/health warns of a single step at once; NaN: no such warning.
+  /// Bound on a single step, above which train/metrics/health warns at once; NaN: no such warning.
   double step_bound = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// In the page's order.
+/// All rules, in the page's order.
 std::span<const Rule> rules();
-/// Returns that rule, which must exist.
 const Rule& rule(std::string_view name);
 
 struct Verdict {
@@ -56,16 +55,16 @@ struct Verdict {
   bool bad;
 };
 
-/// Returns each rule's verdict, in order.
+/// Returns each rule's verdict, in the order of rules().
 std::vector<Verdict> judge(const Course& course);
 std::vector<Verdict> judge(const Rows& rows);
-/// Returns e.g. "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take prompts
-/// …".
+/// Returns, for example, "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take
+/// prompts …".
 std::string describe(const Verdict& verdict);
 
 class Watcher {
  public:
-  /// Adds a row and returns bad verdicts not returned before.
+  /// Adds a row; returns the bad verdicts that were not returned before.
   std::vector<Verdict> observe(const Row& row);
 
  private:

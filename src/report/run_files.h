@@ -1,4 +1,4 @@
-// Owns reading a run folder, whose files may be missing, incomplete or growing.
+// Owns reading a run folder; its files may be missing, incomplete or growing.
 #pragma once
 
 #include <filesystem>
@@ -18,10 +18,10 @@ struct RunFiles {
   std::vector<Session> sessions;
 };
 
-/// Throws an input error without a folder, or without config.yaml and metric rows.
+/// Throws an input error if the folder does not exist, or has neither config.yaml nor metric rows.
 RunFiles read_run(const std::filesystem::path& dir);
 
-/// Returns whether a process trains in the folder, by its lock in /proc/locks, without locking.
+/// Returns whether a process trains in the folder. Looks up the folder's lock in /proc/locks and takes no lock.
 bool is_running(const std::filesystem::path& dir);
 
 /// Writes TensorBoard events files to `out`, the cold start's to `out`/sft.

@@ -18,7 +18,6 @@ constexpr std::size_t kMaxTextBytes = 20'000;
 constexpr std::size_t kMaxFileBytes = 64 << 20;
 constexpr std::size_t kMaxSamples = 64;  // per group
 
-/// Returns a text field, cut at a character boundary.
 std::string text_of(const Json& row, const char* name) {
   const auto found = row.find(name);
   if (found == row.end() || found->is_null()) return {};
@@ -52,7 +51,7 @@ Json sample_of(const Json& row) {
   return sample;
 }
 
-/// Reads a file's whole lines on demand, up to kMaxFileBytes.
+/// Reads a file's whole lines on demand, at most kMaxFileBytes.
 class Lines {
  public:
   explicit Lines(const fs::path& file) : in_(file, std::ios::binary) {}

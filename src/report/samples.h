@@ -1,4 +1,4 @@
-// Owns reading a run's sampled responses, within limits.
+// Owns reading a run's sampled responses, within size limits.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct SampleFile {
   std::filesystem::path path;
 };
 
-/// Returns a folder's sample files, if any, in order of step.
+/// Returns a folder's sample files, ordered by step.
 std::vector<SampleFile> sample_files(const std::filesystem::path& dir);
 
-/// Returns at most `count` files, evenly spaced, with the first and the last.
+/// Returns at most `count` files, evenly spaced, including the first and the last.
 std::vector<SampleFile> spread(const std::vector<SampleFile>& files, std::size_t count);
 
-/// Returns the groups of the first `max_prompts` prompts: [{prompt, ground_truth, …, samples: [{response, score, …}]}],
-/// long texts cut, other lines skipped. Reads only as far as needed.
+/// Returns the groups of the first `max_prompts` prompts: [{prompt, ground_truth, …, samples: [{response, score, …}]}].
+/// Cuts long texts, skips invalid lines, and reads no more of the file than needed.
 nlohmann::ordered_json read_groups(const std::filesystem::path& file, std::size_t max_prompts);
 
 }  // namespace qrl::report

@@ -19,7 +19,6 @@ bool is_this_machine(const std::string& host) {
   return host == "127.0.0.1" || host == "localhost" || host == "::1" || host == "[::1]";
 }
 
-/// Returns 128 random bits in hexadecimal.
 std::string make_token() {
   std::random_device random;
   std::string token;
@@ -31,7 +30,7 @@ std::string make_token() {
   return token;
 }
 
-/// Compares in constant time, to keep the token secret.
+/// Compares in constant time, so that timing does not reveal the token.
 bool equal(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -39,7 +38,7 @@ bool equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-/// Returns a Host header's host without its port.
+/// Returns a Host header without its port.
 std::string host_of(const std::string& header) {
   const std::size_t colon = header.rfind(':'), bracket = header.rfind(']');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
@@ -77,11 +76,11 @@ struct Server::Parts {
   std::string token;  ///< empty: no token is required
   std::string page;
 
-  /// Returns the refusal's status, or 0.
+  /// Returns the HTTP status of a refusal, or 0.
   int refusal_of(const Request& request) const {
     if (request.method != "GET" && request.method != "HEAD") return 405;
     if (!token.empty()) return equal(parameter(request, "token"), token) ? 0 : 401;
-    // DNS rebinding: a page of another name that resolves to this machine must not read the runs.
+    // Prevents DNS rebinding: a web page under another name that resolves to this machine must not read runs.
     return is_this_machine(host_of(request.host)) ? 0 : 403;
   }
 

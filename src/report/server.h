@@ -16,8 +16,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  /// Starts listening, or throws an input error if the address is not available, or reachable from the network without
-  /// a token.
+  /// Starts listening. Throws an input error if the address is not available, or if the network can reach it and there
+  /// is no token.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 

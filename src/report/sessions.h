@@ -13,7 +13,7 @@ struct Session {
   std::string host, processor, isa, program;
   int ranks = 1, threads = 1;  ///< processes, and threads per process
   std::int64_t first_step = 0;
-  // Set at the end, unless the start was killed.
+  // Set when the start ends; unset if it was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
   std::string ended;  ///< "done", or "exit 3: …" with the error's text
@@ -21,11 +21,11 @@ struct Session {
 
 Session session_here();
 
-/// Appends a start's line; throws an internal error if it cannot.
+/// Appends a start's line; throws an internal error on failure.
 void begin_session(const std::filesystem::path& file, const Session& session);
-/// Completes the newest start's line, before the run folder's lock is released.
+/// Completes the newest start's line. Call it before releasing the run folder's lock.
 void end_session(const std::filesystem::path& file, std::int64_t last_step, const std::string& ended);
-/// Returns all starts, if any, oldest first, skipping other lines.
+/// Returns all starts, oldest first; skips invalid lines.
 std::vector<Session> read_sessions(const std::filesystem::path& file);
 
 }  // namespace qrl::report

@@ -9,12 +9,12 @@
 
 namespace qrl::report {
 
-/// Returns each run's state and verdicts, then the panels' metrics: last value, and mean over the last quarter, with
-/// scripts/accept/compare_runs' digits; of two runs also the differences.
+/// Returns each run's state and verdicts, then each metric of the panels: the last value and the mean over the last
+/// quarter. Digits as in scripts/accept/compare_runs. For two runs, also the differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
-/// Returns the finite values as eight heights, at most `width` characters, the newest last; more values are averaged in
-/// neighboring groups.
+/// Returns the finite values as characters of eight heights, the newest last. Above `width` values, averages adjacent
+/// groups.
 std::string sparkline(std::span<const double> values, std::size_t width);
 
 }  // namespace qrl::report

@@ -1,4 +1,4 @@
-// Owns TensorBoard's file format: event records with masked CRC-32C, each a hand-written protobuf message.
+// Owns TensorBoard's file format: records with masked CRC-32C, each a protobuf message written by hand.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace qrl::report {
 
-/// Returns the CRC-32C (Castagnoli, RFC 3720): crc32c("123456789") is 0xe3069283.
+/// Returns the CRC-32C (Castagnoli, RFC 3720); crc32c("123456789") is 0xe3069283.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// Returns a file's first record, its version.
+/// Returns the first record of a file, the format's version.
 std::string version_record(double wall_time_s);
 /// Returns one step's record: a Summary with a float32 for each finite metric. `wall_time_s` is in seconds since 1970.
 std::string step_record(double wall_time_s, std::int64_t step, const Metrics& metrics);
 
-/// Appends one record per step in one write call: a kill leaves a readable file.
+/// Appends one record per step in a single write call, so that a kill leaves a readable file.
 class EventsFile {
  public:
-  EventsFile() = default;  ///< append has no effect
-  /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes the folder's earlier ones.
-  /// Throws an input error without the folder.
+  EventsFile() = default;  ///< has no file; append does nothing
+  /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes older events files there.
+  /// Throws an input error if the folder does not exist.
   EventsFile(const std::filesystem::path& dir, const Rows& rows);
 
-  /// Appends a step, at timing_s/unix (no metric itself) or the current time.
+  /// Appends a step's record. Its time is metrics' timing_s/unix, which is no metric itself, or the current time.
   void append(std::int64_t step, const Metrics& metrics);
   const std::filesystem::path& path() const { return path_; }
 
