@@ -37,7 +37,7 @@ void require_new_file(const std::string& file, const std::string& option);
 /// Throws an input error under mpirun, for one-process commands. `command`: "qrl-train eval".
 void require_one_process(const dist::Collectives& world, const std::string& command);
 
-/// Returns e.g. "qrl-train 0.1.0".
+/// Returns the name and version of the program: "qrl-train X.Y.Z".
 std::string program_name();
 /// Returns the lines of --version.
 std::string version_text();
