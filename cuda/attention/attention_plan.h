@@ -27,12 +27,6 @@ constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head
 /// Returns the rounds by which a block prefetches keys or values to L2. All blocks' prefetches must stay well below
 /// L2's size, or lines are evicted before use and read twice.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
-constexpr std::int64_t prefetched_bytes(quant::KvFormat format, std::int64_t head_dim, bool is_small,
-                                        std::int64_t num_multiprocessors) {
-  const std::int64_t round_bytes = kRoundPositions * round_up(head_dim, 16) * quant::value_bytes(format);
-  return num_multiprocessors * attention_blocks_at_once(format, head_dim, is_small) * rounds_ahead(format) *
-         round_bytes;
-}
 
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;

@@ -40,26 +40,6 @@ QRL_HD inline std::uint16_t bf16_of(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-/// Rounds to nearest even; infinite from 65,520 on. NaN stays NaN.
-QRL_HD inline std::uint16_t f16_of(float value) {
-  const std::uint32_t sign = (bits_of(value) >> 16) & 0x8000U;
-  const std::uint32_t size = magnitude_of(value);
-  if (size > kInfinityBits) return static_cast<std::uint16_t>(sign | 0x7e00U);
-  if (size >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);
-  if (size < 0x38800000U) {  // below 2⁻¹⁴: steps of 2⁻²⁴
-    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(rintf(float_of(size) * 0x1p24F)));
-  }
-  const std::uint32_t rounded = size + 0xfffU + ((size >> 13) & 1U);
-  return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112U << 10)));
-}
-/// Converts exactly.
-QRL_HD inline float float_of_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16, size = bits & 0x7fffU;
-  if (size >= 0x7c00U) return float_of(sign | (size == 0x7c00U ? kInfinityBits : kNanBits));
-  if (size < 0x400U) return float_of(sign | bits_of(static_cast<float>(size) * 0x1p-24F));
-  return float_of(sign | ((size << 13) + (112U << 23)));
-}
-
 /// Computes quant/fp8.h's quantize_fp8: to nearest even, saturated at ±448; NaN stays NaN.
 QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t sign = (bits_of(value) >> 24) & 0x80U;

@@ -114,7 +114,9 @@ TEST_CASE("what attention prefetches to L2 stays a third of it, and covers the m
   for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {
     for (const std::int64_t head_dim : {64, 80, 128, 256}) {
       for (const bool is_small : {false, true}) {
-        const std::int64_t bytes = prefetched_bytes(format, head_dim, is_small, kMultiprocessors);
+        const std::int64_t bytes = kMultiprocessors * attention_blocks_at_once(format, head_dim, is_small) *
+                                   rounds_ahead(format) * kRoundPositions * round_up(head_dim, 16) *
+                                   quant::value_bytes(format);
         INFO(quant::name(format) << ", heads of " << head_dim << ": " << bytes);
         CHECK(bytes <= kL2 / 3);
         CHECK(bytes >= kUnderWay);

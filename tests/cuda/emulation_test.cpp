@@ -2,7 +2,9 @@
 #if defined(QRL_CUDA_EMULATED)
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -242,6 +244,30 @@ TEST_CASE("emulation: device memory has an end") {
     CHECK(free_bytes() == before - (std::size_t{4} << 20));
   }
   CHECK(free_bytes() == before);
+}
+
+TEST_CASE("emulation: fp16 is what its bits say: every number, and what lies between two, at and beside the tie") {
+  const auto said = [](int code) {  // the value of a code in 0 … 0x7bff
+    const int exponent = code >> 10, fraction = code & 0x3ff;
+    return exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  };
+  for (const int sign : {1, -1}) {
+    const int sign_bit = sign < 0 ? 0x8000 : 0;
+    for (int code = 0; code < 0x7c00; ++code) {
+      const double value = said(code), next = code == 0x7bff ? 65536 : said(code + 1), tie = (value + next) / 2;
+      const auto got = [&](double of) { return f16_of(static_cast<float>(sign * of)) - sign_bit; };
+      const bool to_even = got(tie) == code + code % 2;
+      const double beside = (next - value) / 1024;  // fp32 represents it
+      if (float_of_f16(static_cast<std::uint16_t>(code + sign_bit)) != static_cast<float>(sign * value) ||
+          got(value) != code || got(tie - beside) != code || got(tie + beside) != code + 1 || !to_even)
+        FAIL("fp16 code " << code << ", sign " << sign);
+    }
+    CHECK(f16_of(static_cast<float>(sign * 1e30)) == 0x7c00 + sign_bit);
+    CHECK(float_of_f16(static_cast<std::uint16_t>(0x7c00 + sign_bit)) ==
+          static_cast<float>(sign) * std::numeric_limits<float>::infinity());
+  }
+  CHECK(std::isnan(float_of_f16(f16_of(std::nanf("")))));
+  CHECK(std::isnan(float_of_f16(0x7c01)));
 }
 
 #endif

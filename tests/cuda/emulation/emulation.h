@@ -84,6 +84,25 @@ inline std::int32_t add_int8_products(std::uint32_t a, std::uint32_t b, std::int
 inline std::uint32_t bf16x2_of(float low, float high) {
   return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
 }
+/// Rounds to fp16, to nearest even; infinite from 65,520 on. NaN stays NaN.
+inline std::uint16_t f16_of(float value) {
+  const std::uint32_t sign = (bits_of(value) >> 16) & 0x8000U;
+  const std::uint32_t size = magnitude_of(value);
+  if (size > kInfinityBits) return static_cast<std::uint16_t>(sign | 0x7e00U);
+  if (size >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);
+  if (size < 0x38800000U) {  // below 2⁻¹⁴: steps of 2⁻²⁴
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(rintf(float_of(size) * 0x1p24F)));
+  }
+  const std::uint32_t rounded = size + 0xfffU + ((size >> 13) & 1U);
+  return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112U << 10)));
+}
+/// Converts exactly.
+inline float float_of_f16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16, size = bits & 0x7fffU;
+  if (size >= 0x7c00U) return float_of(sign | (size == 0x7c00U ? kInfinityBits : kNanBits));
+  if (size < 0x400U) return float_of(sign | bits_of(static_cast<float>(size) * 0x1p-24F));
+  return float_of(sign | ((size << 13) + (112U << 23)));
+}
 inline std::uint32_t f16x2_of(float low, float high) {
   return static_cast<std::uint32_t>(f16_of(high)) << 16 | f16_of(low);
 }
