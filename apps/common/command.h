@@ -9,7 +9,6 @@
 #include "arguments.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
-#include "program.h"
 
 namespace qrl::app {
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "command.h"
+#include "program.h"
 
 namespace qrl::app {
 

@@ -12,6 +12,7 @@
 #include "dist/collectives.h"
 #include "model/weights.h"
 #include "ops/bench/ceilings.h"
+#include "program.h"
 #include "tick_limit.h"
 #include "types/prompt.h"
 

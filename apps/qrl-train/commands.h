@@ -2,6 +2,7 @@
 #pragma once
 
 #include "command.h"
+#include "program.h"
 
 namespace qrl::app {
 
