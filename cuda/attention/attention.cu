@@ -14,9 +14,9 @@
 // bf16 pages have twice the bytes and need no dequantization. int8 values are multiplied unconverted, by queries and
 // weights of two terms each: as many mma instructions as bf16, each of twice the depth. Each value also costs half a
 // byte permutation, and a multiply-add that joins the terms.
+#include "cuda/attention/attention.h"
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -2,9 +2,9 @@
 // elements, dequantization, operand forms.
 #pragma once
 
-#include "cuda/gemm/widen.cuh"
 #include "cuda/runtime/portable.h"
 #include "cuda/runtime/target.h"
+#include "cuda/runtime/widen.cuh"
 #include "quant/kv_format.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -2,8 +2,8 @@
 // fp32. The operations are the same whether one block or a second kernel joins a row's chunks.
 #pragma once
 
+#include "cuda/attention/attention_task.h"
 #include "cuda/attention/attention_tile.cuh"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

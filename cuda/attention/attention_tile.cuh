@@ -4,7 +4,7 @@
 
 #include "cuda/attention/attention_formats.cuh"
 #include "cuda/attention/attention_plan.h"
-#include "cuda/runtime/kernels.h"
+#include "cuda/attention/attention_task.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

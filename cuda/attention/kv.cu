@@ -1,5 +1,5 @@
 // Applies rotary embeddings, stores keys and values in their pages, and copies slots.
-#include "cuda/runtime/kernels.h"
+#include "cuda/attention/kv.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

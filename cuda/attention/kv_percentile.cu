@@ -1,6 +1,6 @@
 // Measures how large the keys and values of a layer's heads are, for fp8 scales.
-#include "cuda/quantize/row_block.cuh"
-#include "cuda/runtime/kernels.h"
+#include "cuda/attention/kv.h"
+#include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cuda/runtime/kernels.h"
+#include "cuda/attention/kv.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

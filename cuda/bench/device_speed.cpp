@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <deque>
 
-#include "cuda/attention/kv_memory.h"
+#include "cuda/attention/attention.h"
 #include "cuda/bench/bench_operands.h"
 #include "cuda/bench/speed.h"
 #include "cuda/bench/timing.h"
+#include "cuda/engine/kv_memory.h"
 #include "cuda/engine/tick_memory.h"
 #include "cuda/gemm/gemms.h"
-#include "cuda/runtime/kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

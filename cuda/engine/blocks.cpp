@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "cuda/attention/attention.h"
+#include "cuda/quantize/rows.h"
+
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales) {

@@ -4,11 +4,12 @@
 #include <cstddef>
 #include <variant>
 
+#include "cuda/attention/kv.h"
 #include "cuda/engine/decode_engine.h"
 #include "cuda/engine/tick_memory.h"
 #include "cuda/engine/weights.h"
 #include "cuda/gemm/gemms.h"
-#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

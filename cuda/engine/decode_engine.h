@@ -1,4 +1,4 @@
-// Owns the entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. runtime/no_cuda.cpp implements it
+// Owns the entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. cuda/no_cuda.cpp implements it
 // without CUDA.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "cuda/gemm/gemm_plan.h"
 #include "cuda/runtime/kept_back.h"
 #include "cuda/runtime/layout.h"
 #include "model/block.h"
@@ -23,19 +24,6 @@ class SequenceScorer;
 /// Returns the kernels' targets, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
-inline std::int64_t padded(std::int64_t count, std::int64_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
-}
-
-/// Returns the rows from which GEMMs of a format dequantize their operands to bf16; 0: never.
-///
-/// Measured on an H100 for a layer of 8B at 128 rows: int4's streamed kernel takes 326 us, dequantization 140 and the
-/// bf16 GEMM 165. block128's streamed kernel takes 257 us there and 565 at 256 rows; dequantization takes 190.
-inline std::int64_t dequantized_rows(quant::Format format) {
-  return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
-}
-/// The most rows of quantized activations to dequantize at once, which bounds their memory.
-inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 /// Returns the bytes that GEMMs of up to num_rows rows keep for dequantized operands: the largest matrix and, for
 /// fp8_block128, rows of the widest.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
@@ -44,8 +32,8 @@ inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelCo
   if (least == 0 || padded_rows(num_rows) < least || row_only_sums) return 0;
   std::int64_t largest = 0, widest = 0;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
-    largest = std::max(largest, padded(matrix.out(), 64) * padded(matrix.in, 128));
-    widest = std::max(widest, padded(matrix.in, 128));
+    largest = std::max(largest, round_up(matrix.out(), 64) * round_up(matrix.in, 128));
+    widest = std::max(widest, round_up(matrix.in, 128));
   });
   const bool quantizes_rows = format == quant::Format::fp8_block128;
   return 2 * (largest + (quantizes_rows ? kDequantizedRowsAtOnce * widest : 0));
@@ -54,14 +42,14 @@ inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelCo
 /// Returns the bytes of a matrix's adapters: A and B of all its modules, in bf16.
 inline std::int64_t adapter_bytes(const model::BlockMatrix& matrix, std::int64_t rank) {
   const std::int64_t all = static_cast<std::int64_t>(matrix.modules.size()) * rank;
-  return 2 * (padded(all, 64) * padded(matrix.in, 128) + padded(matrix.out(), 64) * padded(all, 128));
+  return 2 * (round_up(all, 64) * round_up(matrix.in, 128) + round_up(matrix.out(), 64) * round_up(all, 128));
 }
 /// Returns the bytes that ticks of num_rows rows keep for adapters' inputs, and for the products between A and B.
 inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::int64_t rank, std::int64_t num_rows) {
   std::int64_t widest = 0, between = 0;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
-    widest = std::max(widest, padded(matrix.in, 128));
-    between += padded(static_cast<std::int64_t>(matrix.modules.size()) * rank, 128);
+    widest = std::max(widest, round_up(matrix.in, 128));
+    between += round_up(static_cast<std::int64_t>(matrix.modules.size()) * rank, 128);
   });
   return 2 * num_rows * (widest + between);
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cuda/attention/kv.h"
 #include "cuda/engine/engine_state.h"
 #include "cuda/runtime/out_of_memory.h"
 

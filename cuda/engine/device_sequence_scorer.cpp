@@ -3,8 +3,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "cuda/attention/kv.h"
 #include "cuda/engine/engine_state.h"
-#include "cuda/runtime/on_device.h"
+#include "cuda/quantize/rows.h"
 #include "cuda/runtime/out_of_memory.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -54,7 +55,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
       after_layer.size() == engine_.weights.num_layers() && engine_.kv.has_scales(), "forward pass",
       "memory after each of " + std::to_string(engine_.weights.num_layers()) + " layers, and calibrated KV scales",
       std::to_string(after_layer.size()));
-  for (const float* layer : after_layer) require_on_device(layer, engine_.device, "forward pass, after a layer");
+  for (const float* layer : after_layer) engine_.require_on_device(layer, "forward pass, after a layer");
   for (const Tick& tick : ticks) engine_.check(tick, num_pages);
   enter_device(engine_.device);
   engine_.drain();
@@ -94,7 +95,7 @@ void DeviceSequenceScorer::score(const float* x, const Targets& targets, std::sp
                     targets.temperature > 0 && std::ranges::all_of(targets.tokens, in_vocabulary),
                 "scores", "a token in " + range_text(engine_.options.model.vocab_size) + " and a place a row",
                 std::to_string(targets.tokens.size()) + " tokens");
-  require_on_device(x, engine_.device, "scores, x");
+  engine_.require_on_device(x, "scores, x");
   enter_device(engine_.device);
   engine_.drain();
   Stream(stream.handle).wait();

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "cuda/engine/engine_state.h"
 #include "cuda/quantize/quantize_weights.h"
-#include "cuda/runtime/on_device.h"
+#include "cuda/quantize/rows.h"
 #include "cuda/runtime/out_of_memory.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -36,7 +36,7 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
 }
 
 std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {
-  for (const Master& master : masters) require_on_device(master.values, engine_.device, "publish, a master");
+  for (const Master& master : masters) engine_.require_on_device(master.values, "publish, a master");
   engine_.synchronize_callers_stream();
   return with_memory({kUtilization, "publishing weights", kLowerIt},
                      [&] { return engine_.weights.rewrite(masters, engine_.stream); });
@@ -44,7 +44,7 @@ std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {
 
 std::int64_t DeviceWeightStore::rewrite_adapters(std::span<const AdapterMaster> masters) {
   for (const AdapterMaster& master : masters) {
-    if (!master.on_host) require_on_device(master.values, engine_.device, "publish, an adapter");
+    if (!master.on_host) engine_.require_on_device(master.values, "publish, an adapter");
   }
   engine_.synchronize_callers_stream();
   return with_memory({kUtilization, "publishing adapters", kLowerIt}, [&] {
@@ -58,7 +58,7 @@ std::int64_t DeviceWeightStore::rewrite_adapters(std::span<const AdapterMaster> 
 }
 
 void DeviceWeightStore::dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) {
-  for (const DequantizedMatrix& one : wanted) require_on_device(one.to, engine_.device, "dequantize, the result");
+  for (const DequantizedMatrix& one : wanted) engine_.require_on_device(one.to, "dequantize, the result");
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) { engine_.weights.dequantize(wanted, theirs); });
 }
 
@@ -71,9 +71,9 @@ MatmulRoom DeviceWeightStore::matmul_room(const WeightId& matrix, std::int64_t n
 }
 
 void DeviceWeightStore::matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) {
-  require_on_device(x, engine_.device, "matmul, x");
-  require_on_device(input.quantized, engine_.device, "matmul, quantized rows");
-  if (y != nullptr) require_on_device(y, engine_.device, "matmul, y");
+  engine_.require_on_device(x, "matmul, x");
+  engine_.require_on_device(input.quantized, "matmul, quantized rows");
+  if (y != nullptr) engine_.require_on_device(y, "matmul, y");
   const DeviceMatrix& w = engine_.weights.matrix(input.matrix);
   const QuantizedRows rows = rows_in(input.quantized, w, input.num_rows);
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
@@ -84,8 +84,8 @@ void DeviceWeightStore::matmul(const float* x, const MatmulInput& input, void* y
 }
 
 void DeviceWeightStore::dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) {
-  require_on_device(input.quantized, engine_.device, "dequantize, quantized rows");
-  require_on_device(to, engine_.device, "dequantize, the result");
+  engine_.require_on_device(input.quantized, "dequantize, quantized rows");
+  engine_.require_on_device(to, "dequantize, the result");
   const QuantizedRows rows = rows_in(input.quantized, engine_.weights.matrix(input.matrix), input.num_rows);
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
     dequantize_rows({rows, to, to_f32}, input.num_rows, theirs);

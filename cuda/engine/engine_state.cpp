@@ -61,6 +61,11 @@ void EngineState::check(const Tick& checked, std::int64_t num_pages, std::int64_
   }
 }
 
+void EngineState::require_on_device(const void* at, const char* where) const {
+  const std::string wanted = memory_name(device.number), found = name_of_memory(at);
+  QRL_INVARIANT(found == wanted, where, wanted, found);
+}
+
 void EngineState::wait() {
   const double start_s = base::now_s();
   stream.wait();

@@ -8,15 +8,14 @@
 #include <span>
 #include <string>
 
-#include "cuda/attention/kv_memory.h"
 #include "cuda/engine/blocks.h"
+#include "cuda/engine/kv_memory.h"
+#include "cuda/engine/lm_head.h"
 #include "cuda/engine/sequence_scorer.h"
 #include "cuda/engine/tick_memory.h"
 #include "cuda/engine/weight_store.h"
 #include "cuda/engine/weights.h"
 #include "cuda/gemm/gemms.h"
-#include "cuda/runtime/kernels.h"
-#include "cuda/sample/lm_head.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -26,6 +25,9 @@ struct EngineState {
   /// Checks a tick's rows, positions, pages, copies and tokens against this engine's limits. num_sampled_before:
   /// samples of the previous tick that tokens may refer to.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
+  /// Throws an internal error that names `where` and the memory found, unless `at` points into the device's memory.
+  /// Call it before a kernel reads `at`, so that the device stays usable: one query without synchronization.
+  void require_on_device(const void* at, const char* where) const;
   void wait();
   /// Calls work(stream) with the caller's stream, after the engine's own work. Waits for another caller's stream first:
   /// only one at a time may use the GEMMs' workspaces.

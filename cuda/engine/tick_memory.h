@@ -4,12 +4,51 @@
 #include <compare>
 
 #include "cuda/attention/attention_plan.h"
+#include "cuda/attention/attention_task.h"
 #include "cuda/engine/decode_engine.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/layout.h"
 #include "cuda/runtime/runtime.h"
+#include "cuda/sample/sample.h"
 
-namespace qrl::cuda::QRL_CUDA_TARGET {
+namespace qrl::cuda {
+
+/// Elements that a tick sends to the device; tiles (five integers each), tile_rows and split_rows are
+/// attention_plan.h's.
+struct TickCounts {
+  std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
+};
+/// Byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that other offsets do not depend on
+/// their counts.
+struct TickLayout {
+  std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
+               partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
+               num_bytes = 0;
+};
+inline TickLayout tick_layout(const TickCounts& counts) {
+  TickLayout at;
+  std::int64_t end = 0;
+  const auto place = [&](std::int64_t& offset, std::int64_t num_ints) {
+    offset = end;
+    end += round_up(num_ints * 4, 16);
+  };
+  place(at.uniforms, 2 * counts.samples);
+  place(at.sample_settings, 2 * counts.samples);
+  place(at.attention_counts, 3);
+  place(at.tokens, counts.rows);
+  place(at.positions, counts.rows);
+  place(at.first_pages, counts.rows);
+  place(at.partials, counts.rows);
+  place(at.sample_rows, counts.samples);
+  place(at.tiles, 5 * counts.tiles);
+  place(at.tile_rows, counts.tile_rows);
+  place(at.split_rows, counts.split_rows);
+  place(at.page_ids, counts.page_ids);
+  place(at.copies, 3 * counts.copies);
+  at.num_bytes = end;
+  return at;
+}
+
+namespace QRL_CUDA_TARGET {
 
 /// All that a tick's launches take from the host, addresses included. Ticks of the same shape differ only in the
 /// contents of memory.
@@ -58,4 +97,6 @@ class TickMemory {
   Memory device_;
 };
 
-}  // namespace qrl::cuda::QRL_CUDA_TARGET
+}  // namespace QRL_CUDA_TARGET
+
+}  // namespace qrl::cuda

@@ -7,6 +7,7 @@
 #include "base/bf16.h"
 #include "base/error.h"
 #include "cuda/quantize/quantize_weights.h"
+#include "cuda/quantize/rows.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -7,7 +7,7 @@
 
 #include "cuda/engine/decode_engine.h"
 #include "cuda/engine/weight_store.h"
-#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

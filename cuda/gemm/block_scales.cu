@@ -1,5 +1,4 @@
 #include "cuda/gemm/block_scales.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -3,8 +3,8 @@
 
 #include <functional>
 
+#include "cuda/gemm/gemm.h"
 #include "cuda/runtime/growing_memory.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

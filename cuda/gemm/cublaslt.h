@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cuda/gemm/block_scales.h"
-#include "cuda/runtime/kernels.h"
+#include "cuda/gemm/gemm.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

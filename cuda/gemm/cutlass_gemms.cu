@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "cuda/gemm/cutlass_gemms.h"
+#include "cuda/gemm/gemm_plan.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

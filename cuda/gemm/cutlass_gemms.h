@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "cuda/runtime/kernels.h"
+#include "cuda/gemm/gemm.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

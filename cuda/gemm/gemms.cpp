@@ -8,8 +8,9 @@
 #include "cuda/gemm/block_scales.h"
 #include "cuda/gemm/cublaslt.h"
 #include "cuda/gemm/cutlass_gemms.h"
+#include "cuda/gemm/dequantized_gemms.h"
 #include "cuda/gemm/gemm_sweep.h"
-#include "cuda/quantize/dequantized_gemms.h"
+#include "cuda/gemm/streamed_gemm.h"
 #include "cuda/runtime/check.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

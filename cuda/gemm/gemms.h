@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "cuda/gemm/gemm.h"
 #include "cuda/gemm/gemm_plan.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -35,21 +35,6 @@ class Gemms {
 inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
   return {runs_hopper_code(device), row_only_sums, block_scales};
 }
-
-/// Runs streamed_gemm with its scratch memory.
-class StreamedGemms {
- public:
-  StreamedGemms()
-      : partials_(static_cast<std::size_t>(kStreamPartialBytes)),
-        counters_(Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * sizeof(std::uint32_t))) {}
-  void multiply(const GemmTask& task, const StreamPlan& plan, const Stream& stream) const {
-    streamed_gemm(task, plan, {partials_.as<std::uint32_t>(), counters_.as<std::uint32_t>()}, stream);
-  }
-
- private:
-  Memory partials_;
-  Memory counters_;  // zero between two GEMMs
-};
 
 /// Makes a device's GEMMs. row_only_sums: see choose_gemm. Throws an input error if a library is missing.
 std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false);

@@ -22,9 +22,9 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "cuda/gemm/widen.cuh"
-#include "cuda/runtime/kernels.h"
+#include "cuda/gemm/streamed_gemm.h"
 #include "cuda/runtime/target.h"
+#include "cuda/runtime/widen.cuh"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -1,8 +1,8 @@
 // Limited by memory: an int4 matrix reads half a byte per number and writes two.
 #include "base/error.h"
-#include "cuda/gemm/widen.cuh"
 #include "cuda/quantize/dequantize.h"
 #include "cuda/runtime/target.h"
+#include "cuda/runtime/widen.cuh"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -1,7 +1,7 @@
 // A block quantizes a row, after a first pass for the largest magnitude if rows share a scale. Limited by memory; the
 // second read of the weights comes mostly from L2.
 #include "cuda/quantize/quantize_weights.h"
-#include "cuda/quantize/row_block.cuh"
+#include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

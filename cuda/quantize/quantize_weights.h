@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/operands.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

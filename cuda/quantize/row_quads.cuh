@@ -1,7 +1,7 @@
 // Owns a thread's reads and writes of four neighbors of a row (a quad).
 #pragma once
 
-#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -3,9 +3,9 @@
 // 32 bits, and several rows share a multiprocessor.
 #include <type_traits>
 
-#include "cuda/quantize/row_block.cuh"
 #include "cuda/quantize/row_quads.cuh"
-#include "cuda/runtime/kernels.h"
+#include "cuda/quantize/rows.h"
+#include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -4,18 +4,31 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "cuda/runtime/out_of_memory.h"
-#include "cuda/runtime/poison.h"
 
 #if !defined(QRL_CUDA_TARGET)
 #define QRL_CUDA_TARGET device
 #endif
 
-namespace qrl::cuda::QRL_CUDA_TARGET {
+namespace qrl::cuda {
+
+/// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. It is NaN in bf16,
+/// fp16, e4m3 and fp32, and exposes reads before the first write.
+inline int new_memory_byte() {
+  static const bool poisons = [] {
+    const char* value = std::getenv("QRL_CUDA_POISON");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return poisons ? 0xff : 0;
+}
+
+namespace QRL_CUDA_TARGET {
 
 /// The device in use, as reported by the driver.
 struct DeviceFacts {
@@ -108,7 +121,7 @@ class Graph {
 };
 
 /// Owns 256-byte aligned bytes on the device, or pinned on the host. Memory that is not `zeroed` may be full of NaN
-/// (poison.h).
+/// (new_memory_byte).
 class Memory {
  public:
   enum class Place : std::uint8_t { device, host };
@@ -150,4 +163,6 @@ void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Strea
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream);
 
-}  // namespace qrl::cuda::QRL_CUDA_TARGET
+}  // namespace QRL_CUDA_TARGET
+
+}  // namespace qrl::cuda

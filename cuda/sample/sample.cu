@@ -1,5 +1,5 @@
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
+#include "cuda/sample/sample.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

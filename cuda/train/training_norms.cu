@@ -1,5 +1,5 @@
-#include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/layout.h"
+#include "cuda/runtime/row_block.cuh"
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 

@@ -1,5 +1,5 @@
 // Tests GEMMs of many rows with matrices that are dequantized to bf16 once; the plain GEMM replaces cuBLASLt.
-#include "cuda/quantize/dequantized_gemms.h"
+#include "cuda/gemm/dequantized_gemms.h"
 
 #include "cuda/quantize/dequantize.h"
 #include "gemm_fixtures.h"

@@ -11,11 +11,15 @@
 #include "base/rng.h"
 #include "cuda/engine/device_engine.h"
 #include "cuda/gemm/gemms.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 #include "ops/linear.h"
 #include "support/catch.h"
 #if defined(QRL_CUDA_EMULATED)
+#include "cuda/attention/attention.h"
+#include "cuda/attention/kv.h"
+#include "cuda/gemm/streamed_gemm.h"
+#include "cuda/quantize/rows.h"
+#include "cuda/sample/sample.h"
 #include "emulation.h"
 #endif
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "cuda/attention/kv_memory.h"
+#include "cuda/engine/kv_memory.h"
 #include "cuda/engine/sequence_scorer.h"
 #include "engine_fixtures.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "cuda/attention/kv_memory.h"
+#include "cuda/engine/kv_memory.h"
 #include "cuda/engine/sequence_scorer.h"
 #include "decoder/cpu/channel_ranges.h"
 #include "decoder/cpu/forced.h"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/bf16.h"
+#include "cuda/engine/tick_memory.h"
 #include "cuda/runtime/layout.h"
 #include "device.h"
 #include "ops/linear.h"

@@ -38,10 +38,16 @@ const std::map<std::string, std::set<std::string>> kCudaDoors = {{"cuda/engine/d
                                                                  {"cuda/bench/bench_plan.h", {"apps"}},
                                                                  {"cuda/train/training.h", {"learner"}}};
 
+/// A folder of cuda includes itself and the folders of lower layers; the files beside the folders include any.
+const std::map<std::string, int> kCudaLayers = {
+    {"runtime", 1}, {"quantize", 2}, {"attention", 2}, {"sample", 2},
+    {"train", 2},   {"gemm", 3},     {"engine", 4},    {"bench", 5},
+};
+
 constexpr int kMaxLines = 600;
 
 struct Source {
-  std::string folder;  ///< a folder of src, or "apps", or "cuda"
+  std::string folder;  ///< a folder of src, or "apps", "cuda" or "support"
   std::string name;    ///< for messages
   std::string text;
 };
@@ -63,14 +69,14 @@ std::vector<fs::path> files_under(const std::string& top) {
   return files;
 }
 
-std::vector<Source> sources() {
+std::vector<Source> sources(const std::vector<std::string>& tops = {"src", "apps", "cuda"}) {
   std::vector<Source> all;
-  for (const char* top : {"src", "apps", "cuda"}) {
+  for (const std::string& top : tops) {
     for (const fs::path& path : files_under(top)) {
       const fs::path relative = path.lexically_relative(kRoot);
       if (!is_cpp(path)) continue;
-      all.push_back({std::string(top) == "src" ? std::next(relative.begin())->string() : top, relative.string(),
-                     qrl::test::read_file(path)});
+      all.push_back({top == "src" ? std::next(relative.begin())->string() : fs::path(top).filename().string(),
+                     relative.string(), qrl::test::read_file(path)});
     }
   }
   return all;
@@ -87,6 +93,19 @@ bool may_include(const std::string& from, const std::string& to, const std::stri
   if (from == "cuda") return kSeenByCuda.count(to) > 0 || kHeadersSeenByCuda.count(header) > 0;
   const auto layer = kLayers.find(from);
   return layer != kLayers.end() && kLayers.at(to) < layer->second;
+}
+
+/// Returns the second part of a path, "gemm" of "cuda/gemm/gemm.h"; "" for a file beside the folders.
+std::string room_of(const fs::path& path) {
+  return std::distance(path.begin(), path.end()) < 3 ? "" : std::next(path.begin())->string();
+}
+
+/// Returns whether a file of cuda may include a header of cuda.
+bool may_include_in_cuda(const std::string& file, const std::string& header) {
+  const std::string from = room_of(file), to = room_of(header);
+  if (from == to || from.empty()) return true;
+  const auto lower = kCudaLayers.find(to), upper = kCudaLayers.find(from);
+  return lower != kCudaLayers.end() && upper != kCudaLayers.end() && lower->second < upper->second;
 }
 
 /// Returns one line for every include of `source` that breaks a rule.
@@ -107,13 +126,15 @@ std::vector<std::string> include_faults(const Source& source) {
     }
     if (match[1] == "<") continue;
     const std::size_t slash = header.find('/');
-    // A subcommand or a kernel includes files of its own folder by their plain names.
-    if (slash == std::string::npos && (source.folder == "apps" || source.folder == "cuda")) continue;
+    // A subcommand includes files of its own folder, and of apps/common, by their plain names.
+    if (slash == std::string::npos && source.folder == "apps") continue;
     const std::string folder = header.substr(0, slash);
     if (slash == std::string::npos) {
       faults.push_back(where + " without its folder");
     } else if (!may_include(source.folder, folder, header)) {
       faults.push_back(where + ", but " + source.folder + " may not see " + folder);
+    } else if (folder == "cuda" && source.folder == "cuda" && !may_include_in_cuda(source.name, header)) {
+      faults.push_back(where + ", which is not in a lower layer");
     }
   }
   return faults;
@@ -121,8 +142,10 @@ std::vector<std::string> include_faults(const Source& source) {
 
 using Graph = std::map<std::string, std::set<std::string>>;
 
-/// Returns the first `depth` parts of a path below src, without an extension; a header and its source are one module.
-std::string module_of(const fs::path& path, int depth) {
+/// Returns the first `depth` parts of an included path, without an extension; a header and its source are one module.
+/// A file of apps, which others include by its plain name, has no folder.
+std::string module_of(const fs::path& path, const std::string& folder, int depth) {
+  if (folder == "apps") return "apps/" + path.stem().string();
   fs::path module;
   for (const fs::path& part : path) {
     if (depth-- > 0) module /= part;
@@ -130,18 +153,22 @@ std::string module_of(const fs::path& path, int depth) {
   return module.replace_extension().string();
 }
 
-/// Returns which parts of src include which others of their folder.
+/// Returns which parts of a folder of src, of cuda, apps and tests/support include which others there.
 Graph includes_inside(const std::vector<Source>& all, int depth) {
-  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*"([^"]+/[^"]+)")re");
+  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*"([^"]+)")re");
   Graph graph;
   for (const Source& source : all) {
-    if (kLayers.count(source.folder) == 0) continue;
-    const std::string from = module_of(fs::path(source.name).lexically_relative("src"), depth);
+    fs::path path = source.name;
+    for (const char* top : {"src", "tests"}) {
+      if (path.begin()->string() == top) path = path.lexically_relative(top);
+    }
+    const std::string from = module_of(path, source.folder, depth);
     std::set<std::string>& included = graph[from];
     for (std::sregex_iterator it(source.text.begin(), source.text.end(), include), end; it != end; ++it) {
       const fs::path header = std::string((*it)[1]);
-      const std::string to = module_of(header, depth);
-      if (header.begin()->string() == source.folder && to != from) included.insert(to);
+      const std::string folder = header.has_parent_path() ? header.begin()->string() : "apps";
+      const std::string to = module_of(header, folder, depth);
+      if (folder == source.folder && to != from) included.insert(to);
     }
   }
   return graph;
@@ -178,6 +205,16 @@ std::string to_text(const std::map<std::string, int>& layers) {
   std::string text;
   for (const auto& [folder, layer] : layers) text += std::to_string(layer) + " " + folder + ", ";
   return text;
+}
+
+/// Reads rows "| 4 | `ops` | what it owns |".
+std::map<std::string, int> layers_of_table(const std::string& text) {
+  static const std::regex row(R"(\|\s*(\d+)\s*\|\s*`(\w+)`\s*\|)");
+  std::map<std::string, int> layers;
+  for (std::sregex_iterator it(text.begin(), text.end(), row), end; it != end; ++it) {
+    CHECK(layers.emplace((*it)[2], std::stoi((*it)[1])).second);
+  }
+  return layers;
 }
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -231,10 +268,21 @@ TEST_CASE("includes that break the ladder are seen") {
   CHECK(num_faults("cuda", "#include \"model/block.h\"") == 0);
   CHECK(num_faults("cuda", "#include \"model/snapshot.h\"") == 1);
   CHECK(num_faults("apps", "#include \"commands.h\"") == 0);
+  CHECK(num_faults("cuda", "#include \"check.h\"") == 1);
+  CHECK(num_faults("cuda", "#include \"cuda/engine/blocks.h\"") == 0);  // from cuda/x.cpp
+  const auto num_upward = [](const std::string& file, const std::string& header) {
+    return include_faults({"cuda", "cuda/" + file, "#include \"cuda/" + header + "\"\n"}).size();
+  };
+  CHECK(num_upward("engine/blocks.h", "gemm/gemms.h") == 0);
+  CHECK(num_upward("gemm/gemms.h", "gemm/gemm_plan.h") == 0);
+  CHECK(num_upward("gemm/gemm_plan.h", "engine/decode_engine.h") == 1);
+  CHECK(num_upward("attention/kv.h", "sample/sample.h") == 1);
+  CHECK(num_upward("runtime/runtime.h", "nowhere/x.h") == 1);
+  CHECK(num_upward("runtime/runtime.h", "cuda.h") == 1);
 }
 
-TEST_CASE("inside a folder of src includes go one way, between files and between its folders") {
-  const std::vector<Source> all = sources();
+TEST_CASE("inside a folder of src, cuda, apps and tests/support includes go one way, and between its folders") {
+  const std::vector<Source> all = sources({"src", "apps", "cuda", "tests/support"});
   CHECK(circles(includes_inside(all, 9)) == std::set<std::string>());
   CHECK(circles(includes_inside(all, 2)) == std::set<std::string>());
 }
@@ -253,6 +301,12 @@ TEST_CASE("circles inside a folder are seen") {
   rooms.push_back(source("b/z.cpp", "a.h"));
   CHECK(circles(includes_inside(rooms, 9)).empty());
   CHECK(circles(includes_inside(rooms, 2)) == std::set<std::string>{"data/a", "data/b"});
+  const std::vector<Source> cuda = {{"cuda", "cuda/a/x.cu", "#include \"cuda/a/y.cuh\"\n"},
+                                    {"cuda", "cuda/a/y.cuh", "#include \"cuda/a/x.h\"\n"}};
+  CHECK(circles(includes_inside(cuda, 9)) == std::set<std::string>{"cuda/a/x", "cuda/a/y"});
+  const std::vector<Source> apps = {{"apps", "apps/common/x.cpp", "#include \"y.h\"\n"},
+                                    {"apps", "apps/common/y.h", "#include \"x.h\"\n"}};
+  CHECK(circles(includes_inside(apps, 9)) == std::set<std::string>{"apps/x", "apps/y"});
 }
 
 TEST_CASE("the ladder names the folders there are, and src/README.md the same ladder") {
@@ -260,14 +314,8 @@ TEST_CASE("the ladder names the folders there are, and src/README.md the same la
   for (const auto& [folder, layer] : kLayers) in_test.insert(folder);
   CHECK(in_test == folders_of_src());
 
-  // Rows "| 4 | `ops` | what it owns |".
   const std::string text = qrl::test::read_file(kRoot / "src" / "README.md");
-  static const std::regex row(R"(\|\s*(\d+)\s*\|\s*`(\w+)`\s*\|)");
-  std::map<std::string, int> in_readme;
-  for (std::sregex_iterator it(text.begin(), text.end(), row), end; it != end; ++it) {
-    CHECK(in_readme.emplace((*it)[2], std::stoi((*it)[1])).second);
-  }
-  CHECK(to_text(in_readme) == to_text(kLayers));
+  CHECK(to_text(layers_of_table(text)) == to_text(kLayers));
 
   // The diagram above it: lines "  3 │   state   dist    quant   │  words".
   static const std::regex line(R"(\n +(\d) │ +([a-z ]+)│)");
@@ -277,6 +325,18 @@ TEST_CASE("the ladder names the folders there are, and src/README.md the same la
     for (std::string word; words >> word;) CHECK(in_picture.emplace(word, std::stoi((*it)[1])).second);
   }
   CHECK(to_text(in_picture) == to_text(kLayers));
+}
+
+TEST_CASE("the ladder names the folders of cuda there are, and cuda/README.md the same layers") {
+  std::map<std::string, int> in_tree;
+  for (const auto& entry : fs::directory_iterator(kRoot / "cuda")) {
+    const auto layer = kCudaLayers.find(entry.path().filename().string());
+    if (entry.is_directory())
+      in_tree[entry.path().filename().string()] = layer == kCudaLayers.end() ? 0 : layer->second;
+  }
+  CHECK(to_text(in_tree) == to_text(kCudaLayers));
+  const std::string text = qrl::test::read_file(kRoot / "cuda" / "README.md");
+  CHECK(to_text(layers_of_table(text)) == to_text(kCudaLayers));
 }
 
 TEST_CASE("no file grows past 600 lines") {

@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cuda/gemm/dequantized_gemms.h"
 #include "cuda/gemm/gemm_sweep.h"
 #include "cuda/gemm/gemms.h"
-#include "cuda/quantize/dequantized_gemms.h"
+#include "cuda/gemm/streamed_gemm.h"
 #include "tests/cuda/plain_gemm.h"
 
 // Saves the callee-saved registers and the stack pointer at *save, then resumes where `load` was saved.

@@ -8,8 +8,9 @@
 #include "cuda/engine/sequence_scorer.h"
 #include "cuda/engine/weights.h"
 #include "cuda/gemm/gemms.h"
-#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
+#include "cuda/sample/sample.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

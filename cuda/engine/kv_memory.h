@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "cuda/attention/kv.h"
 #include "cuda/engine/decode_engine.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

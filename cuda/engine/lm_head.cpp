@@ -1,8 +1,9 @@
-#include "cuda/sample/lm_head.h"
+#include "cuda/engine/lm_head.h"
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "cuda/quantize/rows.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -1,4 +1,4 @@
-#include "cuda/quantize/dequantized_gemms.h"
+#include "cuda/gemm/dequantized_gemms.h"
 
 #include <algorithm>
 

@@ -1,10 +1,8 @@
-#include "cuda/train/training.h"
+#include "cuda/train/training_kernels.h"
 
 #include <string>
 
 #include "base/error.h"
-#include "cuda/runtime/runtime.h"
-#include "cuda/train/training_kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

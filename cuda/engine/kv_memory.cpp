@@ -1,4 +1,4 @@
-#include "cuda/attention/kv_memory.h"
+#include "cuda/engine/kv_memory.h"
 
 #include <algorithm>
 #include <string>

@@ -1,0 +1,66 @@
+// Contracts of the kernels that store, copy and measure keys and values in pages. Pointers are device memory, nothing
+// is owned.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/runtime/operands.h"
+#include "quant/kv_format.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Keys and values of one layer.
+struct KvPages {
+  quant::KvFormat format;
+  KvLayout at;
+  std::int64_t head_dim;
+  std::uint8_t *keys, *values;
+  float *key_slot_scales, *value_slot_scales;            ///< int8 only
+  const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
+  /// Returns a position's slot by its sequence's page_ids, divided in 32 bits (64 take twice as long).
+  QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
+    const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
+    return at.slot(page_ids[from / page_size], kv_head, from % page_size);
+  }
+};
+
+struct RowPlaces {
+  const std::int32_t* positions;    ///< −1: a padding row without a sequence
+  const std::int32_t* first_pages;  ///< index in page_ids
+  const std::int32_t* page_ids;
+};
+
+/// Adds the bias to rows of q, k and v heads, applies RMSNorm over E to q and k heads if there are gains, and rotates q
+/// and k. Writes q (fp32 [*, H·E]) to `q`, k and v to the row's slot; skips padding rows.
+struct RopeTask {
+  GemmRows heads;
+  std::int64_t num_heads;
+  const float* bias;                 ///< null: none
+  const float *q_norm_E, *k_norm_E;  ///< null: none
+  float eps;
+  const float* rope_table;  ///< [positions, E]: cosines, then sines
+  RowPlaces where;
+  KvPages pages;
+  float* q;
+};
+void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Finds for each kv head, over all slots of bf16 pages, the least number that at most num_above of |keys|, and of
+/// |values|, exceed: NaN if one is not finite. Slots without a position must be zero.
+struct KvPercentileTask {
+  const std::uint8_t *keys, *values;
+  KvLayout at;
+  std::int64_t num_pages;
+  std::uint32_t num_above;
+  float *keys_K, *values_K;
+};
+void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
+
+/// Copies the first slots of pages: three int32 each, from, to, number of slots.
+struct CopyTask {
+  const std::int32_t* copies;
+  KvPages pages;
+};
+void copy_slots(const CopyTask& task, std::int64_t num_copies, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

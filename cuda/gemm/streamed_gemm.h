@@ -1,0 +1,37 @@
+// Contract of the streamed GEMM kernel, and its scratch memory.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/gemm/gemm.h"
+#include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Scratch memory of streamed_gemm: `partials` (gemm_plan.h), and kStreamCounters zeros in `counters`, left as zeros.
+struct StreamPlace {
+  std::uint32_t* partials;
+  std::uint32_t* counters;
+};
+/// Computes a GEMM of any format on sm_80 or newer, reading the weights once per 64 rows. Each split (gemm_plan.h) sums
+/// its even and odd chunks of 128 inputs separately in order, and adds the two; splits are added in order, in fp32
+/// (int8: int32). A row's bits depend on neither the plan nor other rows.
+void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
+
+/// Runs streamed_gemm with its scratch memory.
+class StreamedGemms {
+ public:
+  StreamedGemms()
+      : partials_(static_cast<std::size_t>(kStreamPartialBytes)),
+        counters_(Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * sizeof(std::uint32_t))) {}
+  void multiply(const GemmTask& task, const StreamPlan& plan, const Stream& stream) const {
+    streamed_gemm(task, plan, {partials_.as<std::uint32_t>(), counters_.as<std::uint32_t>()}, stream);
+  }
+
+ private:
+  Memory partials_;
+  Memory counters_;  // zero between two GEMMs
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,45 @@
+// Owns the operands that kernels share: rows of activations, results of GEMMs, matrices. Pointers are device memory,
+// nothing is owned.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/runtime/layout.h"
+#include "cuda/runtime/runtime.h"
+#include "quant/format.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Activations as a GEMM's input: values [rows, stride], zero beyond the width, and scales [rows, num_scales], rounded
+/// by quant/format.h.
+struct QuantizedRows {
+  quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
+  void* quantized = nullptr;
+  float* scales = nullptr;
+  std::int64_t stride = 0;       ///< elements
+  std::int64_t width = 0;        ///< elements with values
+  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128; unused without scales
+  QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
+};
+
+/// The result of a GEMM: [*, stride], bf16 or fp32.
+struct GemmRows {
+  const void* values;  ///< null: no result
+  std::int64_t stride;
+  bool is_f32;
+  QRL_HD float at(std::int64_t row, std::int64_t i) const {
+    const std::int64_t idx = row * stride + i;
+    return is_f32 ? static_cast<const float*>(values)[idx]
+                  : float_of_bf16(static_cast<const std::uint16_t*>(values)[idx]);
+  }
+};
+
+/// A matrix on the device (layout.h).
+struct DeviceMatrix {
+  quant::Format format = quant::Format::bf16;
+  MatrixLayout at;
+  const std::uint8_t* quantized = nullptr;
+  const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

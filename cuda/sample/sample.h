@@ -1,0 +1,66 @@
+// Contracts of the kernels from logits to tokens and log-probs. Pointers are device memory, nothing is owned.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/runtime/operands.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+struct SampleSettings {
+  float inverse_temperature = 1;
+  std::int32_t greedy = 0;  ///< 1: the likeliest token, at any temperature
+};
+inline SampleSettings settings_of(float temperature) {
+  return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
+}
+
+/// Summarizes logits of a segment of the vocabulary: for each block of kSampleBlock tokens, the largest and Σ exp(z),
+/// with z = (logit − largest) / temperature (RowSummary of ops/sample.h). Also writes Σ exp(z) of each kSamplePart
+/// tokens, and optionally Σ exp(z)·z.
+inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
+struct SummarizeTask {
+  const float* logits;
+  std::int64_t stride, first_token, num_tokens;  ///< first_token: a multiple of kSampleBlock
+  const SampleSettings* settings;                ///< [rows]
+  std::int64_t num_blocks;                       ///< of the whole vocabulary
+  float *block_max, *block_sum;                  ///< [rows, num_blocks]
+  float* part_sum;                               ///< [rows, num_blocks, kSampleParts]
+  float* block_weighted;                         ///< [rows, num_blocks], Σ exp(z)·z; null: not computed
+};
+void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Rows with a summarized vocabulary, whose logits kernels read, or recompute from the row and its weights: another
+/// order of sums than the GEMM's, except for int8's exact ones.
+struct SummarizedRows {
+  const float *block_max, *block_sum, *part_sum;
+  std::int64_t num_blocks, vocab_size;
+  const SampleSettings* settings;  ///< [rows]
+  const float* logits;             ///< [rows, stride] of the whole vocabulary; null: recomputed
+  std::int64_t stride;
+  // For recomputed logits: bf16, or int8 with one scale per row and token.
+  QuantizedRows hidden;  ///< one per row
+  DeviceMatrix head;     ///< lm_head, one row per token
+};
+
+/// Samples one token per row: the block by the blocks' sums (fp64, in order, in 32 groups), then the part by the parts'
+/// sums. They are added in fp64 in order; the part's logits give the token.
+struct SampleTask {
+  SummarizedRows rows;
+  const double* uniforms;
+  std::int32_t* tokens;
+  float* logprobs;
+};
+void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Computes each target's log-prob, with the bits of sample_tokens above temperature 0, and the row's entropy, summed
+/// over blocks in fp64. Both are NaN if no token can be sampled.
+struct ScoreTask {
+  SummarizedRows rows;
+  const float* block_weighted;
+  const std::int32_t* targets;
+  float *logprobs, *entropies;
+};
+void score_tokens(const ScoreTask& task, std::int64_t num_rows, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET
