@@ -10,6 +10,7 @@
 #include "learner/bench/policy_loss_speed.h"
 #include "learner/objective/mini_batch.h"
 #include "train/plan/catalog.h"
+#include "train/plan/learner_options.h"
 
 namespace qrl::app {
 
@@ -24,7 +25,7 @@ void add_correction_costs(nlohmann::ordered_json& result, std::span<const types:
   const auto add = [&](const std::string& name, const std::string& settings) {
     const config::Recipe recipe =
         config::parse_recipe(train::keys(), "rollout_correction: {" + settings + "}", "bench", {}, {}, false).recipe;
-    ways.push_back({name, learner::policy_options(recipe)});
+    ways.push_back({name, train::loss_options(recipe)});
   };
   for (const config::Choice* one : train::keys().catalog().corrections.all) {
     const std::string word(one->word);

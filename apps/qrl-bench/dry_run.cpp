@@ -7,6 +7,7 @@
 #include "ops/paged_attention.h"
 #include "train/plan/decoder_fit.h"
 #include "train/plan/formats.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
 #include "train/plan/rotation.h"

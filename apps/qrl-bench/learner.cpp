@@ -11,6 +11,7 @@
 #include "benchmarks.h"
 #include "learner_work.h"
 #include "train/plan/formats.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/sampler.h"
 

@@ -5,6 +5,7 @@
 #include "learner/objective/mini_batch.h"
 #include "learner/tensors/cuda_library.h"
 #include "rollout/rollout.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/plan/work_estimate.h"
 
@@ -26,7 +27,7 @@ LearnerWork::LearnerWork(const ModelBench& bench, const std::vector<types::Compl
 
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled) {
-  learner::LossOptions loss = learner::policy_options(recipe);
+  learner::LossOptions loss = train::loss_options(recipe);
   loss.at_sampling_weights = sampled;
   for (const types::MicroBatch& batch : work.batches) {
     learner.accumulate(batch, work.counts, loss, train::sample_params(recipe.rollout), &batch == &work.batches.back());

@@ -8,6 +8,7 @@
 #include "correction_costs.h"
 #include "learner/learner.h"
 #include "learner_work.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"

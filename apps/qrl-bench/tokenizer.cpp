@@ -19,7 +19,7 @@ namespace {
 struct BenchTokenizerArguments {
   std::string model;
   int rounds = 5;
-  config::DataRecipe keys;
+  data::TemplateOptions keys;
 };
 
 /// All strings of standard input's rows, or a row's `messages` as a conversation.

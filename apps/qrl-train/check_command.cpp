@@ -10,6 +10,7 @@
 #include "data/chat_description.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
+#include "data/row.h"
 #include "data/tokenizer.h"
 #include "learner/tensors/cuda_library.h"
 #include "learner/tensors/libraries.h"
@@ -72,12 +73,12 @@ const std::vector<Kind>& kinds() {
 
 struct RowArguments {
   std::string file, numbers = "all";
-  config::DataRecipe keys;
+  data::RowOptions keys;
 };
 
 void add_row_arguments(CLI::App& command, RowArguments& arguments) {
   command.add_option("FILE", arguments.file, "file to check")->required();
-  config::DataRecipe& keys = arguments.keys;
+  data::RowOptions& keys = arguments.keys;
   command.add_option("--prompt-key", keys.prompt_key, "as data.prompt_key of a recipe")->check(not_empty());
   command.add_option("--ground-truth-key", keys.ground_truth_key, "as data.ground_truth_key")->check(not_empty());
   command.add_option("--data-source-key", keys.data_source_key, "as data.data_source_key")->check(not_empty());

@@ -19,6 +19,7 @@
 #include "tasks/command/verifier.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -72,11 +73,12 @@ Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const t
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(in.is_open() && !std::filesystem::is_directory(file), file, "a JSONL file", "none that can be read");
   const RowForm form{nullptr, recipe.data.ground_truth_key, true};
+  const tasks::VerifierOptions options = train::verifier_options(recipe);
   Rows rows;
   data::JsonLines lines(in, file, data::LoneSurrogate::replaced);
   while (const auto json = lines.next()) {
     const JudgedRow row = read_judged_row(*json, form, lines.where());
-    tasks::check_recipe_gold(verifier, recipe, row.question(), lines.where());
+    tasks::check_gold(verifier, options, row.question(), lines.where());
     rows.all.push_back({row.response, "response", lines.where(), verifier.prepare(row.question()), lines.line()});
   }
   verifier.finish_checks();
@@ -191,8 +193,8 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
 
 void check_reward(const CheckRewardArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train check reward");
-  config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
-  const auto verifier = tasks::make_verifier(recipe);
+  const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
+  const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
   // Each verifier must receive the rows before it starts.
   const auto rows_for = [&](const tasks::Verifier& one) {
@@ -201,7 +203,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   const Rows rows = rows_for(*verifier);
   const Judged first = judge(rows, *verifier, false);
   const std::vector<std::string>& names = verifier->score_names();
-  const std::vector<double> weights = verifier->score_weights(recipe.reward);
+  const std::vector<double> weights = verifier->score_weights(train::rule_weights(recipe.reward));
   std::printf("%s: reward.verifier %s, scores", arguments.recipe.file.c_str(), recipe.reward.verifier.c_str());
   for (std::size_t k = 0; k < names.size(); ++k)
     std::printf("%s %s (weight %g)", k == 0 ? "" : ",", names[k].c_str(), weights[k]);
@@ -209,8 +211,9 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   print_kinds(rows, first, weights);
   print_speed(first.report);
   std::fflush(stdout);
-  recipe.reward.workers = tasks::num_workers(recipe.reward) == 1 ? 2 : 1;
-  const auto other = tasks::make_verifier(recipe);
+  tasks::VerifierOptions options = train::verifier_options(recipe);
+  options.command.workers = tasks::num_workers(options.command) == 1 ? 2 : 1;
+  const auto other = tasks::make_verifier(options);
   require_same(rows, first, judge(rows_for(*other), *other, true), names, recipe.reward);
   std::printf("  the same scores in another order and with another number of workers\n");
 }

@@ -9,6 +9,7 @@
 #include "tasks/by_source.h"
 #include "train/plan/machine.h"
 #include "train/policy/policy.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -59,7 +60,7 @@ void dump(const DumpArguments& arguments, dist::Collectives& world) {
   std::vector<GivenPrompt> prompts = read_prompts(given, recipe.data);
   encode(prompts, recipe.data, policy);
   LoadedSampler loaded(std::move(policy), recipe, arguments.checkpoint, world, longest_of(prompts));
-  loaded.publish(recipe, *tasks::make_verifier(recipe));
+  loaded.publish(recipe, *tasks::make_verifier(train::verifier_options(recipe)));
   write(arguments.out, loaded.sampler.snapshot, prompts.front().tokens);
   loaded.say_what_it_samples(recipe);
 }

@@ -17,6 +17,7 @@
 #include "train/plan/options.h"
 #include "train/plan/rotation.h"
 #include "train/policy/policy.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -47,7 +48,7 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   LoadedSampler loaded_sampler(policy_of(recipe, arguments.checkpoint), recipe, arguments.checkpoint, world,
                                recipe.data.max_prompt_length);
   const train::Policy& policy = loaded_sampler.policy;
-  const auto verifier = tasks::make_verifier(recipe);
+  const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");

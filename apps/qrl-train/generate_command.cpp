@@ -27,6 +27,7 @@
 #include "train/plan/options.h"
 #include "train/plan/rotation.h"
 #include "train/policy/policy.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -191,7 +192,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
   require_calibration_data(loaded, recipe);
-  loaded.publish(recipe, *tasks::make_verifier(recipe));
+  loaded.publish(recipe, *tasks::make_verifier(train::verifier_options(recipe)));
   std::vector<types::SampleRequest> requests;
   requests.reserve(prompts.size());
   for (const GivenPrompt& prompt : prompts)

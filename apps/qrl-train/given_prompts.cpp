@@ -9,9 +9,11 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "command.h"
+#include "config/keys/keys.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -36,7 +38,8 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
   if (!arguments.input.empty())
     prompts.push_back({{std::istreambuf_iterator<char>(standard_input()), {}}, {}, "standard input", {}});
   if (!arguments.file.empty()) {
-    for (data::PromptRow& row : data::read_prompt_file(arguments.file, data::RowReader::prompts_only(recipe))) {
+    for (data::PromptRow& row :
+         data::read_prompt_file(arguments.file, data::RowReader::prompts_only(train::row_options(recipe)))) {
       prompts.push_back({std::move(row.prompt),
                          std::move(row.system),
                          arguments.file + ":" + std::to_string(row.line),
@@ -84,7 +87,7 @@ void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::R
   if (without == prompts.end()) return;
   for (const config::GeneratorRecipe* generator : {&recipe.data.train_generator, &recipe.data.val_generator}) {
     if (generator->task.empty()) continue;
-    const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator->task);
+    const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator->task);
     if (!kind.generate(generator->own, 0, tasks::Split::train, 0).prompt.ends_with('\n')) return;
     const bool typed = without->where.starts_with("--prompt");
     return base::log_info("hint: prompts of the recipe's task " + generator->task + " end in a line break, " +

@@ -17,6 +17,7 @@
 #include "tasks/by_source.h"
 #include "tasks/verifier.h"
 #include "train/plan/catalog.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -92,11 +93,11 @@ const char* name_of(reward::Outcome outcome) {
 
 /// Prints verdicts with the recipe's score, a weighted sum like in training.
 void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
-                  const config::RewardRecipe& recipe) {
+                  const tasks::RuleWeights& weights) {
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);
   std::string lines;
   for (const reward::Verdict& verdict : verdicts) {
-    nlohmann::ordered_json line = {{"score", rollout::weighted_sum(verdict.scores, verifier.score_weights(recipe))},
+    nlohmann::ordered_json line = {{"score", rollout::weighted_sum(verdict.scores, verifier.score_weights(weights))},
                                    {"outcome", name_of(verdict.outcome)},
                                    {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
                                    {"extracted", verdict.extracted}};
@@ -127,7 +128,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train judge");
   const config::Recipe recipe = recipe_of(arguments);
   const bool by_recipe = !arguments.recipe.file.empty();
-  const auto verifier = tasks::make_verifier(recipe);
+  const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
   const auto& choice =
       static_cast<const tasks::VerifierChoice&>(*train::keys().catalog().verifiers.find(recipe.reward.verifier));
@@ -137,7 +138,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   const RowForm form{&choice, gold_key, by_recipe};
   std::vector<JudgedRow> rows;
   const auto print = [&] {
-    if (by_recipe) print_scores(rows, *verifier, recipe.reward);
+    if (by_recipe) print_scores(rows, *verifier, train::rule_weights(recipe.reward));
     else print_verdicts(rows, *verifier, partial, arguments.time);
     rows.clear();
   };

@@ -13,6 +13,7 @@
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::app {
 
@@ -43,7 +44,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   const train::Policy policy = policy_of(recipe, arguments.checkpoint);
-  const auto verifier = tasks::make_verifier(recipe);
+  const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
   const model::Int8Profile profile = train::calibrate_profile(policy.config, policy.weights, prompts, recipe);
   model::save_int8_profile(file, profile);

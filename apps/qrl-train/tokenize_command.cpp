@@ -23,7 +23,8 @@ struct TokenizeArguments {
   bool add_special_tokens = false;
   bool decode = false;
   bool learned = false;
-  config::DataRecipe keys;
+  bool parse_special_tokens = false;
+  data::TemplateOptions chat;
 };
 
 std::vector<types::TokenId> encode(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments,
@@ -52,7 +53,7 @@ void tokenize_conversation(const data::Tokenizer& tokenizer, const data::ChatTem
   const data::Conversation conversation = data::read_conversation(
       row["messages"], tools == row.end() ? nlohmann::ordered_json() : *tools, "messages", where);
   data::RenderOptions options{conversation.messages.back().role != "assistant" && !arguments.learned, arguments.learned,
-                              arguments.keys.parse_special_tokens, arguments.keys.enable_thinking};
+                              arguments.parse_special_tokens, arguments.chat.enable_thinking};
   if (const auto thinking = row.find("enable_thinking"); thinking != row.end() && thinking->is_boolean())
     options.thinking = thinking->get<bool>();
   const auto parts = data::render_conversation(chat, conversation, options, where).parts;
@@ -71,7 +72,7 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
   std::optional<data::ChatTemplate> chat;
   while (const auto row = lines.next()) {
     if (row->is_object() && row->contains("messages")) {
-      if (!chat) chat = data::choose_template(arguments.keys, tokenizer);
+      if (!chat) chat = data::choose_template(arguments.chat, tokenizer);
       tokenize_conversation(tokenizer, *chat, arguments, nlohmann::ordered_json::parse(lines.text()), lines.where());
       continue;
     }
@@ -129,9 +130,8 @@ void add_tokenize(CLI::App& app, Action& action) {
                                          "read the text as a user's: \"<|im_end|>\" is ten characters, no token");
   CLI::Option* add = command->add_flag("--add-special-tokens", arguments->add_special_tokens,
                                        "also the tokens that the tokenizer puts around a text (Llama 3: its first)");
-  config::DataRecipe& keys = arguments->keys;
   command
-      ->add_option("--chat-template", keys.chat_template,
+      ->add_option("--chat-template", arguments->chat.chat_template,
                    "of rows with `messages` in place of `text`: as data.chat_template of a recipe")
       ->needs(jsonl)
       ->capture_default_str();
@@ -140,7 +140,7 @@ void add_tokenize(CLI::App& app, Action& action) {
                  "rows with `messages` as a cold start learns from them, with `learned`: 1 for each token that is")
       ->needs(jsonl);
   command
-      ->add_flag("--parse-special-tokens", keys.parse_special_tokens,
+      ->add_flag("--parse-special-tokens", arguments->parse_special_tokens,
                  "of rows with `messages`: as data.parse_special_tokens")
       ->needs(jsonl);
   command->add_flag("--decode", arguments->decode, "ids, white space between them, to text; special tokens are spelled")

@@ -132,12 +132,12 @@ bool has_thinking(const ChatTemplate& chat) {
                                  sample_prompt(chat, {.opens_answer = true, .thinking = false});
 }
 
-ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {
-  ChatTemplate chat = read_template(recipe.chat_template, tokenizer);
-  const std::string fault = recipe.system_prompt.empty() ? "" : fault_of_system(chat);
+ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer) {
+  ChatTemplate chat = read_template(options.chat_template, tokenizer);
+  const std::string fault = options.system_prompt.empty() ? "" : fault_of_system(chat);
   QRL_REQUIRE(fault.empty(), "data.system_prompt", "a chat template that shows it", fault,
               "it has no effect: set data.chat_template, or delete it");
-  QRL_REQUIRE(!recipe.enable_thinking || has_thinking(chat), "data.enable_thinking",
+  QRL_REQUIRE(!options.enable_thinking || has_thinking(chat), "data.enable_thinking",
               "a chat template that can switch thinking on and off (qwen3)", chat.name, "it has no effect: delete it");
   return chat;
 }

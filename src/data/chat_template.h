@@ -1,19 +1,27 @@
 // Owns the choice of a run's chat template: the model's own, an embedded one, or a file.
 #pragma once
 
+#include <optional>
 #include <string>
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "data/conversation.h"
 #include "data/tokenizer.h"
 
 namespace qrl::data {
 
-/// Returns the template that data.chat_template names: a file, an embedded template, or with auto the model's own. The
+/// Chooses a template and what it renders beside a row's messages.
+struct TemplateOptions {
+  std::string chat_template = config::kChatTemplateNames[0];  ///< one of kChatTemplateNames, or a file
+  std::string system_prompt = {};                             ///< "": the template's own, if any
+  std::optional<bool> enable_thinking = {};                   ///< unset: the template's own choice
+};
+
+/// Returns the template that `options` names: a file, an embedded template, or with auto the model's own. The
 /// model's own is in chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input
 /// error for a template that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Also
 /// throws one if data.system_prompt or data.enable_thinking has no effect.
-ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer);
+ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
 /// Returns why a system message has no effect; "" if it has one.
 std::string fault_of_system(const ChatTemplate& chat);

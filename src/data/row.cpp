@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/keys/key_types.h"
+#include "config/words.h"
 #include "data/messages.h"
 
 namespace qrl::data {
@@ -140,19 +140,18 @@ std::optional<double> number_of(std::string_view text) {
 
 }  // namespace
 
-RowReader::RowReader(const config::DataRecipe& recipe, tasks::Split split)
-    : prompt_keys_(names_in(recipe.prompt_key, "data.prompt_key", {"prompt", "question"})),
-      ground_truth_keys_(names_in(recipe.ground_truth_key, "data.ground_truth_key",
+RowReader::RowReader(const RowOptions& options)
+    : prompt_keys_(names_in(options.prompt_key, "data.prompt_key", {"prompt", "question"})),
+      ground_truth_keys_(names_in(options.ground_truth_key, "data.ground_truth_key",
                                   {"ground_truth", "answer", "reward_model.ground_truth"})),
-      data_source_key_(recipe.data_source_key.empty() ? "data_source" : recipe.data_source_key),
-      needs_source_(!recipe.data_source_key.empty()),
-      filter_key_(split == tasks::Split::train ? "data.filter" : "data.val_filter") {
-  for (const std::string& text : split == tasks::Split::train ? recipe.filter : recipe.val_filter)
-    filter_.push_back(parse_condition(text));
+      data_source_key_(options.data_source_key.empty() ? "data_source" : options.data_source_key),
+      needs_source_(!options.data_source_key.empty()),
+      filter_key_(options.filter_key) {
+  for (const std::string& text : options.filter) filter_.push_back(parse_condition(text));
 }
 
-RowReader RowReader::prompts_only(const config::DataRecipe& recipe) {
-  config::DataRecipe unfiltered = recipe;
+RowReader RowReader::prompts_only(const RowOptions& options) {
+  RowOptions unfiltered = options;
   unfiltered.filter.clear();
   RowReader reader(unfiltered);
   reader.prompts_only_ = true;

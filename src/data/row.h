@@ -8,9 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/recipe.h"
 #include "state/json.h"
-#include "tasks/split.h"
 
 namespace qrl::data {
 
@@ -28,6 +26,13 @@ struct PromptRow {
   std::string row_json = {};           ///< the whole row; with RowReader::keep_rows
 };
 
+/// Names a row's fields, and the conditions that it must satisfy.
+struct RowOptions {
+  std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
+  std::vector<std::string> filter = {};
+  std::string filter_key = "data.filter";  ///< of `filter`, for messages
+};
+
 /// Maximum nesting of arrays and objects.
 inline constexpr int kMaxRowDepth = 64;
 
@@ -41,8 +46,8 @@ const std::string& prompt_text(const nlohmann::ordered_json& value, const std::s
 /// Returns a field of an object, or of nested ones by a path "a.b"; nullptr if it does not exist.
 const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
 
-/// Converts the JSON object of a row to a PromptRow, by data.prompt_key, data.ground_truth_key and
-/// data.data_source_key. Applies data.filter, or data.val_filter to held-out files.
+/// Converts the JSON object of a row to a PromptRow, by the fields that RowOptions names, if the row satisfies
+/// the filter.
 ///
 /// A key is the name of a field, or a path into nested objects ("reward_model.ground_truth"). Keys of prompt and gold
 /// may list several names with commas ("problem, question"). A row must have exactly one of them; two are an error.
@@ -55,10 +60,10 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 class RowReader {
  public:
   /// Throws an input error for a filter that cannot be parsed.
-  explicit RowReader(const config::DataRecipe& recipe, tasks::Split split = tasks::Split::train);
-  RowReader() : RowReader(config::DataRecipe{}) {}
+  explicit RowReader(const RowOptions& options);
+  RowReader() : RowReader(RowOptions{}) {}
   /// Reads prompts only, for generation without a verifier: a row needs no gold and no source, and no filter applies.
-  static RowReader prompts_only(const config::DataRecipe& recipe);
+  static RowReader prompts_only(const RowOptions& options);
 
   /// Also keeps the JSON of rows, for verifiers that receive it.
   RowReader& keep_rows(bool keep) {
@@ -70,7 +75,7 @@ class RowReader {
   /// row's own JSON, which gives tools their order of members; "": sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
                                 std::string_view text = {}) const;
-  /// The key of the filter, "data.filter" or "data.val_filter", and whether it has conditions.
+  /// Returns the filter's key, and whether the filter has conditions.
   const std::string& filter_key() const noexcept { return filter_key_; }
   bool has_filter() const noexcept { return !filter_.empty(); }
 

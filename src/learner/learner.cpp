@@ -23,8 +23,7 @@ namespace qrl::learner {
 
 namespace {
 
-void check_options(const config::OptimRecipe& optim, std::int64_t total_updates) {
-  QRL_REQUIRE(optim.betas.size() == 2, "optim.betas", "two numbers", std::to_string(optim.betas.size()));
+void check_options(const OptimizerOptions& optim, std::int64_t total_updates) {
   QRL_REQUIRE(optim.lr_scheduler == config::LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
               "a total number of updates for a schedule that ends", std::to_string(total_updates));
 }
@@ -154,7 +153,7 @@ double Learner::lr() const {
 
 std::int64_t Learner::num_updates() const { return parts_->num_updates; }
 
-void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates) {
+void Learner::reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates) {
   parts_->require_trainable();
   check_options(optim, total_updates);
   QRL_INVARIANT(optim.name == parts_->options.optim.name, "optimizer", "one of the same kind", "another");

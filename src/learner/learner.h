@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "dist/collectives.h"
 #include "learner/learner_state.h"
 #include "learner/options.h"
@@ -63,7 +63,7 @@ class Learner {
   double lr() const;
   std::int64_t num_updates() const;
   /// Restarts the optimizer (moments 0, count 0) with new options, between cold start and RL.
-  void reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates);
+  void reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates);
 
   /// Returns whether each tensor's masters and moments are on one rank alone. All ranks must then make the calls marked
   /// as collective.

@@ -1,6 +1,7 @@
 // Owns the options of a learner and of a loss, and what an update and a forward pass report. Does not use LibTorch.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,7 +10,8 @@
 #include <vector>
 
 #include "base/view.h"
-#include "config/recipe.h"
+#include "config/choice.h"
+#include "config/words.h"
 #include "model/adapter.h"
 #include "model/weights.h"
 #include "quant/kv_format.h"
@@ -35,14 +37,48 @@ struct TokenSelection {
   std::int64_t cov_last_position = -1;  ///< nor do those with this draw up to this position on this rank
 };
 
+/// Holds rollout_correction.rs and its keys, defaults filled in.
+struct RejectionSettings {
+  config::RsLevel level = config::RsLevel::none;
+  config::RsStat stat = config::RsStat::k1;
+  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have the upper one alone
+  double veto = 0;                          ///< a sequence with a ρ_t below this is rejected; 0: none
+};
+
+/// Excludes the tokens whose advantage and log-prob covary most.
+struct ClipCovOptions {
+  double ratio = 0;  ///< share of the mini-batch's tokens; 0: off
+  double low = 0, high = 0;
+};
+
+/// Holds algorithm.* of a loss, the loss's defaults filled in.
+struct AlgorithmOptions {
+  double clip_ratio_low = 0, clip_ratio_high = 0;
+  double clip_ratio_c = 0;  ///< dual clip; 0: none
+  config::LossAggMode loss_agg_mode = config::LossAggMode::token_mean;
+  std::optional<double> off_policy_mask_threshold;
+  double top_entropy_quantile = 1;  ///< share of tokens that enter the loss; 1: all
+  ClipCovOptions clip_cov;
+  double kl_loss_coef = 0, entropy_coef = 0;
+  bool has_teacher = false;
+};
+
+/// Holds rollout_correction.* of a method, the method's defaults filled in.
+struct CorrectionOptions {
+  double threshold = 0, threshold_low = 0;
+  RejectionSettings rejection;
+  bool batch_normalize = false;
+  bool behaviour_in_ratio = false;
+};
+
 struct LossOptions {
   LossKind kind = LossKind::policy;
-  const PolicyLoss* loss = nullptr;    ///< of kind policy: policy_options resolves the recipe's word
+  const PolicyLoss* loss = nullptr;    ///< of kind policy: algorithm.name
   const Correction* method = nullptr;  ///< likewise, rollout_correction.method
   const KlEstimator* kl = nullptr;     ///< likewise; needed with algorithm.kl_loss_coef
-  config::AlgorithmRecipe algorithm = {};
-  config::CorrectionRecipe correction = {};
-  config::OwnValues own = {};
+  AlgorithmOptions algorithm = {};
+  CorrectionOptions correction = {};
+  config::OwnValues own = {};            ///< keys that choices declare
   std::int64_t max_response_length = 0;  ///< data.max_response_length, for seq-mean-token-sum-norm
   double blend = 0;                      ///< of the mini-batch: prepare_mini_batch
   double weight_scale = 1;               ///< likewise, on every weight of the correction: batch_normalize
@@ -75,6 +111,27 @@ struct Numerics {
   bool own_lm_head = false;
 };
 
+/// Configures Muon (update/muon.h).
+struct MuonOptions {
+  double momentum = 0;
+  bool nesterov = false;
+  std::int64_t ns_steps = 0;
+  bool match_adamw_rms = false;
+};
+
+/// Configures the optimizer and its learning rate (update/schedule.h).
+struct OptimizerOptions {
+  config::OptimName name = config::OptimName::adamw;
+  double lr = 0;
+  std::array<double, 2> betas = {};
+  double eps = 0, weight_decay = 0;
+  std::int64_t lr_warmup_steps = 0;       ///< updates
+  std::optional<double> lr_warmup_ratio;  ///< of all updates, instead of lr_warmup_steps
+  config::LrScheduler lr_scheduler = config::LrScheduler::constant;
+  double grad_clip = 0;  ///< 0: off
+  MuonOptions muon;
+};
+
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine,
   /// round-robin. LibTorch's operations compute there (torch_ops.h), with low_bit the decoder's matmuls. Throws an
@@ -92,7 +149,7 @@ struct LearnerOptions {
   std::optional<model::WeightSource> lora_initial = {};  ///< initial tensors of adapter_specs instead
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
-  config::OptimRecipe optim;
+  OptimizerOptions optim;
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
   int num_threads = 0;             ///< of the CPU and LibTorch; 0: the caller's (base/thread_scope.h); changes no bit
 };

@@ -27,20 +27,20 @@ std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRe
   return rollouts;
 }
 
-ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe) {
+ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights& weights) {
   switch (verdict.outcome) {
     case reward::Outcome::correct:
-      return {recipe.correct, 0, 0};
+      return {weights.correct, 0, 0};
     case reward::Outcome::wrong:
-      return {recipe.wrong, recipe.format, recipe.partial * verdict.credit};
+      return {weights.wrong, weights.format, weights.partial * verdict.credit};
     case reward::Outcome::no_answer:
       break;
   }
-  return {recipe.wrong, 0, 0};
+  return {weights.wrong, 0, 0};
 }
 
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-           const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion) {
+           const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion) {
   base::parallel_for(std::ssize(rollouts), 16, [&](base::Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       Rollout& rollout = rollouts[static_cast<std::size_t>(i)];
@@ -58,7 +58,7 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
   QRL_INVARIANT(verdicts.size() == rollouts.size(), "verifier", std::to_string(rollouts.size()) + " verdicts",
                 std::to_string(verdicts.size()));
   if (rollouts.empty()) return;
-  const std::vector<double> weights = verifier.score_weights(recipe);
+  const std::vector<double> weights = verifier.score_weights(rule_weights);
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
     Rollout& rollout = rollouts[i];
     rollout.verdict = std::move(verdicts[i]);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "dist/collectives.h"
 #include "rollout/estimators.h"
@@ -45,12 +44,13 @@ struct ScoreParts {
   double format = 0;    ///< reward.format, if a wrong answer has the right form
   double partial = 0;   ///< reward.partial · partial credit, for a wrong answer
 };
-ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
+ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights& weights);
 
 /// Decodes and judges the rollouts as one batch, in groups of n, on all threads, with golds prepared by `verifier`.
 /// Sets response, verdict, score and reward.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-           const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion = {});
+           const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
+           const tasks::Occasion& occasion = {});
 
 /// Returns the weighted sum of a verdict's scores in order, in fp64, without NaN.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
@@ -58,9 +58,15 @@ double weighted_sum(std::span<const double> scores, std::span<const double> weig
 /// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len. It
 /// is 0 up to L_max − L_c tokens, falls linearly to −1 at L_max, and stays −1.
 double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_length, std::int64_t buffer_len);
+
+/// Configures DAPO's overlong shaping (reward.overlong_buffer).
+struct OverlongBuffer {
+  bool enable = false;
+  std::int64_t len = 0;  ///< tokens
+  double penalty_factor = 0;
+};
 /// Adds penalty_factor times the overlong penalty to the rewards, if enabled.
-void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
-                    std::int64_t max_response_length);
+void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, std::int64_t max_response_length);
 
 /// Returns whether a group's judged samples have the same score before length penalties, or are fewer than two. Dynamic
 /// sampling drops such groups (DAPO, eq. 11).

@@ -14,8 +14,7 @@ double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_
   return std::clamp(beyond, -1.0, 0.0);
 }
 
-void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
-                    std::int64_t max_response_length) {
+void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, std::int64_t max_response_length) {
   if (!buffer.enable) return;
   for (Rollout& rollout : rollouts) {
     rollout.reward +=

@@ -19,18 +19,18 @@ constexpr double kDoesNotApply = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-SourceVerifier::SourceVerifier(const config::Recipe& recipe) {
+SourceVerifier::SourceVerifier(const VerifierOptions& options) {
   std::map<std::string, std::size_t> of_word;
   const auto index_of_word = [&](const std::string& word) {
     const auto [known, is_new] = of_word.try_emplace(word, verifiers_.size());
     if (is_new) {
-      verifiers_.push_back(make_verifier_of(recipe, word));
+      verifiers_.push_back(make_verifier_of(options, word));
       if (!verifiers_.back()->is_rule()) command_ = known->second;
     }
     return known->second;
   };
-  index_of_word(recipe.reward.verifier);
-  for (const auto& [source, word] : recipe.reward.by_source) {
+  index_of_word(options.word);
+  for (const auto& [source, word] : options.by_source) {
     of_source_[source] = index_of_word(word);
     seen_[source] = false;
   }
@@ -76,13 +76,13 @@ const std::vector<std::string>& SourceVerifier::score_names() const {
   return names_;
 }
 
-std::vector<double> SourceVerifier::score_weights(const config::RewardRecipe& recipe) const {
+std::vector<double> SourceVerifier::score_weights(const RuleWeights& rule_weights) const {
   std::vector<double> weights;
   for (std::size_t i = 0; i < verifiers_.size() && weights.empty(); ++i) {
-    if (verifiers_[i]->is_rule()) weights = verifiers_[i]->score_weights(recipe);
+    if (verifiers_[i]->is_rule()) weights = verifiers_[i]->score_weights(rule_weights);
   }
   if (command_ != kNone) {
-    const std::vector<double> own = verifiers_[command_]->score_weights(recipe);
+    const std::vector<double> own = verifiers_[command_]->score_weights(rule_weights);
     weights.insert(weights.end(), own.begin(), own.end());
   }
   return weights;
@@ -141,9 +141,9 @@ bool SourceVerifier::same_answer(std::string_view one, std::string_view other) c
                      [&](const auto& verifier) { return verifier->same_answer(one, other); });
 }
 
-std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe) {
-  if (!recipe.reward.by_source.empty()) return std::make_unique<SourceVerifier>(recipe);
-  return make_verifier_of(recipe, recipe.reward.verifier);
+std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options) {
+  if (!options.by_source.empty()) return std::make_unique<SourceVerifier>(options);
+  return make_verifier_of(options, options.word);
 }
 
 }  // namespace qrl::tasks

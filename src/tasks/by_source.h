@@ -13,7 +13,7 @@ namespace qrl::tasks {
 /// Judges each sample by its data source's verifier. Scores: the rules', then the command's.
 class SourceVerifier final : public Verifier {
  public:
-  explicit SourceVerifier(const config::Recipe& recipe);
+  explicit SourceVerifier(const VerifierOptions& options);
 
   void check_ground_truth(const Question& question, const std::string& where) const override;
   void finish_checks() const override;
@@ -21,7 +21,7 @@ class SourceVerifier final : public Verifier {
   /// Judges each sample. Warns once of data sources in reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
-  std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
+  std::vector<double> score_weights(const RuleWeights& rule_weights) const override;
   bool is_rule() const override { return command_ == kNone; }
   bool wants_rows() const override;
   std::optional<JudgeReport> take_report() const override;
@@ -44,7 +44,7 @@ class SourceVerifier final : public Verifier {
   mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether a row has each source of reward.by_source
 };
 
-/// Creates a recipe's verifier: reward.verifier's, or a SourceVerifier with reward.by_source.
-std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
+/// Creates a run's verifier: that of options.word, or a SourceVerifier with options.by_source.
+std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options);
 
 }  // namespace qrl::tasks

@@ -7,13 +7,12 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "config/keys/keys.h"
 #include "state/json.h"
 
 namespace qrl::tasks {
 
-const Generator& find_generator(const config::Keys& keys, const std::string& word) {
-  const config::Choice* found = keys.catalog().generators.find(word);
+const Generator& find_generator(const config::Choices& generators, const std::string& word) {
+  const config::Choice* found = generators.find(word);
   QRL_INVARIANT(found != nullptr, "find_generator", "a known task", base::quoted(word));
   return static_cast<const Generator&>(*found);
 }

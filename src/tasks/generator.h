@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
+#include "config/choice.h"
 #include "tasks/split.h"
 
 namespace qrl::tasks {
@@ -34,7 +34,8 @@ struct Generator : config::Choice {
   WorkedTask (*demonstrate)(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) = nullptr;
 };
 
-const Generator& find_generator(const config::Keys& keys, const std::string& word);
+/// Returns a word's generator in a catalog's list, which must have it.
+const Generator& find_generator(const config::Choices& generators, const std::string& word);
 
 /// Returns the first `size` held-out tasks with different prompts, or throws an input error.
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,

@@ -8,17 +8,16 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "config/keys/keys.h"
 
 namespace qrl::tasks {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, double config::RewardRecipe::*>, 4> kRuleScores = {
-    {{"correct", &config::RewardRecipe::correct},
-     {"wrong", &config::RewardRecipe::wrong},
-     {"format", &config::RewardRecipe::format},
-     {"partial", &config::RewardRecipe::partial}}};
+constexpr std::array<std::pair<const char*, double RuleWeights::*>, 4> kRuleScores = {
+    {{"correct", &RuleWeights::correct},
+     {"wrong", &RuleWeights::wrong},
+     {"format", &RuleWeights::format},
+     {"partial", &RuleWeights::partial}}};
 
 std::vector<double> rule_scores(const Verdict& verdict) {
   switch (verdict.outcome) {
@@ -32,14 +31,14 @@ std::vector<double> rule_scores(const Verdict& verdict) {
   return {0, 1, 0, 0};
 }
 
-std::string verifier_advice(const config::Recipe& recipe) {
+std::string verifier_advice(const VerifierOptions& options) {
   std::string others;
-  for (const config::Choice* choice : recipe.keys->catalog().verifiers.all) {
-    if (choice->word == recipe.reward.verifier) continue;
+  for (const config::Choice* choice : options.known.all) {
+    if (choice->word == options.word) continue;
     others += (others.empty() ? "" : ", ") + std::string(choice->word) + " for " +
               std::string(static_cast<const VerifierChoice&>(*choice).data_hold);
   }
-  return "reward.verifier is " + recipe.reward.verifier + ": for data of another task set reward.verifier: " + others;
+  return "reward.verifier is " + options.word + ": for data of another task set reward.verifier: " + others;
 }
 
 }  // namespace
@@ -66,26 +65,26 @@ const std::vector<std::string>& RuleVerifier::score_names() const {
   return names;
 }
 
-std::vector<double> RuleVerifier::score_weights(const config::RewardRecipe& recipe) const {
-  std::vector<double> weights;
-  for (const auto& [name, weight] : kRuleScores) weights.push_back(recipe.*weight);
-  return weights;
+std::vector<double> RuleVerifier::score_weights(const RuleWeights& weights) const {
+  std::vector<double> all;
+  for (const auto& [name, weight] : kRuleScores) all.push_back(weights.*weight);
+  return all;
 }
 
-std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word) {
-  const config::Choice* chosen = recipe.keys->catalog().verifiers.find(word);
+std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word) {
+  const config::Choice* chosen = options.known.find(word);
   QRL_INVARIANT(chosen != nullptr, "make_verifier", "a known verifier", base::quoted(word));
-  return static_cast<const VerifierChoice&>(*chosen).make(recipe);
+  return static_cast<const VerifierChoice&>(*chosen).make(options);
 }
 
-void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,
-                       const std::string& where) try {
+void check_gold(const Verifier& verifier, const VerifierOptions& options, const Question& question,
+                const std::string& where) try {
   verifier.check_ground_truth(question, where);
 } catch (const base::Error& error) {
-  if (!recipe.reward.command.empty())
+  if (!options.command.argv.empty())
     throw;  // the error's advice to choose another verifier does not apply to a
             // command
-  throw base::Error(error.kind(), error.what(), "", "", verifier_advice(recipe));
+  throw base::Error(error.kind(), error.what(), "", "", verifier_advice(options));
 }
 
 }  // namespace qrl::tasks

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/recipe.h"
+#include "config/choice.h"
+#include "config/words.h"
 #include "reward/verdict.h"
 #include "types/prompt.h"
 
@@ -57,6 +59,41 @@ struct JudgeReport {
   std::vector<double> row_ms;  ///< milliseconds per row, measured in a worker
 };
 
+/// Weighs the scores of a rule: reward.correct and the like.
+struct RuleWeights {
+  double correct = 0, wrong = 0, format = 0, partial = 0;
+};
+
+/// Configures the user's program (command/verifier.h).
+struct CommandOptions {
+  std::vector<std::string> argv = {};           ///< program and arguments
+  std::string folder = {};                      ///< its working directory
+  std::vector<std::string> env = {};            ///< environment variables passed on, besides those that programs need
+  std::string after = {};                       ///< a verifier that judges first; "": none
+  std::int64_t workers = 0;                     ///< processes; 0: half the process's threads, at least 1
+  double timeout_s = 0;                         ///< per row, from its arrival at the worker
+  double start_timeout_s = 0;                   ///< per worker, until `ready`
+  std::int64_t memory_bytes = 0;                ///< address space per worker; 0: no limit
+  std::int64_t in_flight = 1;                   ///< rows that a worker holds at once
+  std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
+  std::map<std::string, double> weights = {};   ///< for the program's scores, instead of its own defaults
+  double correct_at = 0;                        ///< a first score from here on is right, if an answer has no outcome
+  config::OnVerifierError on_error = config::OnVerifierError::drop;
+  double max_error_fraction = 0;  ///< for messages: Occasion::max_errors has the limit
+  std::uint64_t seed = 0;         ///< for the program
+  std::string run_folder = {};    ///< likewise; "": none
+};
+
+/// Configures a run's verifier.
+struct VerifierOptions {
+  config::Choices known = {};                         ///< all verifiers, each a VerifierChoice
+  std::string word = {};                              ///< reward.verifier, one of `known`
+  std::map<std::string, std::string> by_source = {};  ///< data source → a word of `known`
+  config::OwnValues own = {};                         ///< keys of the verifiers
+  RuleWeights weights = {};
+  CommandOptions command = {};
+};
+
 /// Judges batches of responses; thread-safe, one per run.
 class Verifier {
  public:
@@ -73,7 +110,7 @@ class Verifier {
   /// Returns the names of a verdict's scores; constant.
   virtual const std::vector<std::string>& score_names() const = 0;
   /// Returns each score's weight. A response's score is the weighted sum in this order, in double, without NaN scores.
-  virtual std::vector<double> score_weights(const config::RewardRecipe& recipe) const = 0;
+  virtual std::vector<double> score_weights(const RuleWeights& weights) const = 0;
   /// Returns whether all verdicts come from rules: no sample is dropped, and scores are RuleVerifier's.
   virtual bool is_rule() const { return false; }
   /// Returns whether questions need their data row.
@@ -98,7 +135,7 @@ class RuleVerifier : public Verifier {
 
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const final;
   const std::vector<std::string>& score_names() const final;
-  std::vector<double> score_weights(const config::RewardRecipe& recipe) const final;  ///< reward.NAME
+  std::vector<double> score_weights(const RuleWeights& weights) const final;
   bool is_rule() const final { return true; }
 };
 
@@ -111,16 +148,16 @@ struct GroundTruthField {
 
 /// A word of reward.verifier, and its verifier's properties.
 struct VerifierChoice : config::Choice {
-  std::unique_ptr<Verifier> (*make)(const config::Recipe& recipe) = nullptr;
+  std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
   std::string_view data_hold;                              ///< what its data contains, for errors: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
-/// Creates the verifier of a word of reward.verifier.
-std::unique_ptr<Verifier> make_verifier_of(const config::Recipe& recipe, const std::string& word);
+/// Creates the verifier of a word of options.known.
+std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word);
 
 /// Calls check_ground_truth; adds to its error that reward.verifier chose the verifier, and the alternatives.
-void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,
-                       const std::string& where);
+void check_gold(const Verifier& verifier, const VerifierOptions& options, const Question& question,
+                const std::string& where);
 
 }  // namespace qrl::tasks

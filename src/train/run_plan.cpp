@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "config/hub.h"
 #include "data/dataset_folder.h"
-#include "learner/objective/mini_batch.h"
 #include "learner/tensors/cuda_library.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
@@ -16,11 +15,13 @@
 #include "train/plan/decoder_fit.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/plan/rotation.h"
 #include "train/plan/settings.h"
 #include "train/policy/quantizer.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::train {
 
@@ -143,7 +144,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   Policy policy = make_policy(outline.recipe());  // checks that every tensor exists and has its shape
   RunPlan plan{std::move(outline), std::move(policy)};
   config::Recipe& recipe = plan.loaded.recipe;
-  plan.verifier = tasks::make_verifier(recipe);
+  plan.verifier = tasks::make_verifier(verifier_options(recipe));
   plan.prompts = load_train_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   plan.held_out = load_held_out_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // an unknown score fails here
@@ -154,7 +155,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   recipe.trainer.total_training_steps = total_steps(recipe, std::ssize(plan.prompts.prompts));
   recipe.sft.steps = cold_start_updates(recipe, plan.sft_rows);
   plan.learner = learner_options(recipe);
-  plan.loss = learner::policy_options(recipe);
+  plan.loss = loss_options(recipe);
   plan.train_sampling = train_sampling(recipe, plan.model, plan.policy.tokenizer);
   plan.eval_sampling = eval_sampling(recipe, plan.model, plan.policy.tokenizer);
   if (request.is_run) plan.inputs = fingerprint(recipe, plan.policy, plan.prompts, plan.held_out, plan.sft_rows, world);

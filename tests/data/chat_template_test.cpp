@@ -46,9 +46,9 @@ Tokenizer tokenizer_with(const json& config, const std::string& jinja_file = {})
 }
 
 ChatTemplate template_of(const Tokenizer& tokenizer, const std::string& name = "auto") {
-  qrl::config::DataRecipe recipe;
-  recipe.chat_template = name;
-  return choose_template(recipe, tokenizer);
+  TemplateOptions options;
+  options.chat_template = name;
+  return choose_template(options, tokenizer);
 }
 
 /// A system message or none, and a question of the user: the recipe's words before it, the text, words behind it.
@@ -303,11 +303,11 @@ TEST_CASE("settings without effect, and tokenizers without the template's tokens
   const Tokenizer tokenizer = tokenizer_with(json::object());
   const auto refusal = [](const Tokenizer& of, const std::string& name, const std::string& system,
                           std::optional<bool> thinking) {
-    qrl::config::DataRecipe recipe;
-    recipe.chat_template = name;
-    recipe.system_prompt = system;
-    recipe.enable_thinking = thinking;
-    return refusal_of([&] { choose_template(recipe, of); });
+    TemplateOptions options;
+    options.chat_template = name;
+    options.system_prompt = system;
+    options.enable_thinking = thinking;
+    return refusal_of([&] { choose_template(options, of); });
   };
   CHECK(says(refusal(tokenizer, "auto", "x", {}), "data.system_prompt"));
   CHECK(says(refusal(tokenizer, "auto", "", false), "data.enable_thinking"));

@@ -42,16 +42,16 @@ Tokenizer tokenizer_of(const std::string& name) {
 
 ChatTemplate template_of(const std::string& family, const Tokenizer& tokenizer) {
   const std::map<std::string, std::string> names = {{"qwen2_5", "qwen2.5"}, {"qwen3_instruct_2507", "chatml"}};
-  qrl::config::DataRecipe recipe;
-  recipe.chat_template = names.contains(family) ? names.at(family) : family;
+  TemplateOptions options;
+  options.chat_template = names.contains(family) ? names.at(family) : family;
   const qrl::test::TempDir dir;
   if (family == "qwen2_5_vl") {
-    recipe.chat_template = (dir / "vl.jinja").string();
+    options.chat_template = (dir / "vl.jinja").string();
     const auto chatml = std::ranges::find(embedded_templates(), "chatml", &EmbeddedTemplate::name);
-    std::ofstream(recipe.chat_template) << "{%- set default_system = 'You are a helpful assistant.' %}\n"
-                                        << chatml->text;
+    std::ofstream(options.chat_template) << "{%- set default_system = 'You are a helpful assistant.' %}\n"
+                                         << chatml->text;
   }
-  return choose_template(recipe, tokenizer);
+  return choose_template(options, tokenizer);
 }
 
 /// Loads the template `text` as a model's own template.

@@ -60,7 +60,7 @@ TEST_CASE("a parquet file that is none, or of types that JSON has not, has one c
     return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   }
   CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }), "text.parquet: expected a parquet file, got"));
-  const auto refusal_by = [](const char* file, const qrl::config::DataRecipe& keys) {
+  const auto refusal_by = [](const char* file, const RowOptions& keys) {
     return refusal_of([&] { read_prompt_file(golden_parquet(file), RowReader(keys)); });
   };
   CHECK(

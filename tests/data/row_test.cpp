@@ -10,22 +10,21 @@
 
 using namespace qrl::data;
 using nlohmann::json;
-using qrl::config::DataRecipe;
 using qrl::test::refusal_of;
 using qrl::test::says;
 
 namespace {
 
-std::optional<PromptRow> read(const std::string& row, const DataRecipe& recipe = {}) {
-  return RowReader(recipe).read(json::parse(row), "f:1", "f");
+std::optional<PromptRow> read(const std::string& row, const RowOptions& options = {}) {
+  return RowReader(options).read(json::parse(row), "f:1", "f");
 }
-std::string row_refusal(const std::string& row, const DataRecipe& recipe = {}) {
-  return refusal_of([&] { read(row, recipe); });
+std::string row_refusal(const std::string& row, const RowOptions& options = {}) {
+  return refusal_of([&] { read(row, options); });
 }
-DataRecipe filtered(std::vector<std::string> conditions) {
-  DataRecipe recipe;
-  recipe.filter = std::move(conditions);
-  return recipe;
+RowOptions filtered(std::vector<std::string> conditions) {
+  RowOptions options;
+  options.filter = std::move(conditions);
+  return options;
 }
 
 std::vector<json> records(const std::string& text) {
@@ -44,10 +43,10 @@ std::string csv_refusal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a reader of prompts alone asks for no gold and no source, and leaves no row out") {
-  DataRecipe recipe = filtered({"level >= 3"});
-  recipe.prompt_key = "q";
-  recipe.data_source_key = "from";
-  const RowReader reader = RowReader::prompts_only(recipe);
+  RowOptions options = filtered({"level >= 3"});
+  options.prompt_key = "q";
+  options.data_source_key = "from";
+  const RowReader reader = RowReader::prompts_only(options);
   const auto row = reader.read(
       json::parse(R"({"q": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]})"), "f:1", "f");
   REQUIRE(row);
@@ -85,23 +84,23 @@ TEST_CASE("a row of veRL: messages, nested gold, its own source") {
   CHECK(turns->conversation->tools.size() == 1);
 }
 
-TEST_CASE("keys of the recipe name fields and paths, and the usual names lose their meaning") {
-  DataRecipe recipe;
-  recipe.prompt_key = "problem";
-  recipe.ground_truth_key = "meta.answer.value";
-  recipe.data_source_key = "subject";
+TEST_CASE("options name fields and paths, and the usual names lose their meaning") {
+  RowOptions options;
+  options.prompt_key = "problem";
+  options.ground_truth_key = "meta.answer.value";
+  options.data_source_key = "subject";
   const std::string row = R"({"problem":"p","prompt":"other","subject":"algebra","meta":{"answer":{"value":7.0}}})";
-  const auto read_row = read(row, recipe);
+  const auto read_row = read(row, options);
   REQUIRE(read_row);
   CHECK(read_row->prompt == "p");
   CHECK(read_row->ground_truth == "7");
   CHECK(read_row->data_source == "algebra");
-  CHECK(
-      says(row_refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", recipe), "a field `meta.answer.value`"));
-  CHECK(says(row_refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", recipe), "a field `subject`"));
+  CHECK(says(row_refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", options),
+             "a field `meta.answer.value`"));
+  CHECK(says(row_refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", options), "a field `subject`"));
 
   // Mixes files with different fields; each row has one of several.
-  DataRecipe both;
+  RowOptions both;
   both.prompt_key = "question, problem";
   both.ground_truth_key = "answer,meta.gold";
   CHECK(read(R"({"question":"p","answer":"1"})", both)->prompt == "p");
@@ -131,10 +130,9 @@ TEST_CASE("filters keep rows that meet every condition") {
   }
   CHECK_FALSE(read(row, filtered({"level == 4", "kind == Algebra"})));
   CHECK(says(row_refusal(row, filtered({"missing == 1"})), "a field `missing` (data.filter)"));
-  DataRecipe both = filtered({"level == 99"});  // of training files
-  both.val_filter = {"level == 4"};
-  CHECK_FALSE(RowReader(both).read(json::parse(row), "f:1", "f"));
-  CHECK(RowReader(both, qrl::tasks::Split::held_out).read(json::parse(row), "f:1", "f"));
+  RowOptions held_out = filtered({"missing == 1"});
+  held_out.filter_key = "data.val_filter";
+  CHECK(says(row_refusal(row, held_out), "a field `missing` (data.val_filter)"));
   CHECK(says(row_refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
   for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >", "kind == 'A", "kind == '",
                           "kind == 'A'B", "kind == 'A\"", "level > '3'"}) {
@@ -167,29 +165,29 @@ TEST_CASE("CSV: quotes, commas, line ends and empty fields, with the line of eac
 TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "s.csv") << "Puzzle,Solution\n\"1 2\",\"3\"\n4,5\n";
-  DataRecipe recipe;
-  recipe.prompt_key = "Puzzle";
-  recipe.ground_truth_key = "Solution";
-  const auto rows = read_prompt_file(dir / "s.csv", RowReader(recipe));
+  RowOptions options;
+  options.prompt_key = "Puzzle";
+  options.ground_truth_key = "Solution";
+  const auto rows = read_prompt_file(dir / "s.csv", RowReader(options));
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].prompt == "1 2");
   CHECK(rows[1].ground_truth == "5");
   CHECK(rows[1].data_source == "s");
   CHECK(rows[1].line == 3);
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader()); }), "s.csv:2: expected a field `prompt`"));
-  recipe.filter = {"Puzzle == 4"};
+  options.filter = {"Puzzle == 4"};
   std::int64_t num_read = 0;
-  CHECK(read_prompt_file(dir / "s.csv", RowReader(recipe), &num_read).size() == 1);
+  CHECK(read_prompt_file(dir / "s.csv", RowReader(options), &num_read).size() == 1);
   CHECK(num_read == 2);
-  recipe.filter = {"Puzzle == 9"};
-  CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader(recipe)); }), "data.filter"));
+  options.filter = {"Puzzle == 9"};
+  CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader(options)); }), "data.filter"));
   std::ofstream(dir / "j.csv") << R"({"prompt": "a", "answer": 1})";
   CHECK(says(refusal_of([&] { describe_csv(dir / "j.csv"); }), "name the file .jsonl"));
   CHECK(says(describe_csv(dir / "s.csv"), "2 records of \"Puzzle\", \"Solution\""));
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: datasets");
-  recipe.filter = {};
-  CHECK(read_prompt_file(*shared / "datasets" / "sudoku4x4_test.csv", RowReader(recipe)).size() == 500);
+  options.filter = {};
+  CHECK(read_prompt_file(*shared / "datasets" / "sudoku4x4_test.csv", RowReader(options)).size() == 500);
 }
 
 TEST_CASE("a data source is a name, not something that can write to a terminal") {

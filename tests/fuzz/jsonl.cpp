@@ -25,12 +25,12 @@ void read(std::string_view text, const data::RowReader& reader) {
 }
 
 data::RowReader reader_of_paths() {
-  config::DataRecipe recipe;
-  recipe.prompt_key = "prompt";
-  recipe.ground_truth_key = "reward_model.ground_truth";
-  recipe.data_source_key = "data_source";
-  recipe.filter = {"level >= 3", "kind != x"};
-  return data::RowReader(recipe);
+  data::RowOptions options;
+  options.prompt_key = "prompt";
+  options.ground_truth_key = "reward_model.ground_truth";
+  options.data_source_key = "data_source";
+  options.filter = {"level >= 3", "kind != x"};
+  return data::RowReader(options);
 }
 
 }  // namespace

@@ -13,10 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
   fuzz::judge(*verifier, text);
   // Signs may be spelled out: ¾ becomes \frac{3}{4}.
   const std::size_t longest = std::max(text.size(), reward::math::normalized(text).size());
-  using config::MathProfile;
-  for (const MathProfile profile :
-       {MathProfile::automatic, MathProfile::boxed, MathProfile::gsm8k, MathProfile::answer_is, MathProfile::answer_tag,
-        MathProfile::text, MathProfile::last_number}) {
+  using reward::math::Profile;
+  for (const Profile profile : {Profile::automatic, Profile::boxed, Profile::gsm8k, Profile::answer_is,
+                                Profile::answer_tag, Profile::text, Profile::last_number}) {
     for (const auto& candidate : reward::math::extract(text, profile))
       fuzz::require(candidate.size() <= longest, "an answer is no longer than its response");
   }

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "base/log.h"
-#include "config/keys/keys.h"
 #include "support/processor_time.h"
 #include "tasks/by_source.h"
 #include "tasks/list.h"
@@ -71,13 +70,13 @@ void write_file(const std::filesystem::path& file, std::string_view bytes) {
 }
 
 std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name) {
-  static const config::Keys keys =
-      config::declared_keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
-  config::Recipe recipe = keys.defaults();
-  recipe.reward.verifier = name;
-  if (name != "math") return tasks::make_verifier(recipe);
-  return std::make_unique<tasks::MathVerifier>(config::MathProfile::automatic,
-                                               config::AnswerForm::value);  // compares like every other form first
+  tasks::VerifierOptions options;
+  options.known = tasks::verifiers();
+  options.word = name;
+  if (name != "math") return tasks::make_verifier(options);
+  return std::make_unique<tasks::MathVerifier>(
+      reward::math::Profile::automatic,
+      reward::math::RequiredForm::value);  // compares like every other form first
 }
 
 void judge(const tasks::Verifier& verifier, std::string_view input) {

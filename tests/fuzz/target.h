@@ -49,7 +49,7 @@ const std::filesystem::path& work_folder();
 /// Overwrites a file in place: links and descriptors to it stay valid.
 void write_file(const std::filesystem::path& file, std::string_view bytes);
 
-/// Returns the verifier of that name with the recipe defaults; math also judges the form of answers.
+/// Returns the verifier of that name with the defaults of its own keys; math also judges the form of answers.
 std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name);
 
 /// Judges the input: its first line is the gold answer, the rest the response. Checks that a verdict takes at most 25

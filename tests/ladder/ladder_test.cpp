@@ -140,6 +140,35 @@ std::vector<std::string> include_faults(const Source& source) {
   return faults;
 }
 
+/// Returns the headers of ours that a source includes, as it names them.
+std::set<std::string> headers_of(const Source& source) {
+  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*"([^"]+)")re");
+  std::set<std::string> headers;
+  for (std::sregex_iterator it(source.text.begin(), source.text.end(), include), end; it != end; ++it)
+    headers.insert((*it)[1]);
+  return headers;
+}
+
+/// Returns the files below train, config's own left out, whose includes lead to the recipe.
+std::set<std::string> readers_of_recipe(const std::vector<Source>& all) {
+  std::map<std::string, std::set<std::string>> included;  // by a file's name below src
+  for (const Source& source : all) {
+    if (kLayers.count(source.folder) > 0)
+      included[fs::path(source.name).lexically_relative("src").string()] = headers_of(source);
+  }
+  std::set<std::string> readers = {"config/recipe.h"};
+  for (std::size_t before = 0; before != readers.size();) {
+    before = readers.size();
+    for (const auto& [name, headers] : included) {
+      if (std::any_of(headers.begin(), headers.end(), [&](const auto& header) { return readers.count(header) > 0; }))
+        readers.insert(name);
+    }
+  }
+  std::erase_if(readers,
+                [](const std::string& name) { return name.rfind("config/", 0) == 0 || name.rfind("train/", 0) == 0; });
+  return readers;
+}
+
 using Graph = std::map<std::string, std::set<std::string>>;
 
 /// Returns the first `depth` parts of an included path, without an extension; a header and its source are one module.
@@ -155,7 +184,6 @@ std::string module_of(const fs::path& path, const std::string& folder, int depth
 
 /// Returns which parts of a folder of src, of cuda, apps and tests/support include which others there.
 Graph includes_inside(const std::vector<Source>& all, int depth) {
-  static const std::regex include(R"re((?:^|\n)\s*#\s*include\s*"([^"]+)")re");
   Graph graph;
   for (const Source& source : all) {
     fs::path path = source.name;
@@ -164,8 +192,7 @@ Graph includes_inside(const std::vector<Source>& all, int depth) {
     }
     const std::string from = module_of(path, source.folder, depth);
     std::set<std::string>& included = graph[from];
-    for (std::sregex_iterator it(source.text.begin(), source.text.end(), include), end; it != end; ++it) {
-      const fs::path header = std::string((*it)[1]);
+    for (const fs::path header : headers_of(source)) {
       const std::string folder = header.has_parent_path() ? header.begin()->string() : "apps";
       const std::string to = module_of(header, folder, depth);
       if (folder == source.folder && to != from) included.insert(to);
@@ -279,6 +306,23 @@ TEST_CASE("includes that break the ladder are seen") {
   CHECK(num_upward("attention/kv.h", "sample/sample.h") == 1);
   CHECK(num_upward("runtime/runtime.h", "nowhere/x.h") == 1);
   CHECK(num_upward("runtime/runtime.h", "cuda.h") == 1);
+}
+
+TEST_CASE("no part below train sees the recipe: train fills each part's own options") {
+  CHECK(readers_of_recipe(sources()) == std::set<std::string>());
+}
+
+TEST_CASE("parts that see the recipe are found, also through another header") {
+  const auto source = [](const std::string& folder, const std::string& name, const std::string& header) {
+    return Source{folder, "src/" + name, "// text\n#include \"" + header + "\"\n"};
+  };
+  const std::vector<Source> all = {source("config", "config/keys/key.h", "config/recipe.h"),
+                                   source("data", "data/row.h", "config/recipe.h"),
+                                   source("data", "data/row.cpp", "data/row.h"),
+                                   source("tasks", "tasks/list.cpp", "config/keys/key.h"),
+                                   source("tasks", "tasks/list.h", "config/choice.h"),
+                                   source("train", "train/run.h", "config/recipe.h")};
+  CHECK(readers_of_recipe(all) == std::set<std::string>{"data/row.cpp", "data/row.h", "tasks/list.cpp"});
 }
 
 TEST_CASE("inside a folder of src, cuda, apps and tests/support includes go one way, and between its folders") {

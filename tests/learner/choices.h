@@ -9,6 +9,7 @@
 #include "learner/learner.h"
 #include "learner/objective/list.h"
 #include "learner/objective/mini_batch.h"
+#include "train/plan/learner_options.h"
 
 namespace qrl::test {
 
@@ -18,7 +19,7 @@ inline learner::LossOptions policy_options(const std::string& yaml = "trainer: {
                                                           .corrections = learner::corrections(),
                                                           .modes = config::modes(),
                                                           .kl_estimators = learner::kl_estimators()});
-  return learner::policy_options(config::parse_recipe(keys, yaml, "test", {}, {}, false).recipe);
+  return train::loss_options(config::parse_recipe(keys, yaml, "test", {}, {}, false).recipe);
 }
 inline learner::LossOptions policy_options(const std::string& loss, const std::string& correction) {
   return policy_options("{algorithm: {" + loss + "}, rollout_correction: {" + correction + "}}");

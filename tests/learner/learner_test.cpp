@@ -482,8 +482,7 @@ TEST_CASE("reset_optimizer forgets the moments and keeps the weights") {
   run.gradients({test::pack(some_sequences())});
   run.learner.update();
   const Named masters = test::masters_of(run.learner);
-  config::OptimRecipe optim;
-  optim.lr = 0.5;
+  learner::OptimizerOptions optim = test::adamw(0.5);
   optim.lr_warmup_steps = 2;
   run.learner.reset_optimizer(optim, 10);
   CHECK(run.learner.num_updates() == 0);

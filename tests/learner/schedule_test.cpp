@@ -7,7 +7,7 @@
 namespace qrl {
 
 TEST_CASE("learning rates follow their schedules") {
-  config::OptimRecipe optim;
+  learner::OptimizerOptions optim;
   optim.lr = 2;
   optim.lr_warmup_steps = 4;
   const auto rate = [&](std::int64_t updates) { return learner::learning_rate(optim, updates, 12); };
@@ -27,7 +27,7 @@ TEST_CASE("learning rates follow their schedules") {
 }
 
 TEST_CASE("a warm-up as a share of all updates takes the place of one in updates") {
-  config::OptimRecipe optim;
+  learner::OptimizerOptions optim;
   optim.lr = 1;
   optim.lr_warmup_steps = 10;
   optim.lr_warmup_ratio = 0.05;

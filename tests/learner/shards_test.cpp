@@ -207,7 +207,7 @@ TEST_CASE("update-aware scaling and a new optimizer reach every rank's share") {
         [](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
           train(learner, snapshot, world, seen, 0, 1);
           learner.apply_uaq(1.5F);
-          learner.reset_optimizer(learner::LearnerOptions{}.optim, 0);
+          learner.reset_optimizer(test::adamw(), 0);
           train(learner, snapshot, world, seen, 1, 2);
         });
   };

@@ -83,7 +83,7 @@ std::vector<Tensor> updated(const Way& way, dist::Collectives& world, bool shard
   Parameters parameters(model_config(), test::tiny_weights(model_config()), options);
   const std::unique_ptr<RankTensors> ranks = make(parameters);
   parameters.refresh(*ranks);
-  config::OptimRecipe optim;
+  learner::OptimizerOptions optim = test::adamw();
   if (options.muon) optim.name = config::OptimName::muon;
   for (int update = 0; update < 2; ++update) {
     parameters.flat().gradients.copy_(

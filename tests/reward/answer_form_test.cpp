@@ -7,13 +7,12 @@
 #include "support/processor_time.h"
 
 using namespace qrl::reward;
-using qrl::config::AnswerForm;
-using qrl::config::MathProfile;
 
 namespace {
 
-Verdict judge_form(const std::string& answer, const std::string& gold, AnswerForm form) {
-  return math::MathVerifier(MathProfile::boxed, form).judge("So it is \\boxed{" + answer + "}.", math::read_gold(gold));
+Verdict judge_form(const std::string& answer, const std::string& gold, math::RequiredForm form) {
+  return math::MathVerifier(math::Profile::boxed, form)
+      .judge("So it is \\boxed{" + answer + "}.", math::read_gold(gold));
 }
 
 }  // namespace
@@ -60,7 +59,7 @@ TEST_CASE("answer_form value: a number is worked out however it is written") {
   };
   for (const auto& [answer, gold] : kNumbers) {
     CAPTURE(answer);
-    CHECK(judge_form(answer, gold, AnswerForm::value).outcome == Outcome::correct);
+    CHECK(judge_form(answer, gold, math::RequiredForm::value).outcome == Outcome::correct);
   }
 }
 
@@ -89,7 +88,7 @@ TEST_CASE("answer_form value: a formula with nothing rational left to compute is
   };
   for (const auto& [answer, gold] : kFormulas) {
     CAPTURE(answer);
-    CHECK(judge_form(answer, gold, AnswerForm::value).outcome == Outcome::correct);
+    CHECK(judge_form(answer, gold, math::RequiredForm::value).outcome == Outcome::correct);
   }
 }
 
@@ -141,17 +140,17 @@ TEST_CASE("answer_form value refuses a right answer with an operation left to do
   };
   for (const auto& [answer, gold] : kLeft) {
     CAPTURE(answer);
-    CHECK(judge_form(answer, gold, AnswerForm::any).outcome == Outcome::correct);
-    const Verdict verdict = judge_form(answer, gold, AnswerForm::value);
+    CHECK(judge_form(answer, gold, math::RequiredForm::any).outcome == Outcome::correct);
+    const Verdict verdict = judge_form(answer, gold, math::RequiredForm::value);
     CHECK(verdict.outcome == Outcome::wrong);
     CHECK(verdict.reason == "operation left to do");
     CHECK_FALSE(verdict.verifier_error);
   }
-  CHECK(judge_form("25+61", "85", AnswerForm::value).reason == "wrong value");
+  CHECK(judge_form("25+61", "85", math::RequiredForm::value).reason == "wrong value");
   // An equation without a value leaves the work to the reader; one that ends in dots is unfinished.
-  CHECK(judge_form("96 - 79 = x", "17", AnswerForm::any).outcome == Outcome::correct);
-  CHECK(judge_form("96 - 79 = x", "17", AnswerForm::value).reason == "operation left to do");
-  for (const AnswerForm form : {AnswerForm::any, AnswerForm::value}) {
+  CHECK(judge_form("96 - 79 = x", "17", math::RequiredForm::any).outcome == Outcome::correct);
+  CHECK(judge_form("96 - 79 = x", "17", math::RequiredForm::value).reason == "operation left to do");
+  for (const math::RequiredForm form : {math::RequiredForm::any, math::RequiredForm::value}) {
     CHECK(judge_form("96 - 79 = ...", "17", form).outcome != Outcome::correct);
     CHECK(judge_form("96 - 79 = \\ldots", "17", form).outcome != Outcome::correct);
     CHECK(judge_form("96 - 79 = 17", "17", form).outcome == Outcome::correct);
@@ -162,7 +161,7 @@ TEST_CASE("answer_form value refuses a right answer with an operation left to do
 
 TEST_CASE("answer_form value: beside a gold answer with an operation left the same form counts, and a value") {
   const auto counts = [](const char* answer, const char* gold) {
-    return judge_form(answer, gold, AnswerForm::value).outcome == Outcome::correct;
+    return judge_form(answer, gold, math::RequiredForm::value).outcome == Outcome::correct;
   };
   CHECK(counts("2^{10}", "2^{10}"));
   CHECK(counts("x = 2^{10}", "2^{10}"));
@@ -183,7 +182,7 @@ TEST_CASE("answer_form value takes what real models answer, and every gold answe
     for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
     return rows;
   };
-  const math::MathVerifier value(MathProfile::automatic, AnswerForm::value);
+  const math::MathVerifier value(math::Profile::automatic, math::RequiredForm::value);
   const auto outputs = rows_of("real_outputs_excerpt.jsonl");
   REQUIRE(outputs.size() == 80);
   for (const auto& row : outputs) {

@@ -76,7 +76,7 @@ TEST_CASE("a unit, a function and a marker are one row each") {
   CHECK_FALSE(same("\\versin x", "\\versin y", rules, more));
 
   const auto found = [](const Vocabulary& vocabulary) {
-    return extract("Set 3.\nRisposta: 42", qrl::config::MathProfile::answer_is, vocabulary);
+    return extract("Set 3.\nRisposta: 42", Profile::answer_is, vocabulary);
   };
   CHECK(found(default_vocabulary()).empty());
   REQUIRE_FALSE(found(more).empty());

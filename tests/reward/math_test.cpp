@@ -12,8 +12,8 @@
 #include "support/processor_time.h"
 
 using namespace qrl::reward;
+using math::Profile;
 using nlohmann::json;
-using qrl::config::MathProfile;
 
 namespace {
 
@@ -32,14 +32,14 @@ std::filesystem::path shared_folder(const char* name) {
   return root && std::filesystem::exists(*root / name) ? *root / name : std::filesystem::path();
 }
 
-Verdict judge(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
+Verdict judge(const std::string& response, const std::string& gold, Profile profile = Profile::automatic) {
   return math::MathVerifier(profile).judge(response, math::read_gold(gold));
 }
-bool accepts(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
+bool accepts(const std::string& response, const std::string& gold, Profile profile = Profile::automatic) {
   return judge(response, gold, profile).outcome == Outcome::correct;
 }
 /// Returns the answer found first; empty if none is found.
-std::string found(const std::string& response, MathProfile profile) {
+std::string found(const std::string& response, Profile profile) {
   const auto candidates = math::extract(response, profile);
   return candidates.empty() ? std::string() : candidates[0];
 }
@@ -381,28 +381,28 @@ TEST_CASE("examples of the pages are judged as they say") {
 
 TEST_CASE("profiles say where the answer is") {
   const std::string all = "The answer is 3. <answer>4</answer>\n#### 2\nSo \\boxed{1} of 5 things";
-  CHECK(found(all, MathProfile::boxed) == "1");
-  CHECK(found(all, MathProfile::gsm8k) == "2");
-  CHECK(found(all, MathProfile::answer_is) == "3");
-  CHECK(found(all, MathProfile::answer_tag) == "4");
-  CHECK(found(all, MathProfile::last_number) == "5 things");
-  CHECK(found(" 7 ", MathProfile::text) == "7");
-  CHECK(found(all, MathProfile::automatic) == "1");
-  CHECK(found("The answer is 3. <answer>4</answer>\n#### 2\n", MathProfile::automatic) == "2");
-  CHECK(found("<answer>4</answer> The answer is 3.", MathProfile::automatic) == "3");
-  CHECK(found("It has 9 sides. <answer>4</answer>", MathProfile::automatic) == "4");
-  CHECK(found("x = 4", MathProfile::automatic) == "x = 4");
-  CHECK(found("we count 9 and then 8 of them, which makes 17 in all", MathProfile::automatic) == "17 in all");
-  CHECK(found("nothing", MathProfile::boxed).empty());
+  CHECK(found(all, Profile::boxed) == "1");
+  CHECK(found(all, Profile::gsm8k) == "2");
+  CHECK(found(all, Profile::answer_is) == "3");
+  CHECK(found(all, Profile::answer_tag) == "4");
+  CHECK(found(all, Profile::last_number) == "5 things");
+  CHECK(found(" 7 ", Profile::text) == "7");
+  CHECK(found(all, Profile::automatic) == "1");
+  CHECK(found("The answer is 3. <answer>4</answer>\n#### 2\n", Profile::automatic) == "2");
+  CHECK(found("<answer>4</answer> The answer is 3.", Profile::automatic) == "3");
+  CHECK(found("It has 9 sides. <answer>4</answer>", Profile::automatic) == "4");
+  CHECK(found("x = 4", Profile::automatic) == "x = 4");
+  CHECK(found("we count 9 and then 8 of them, which makes 17 in all", Profile::automatic) == "17 in all");
+  CHECK(found("nothing", Profile::boxed).empty());
   // Boxes joined by separators are one list; others are not.
-  CHECK(found("\\boxed{1} and \\boxed{2}", MathProfile::boxed) == "1, 2");
-  CHECK(found("\\boxed{1} then \\boxed{2}", MathProfile::boxed) == "2");
-  CHECK(found("\\boxed{\\frac{1}{2}} \\boxed{3", MathProfile::boxed) == "\\frac{1}{2}");
-  CHECK(found("\\boxed{5}<|im_end|><|endoftext|>", MathProfile::automatic) == "5");
+  CHECK(found("\\boxed{1} and \\boxed{2}", Profile::boxed) == "1, 2");
+  CHECK(found("\\boxed{1} then \\boxed{2}", Profile::boxed) == "2");
+  CHECK(found("\\boxed{\\frac{1}{2}} \\boxed{3", Profile::boxed) == "\\frac{1}{2}");
+  CHECK(found("\\boxed{5}<|im_end|><|endoftext|>", Profile::automatic) == "5");
 }
 
 TEST_CASE("a gold answer that cannot be judged by is refused at load, with its place and why") {
-  const math::MathVerifier verifier(MathProfile::automatic);
+  const math::MathVerifier verifier(Profile::automatic);
   for (const char* good : {"42", "\\frac{1}{2}", "so we have 3 + 4\n#### 7", "\\text{Evelyn}", "Evelyn", "$x>3$"}) {
     CHECK_NOTHROW(verifier.check_ground_truth(good, "train.jsonl:3"));
   }

@@ -56,7 +56,7 @@ class Named final : public tasks::Verifier {
     return {};
   }
   const std::vector<std::string>& score_names() const override { return names_; }
-  std::vector<double> score_weights(const config::RewardRecipe&) const override { return {}; }
+  std::vector<double> score_weights(const tasks::RuleWeights&) const override { return {}; }
 
  private:
   std::vector<std::string> names_;

@@ -71,7 +71,7 @@ TEST_CASE("overlong shaping: nothing up to L_max - L_c, a line down to -1 at L_m
 
   auto rollouts = with_rewards({1, 0.5});
   rollouts[0].completion.tokens.resize(18);
-  config::OverlongBufferRecipe buffer;
+  rollout::OverlongBuffer buffer;
   rollout::shape_overlong(rollouts, buffer, 20);
   CHECK(rollouts[0].reward == 1);  // not enabled
   buffer = {true, 4, 0.5};

@@ -10,7 +10,7 @@
 #include "tasks/command_support.h"
 
 using namespace qrl;
-using test::CommandRecipe;
+using test::PythonCommand;
 
 namespace {
 
@@ -80,12 +80,12 @@ if mode == "ignores": time.sleep(3600)
 constexpr double kAnswers_s = 100, kDoesNot_s = 2;
 
 /// Returns the verdicts on three responses of which the second is bad; checks that no process is left at the end.
-std::vector<tasks::Verdict> judge_with(const std::string& mode, void (*change)(config::RewardRecipe&) = nullptr) {
-  CommandRecipe command(kFaults, {mode});
+std::vector<tasks::Verdict> judge_with(const std::string& mode, void (*change)(tasks::CommandOptions&) = nullptr) {
+  PythonCommand command(kFaults, {mode});
   const auto never_answers = {"sleeps", "late", "moves", "joins", "stops"};
   const bool is_late = std::find(never_answers.begin(), never_answers.end(), mode) != never_answers.end();
-  command.recipe.reward.timeout_s = is_late ? kDoesNot_s : kAnswers_s;
-  if (change != nullptr) change(command.recipe.reward);
+  command.options.command.timeout_s = is_late ? kDoesNot_s : kAnswers_s;
+  if (change != nullptr) change(command.options.command);
   std::vector<tasks::Verdict> verdicts;
   {
     const auto verifier = command.make();
@@ -99,7 +99,7 @@ std::vector<tasks::Verdict> judge_with(const std::string& mode, void (*change)(c
 
 TEST_CASE("a fault of a command is an error of its row, and the rest is judged by a fresh worker") {
   const auto check = [](const std::string& mode, const std::string& reason,
-                        void (*change)(config::RewardRecipe&) = nullptr) {
+                        void (*change)(tasks::CommandOptions&) = nullptr) {
     CAPTURE(mode);
     const std::vector<tasks::Verdict> seen = judge_with(mode, change);
     REQUIRE(seen.size() == 4);
@@ -117,7 +117,7 @@ TEST_CASE("a fault of a command is an error of its row, and the rest is judged b
   for (const char* mode : {"moves", "joins", "stops"}) check(mode, "timeout");
   check("segfault", "crashed");
   check("closes", "crashed");
-  check("memory", "crashed", [](config::RewardRecipe& reward) { reward.memory_mb = 400; });
+  check("memory", "crashed", [](tasks::CommandOptions& reward) { reward.memory_bytes = std::int64_t{400} << 20; });
   for (const char* mode : {"garbage", "long", "unknown", "twice", "nan", "infinite", "name", "text", "deep", "deep id",
                            "deep score", "key twice", "no integer", "huge"})
     check(mode, "protocol");
@@ -139,7 +139,7 @@ TEST_CASE("a command that ignores the end of its input is killed, with all it st
 }
 
 TEST_CASE("rows in flight beside one that kills its worker are judged, whatever they are") {
-  const auto change = [](config::RewardRecipe& reward) { reward.in_flight = 8; };
+  const auto change = [](tasks::CommandOptions& reward) { reward.in_flight = 8; };
   for (const char* mode : {"segfault", "error"}) {
     const std::vector<tasks::Verdict> seen = judge_with(mode, change);
     for (const std::size_t i : {0, 2, 3}) CHECK(seen[i].outcome == tasks::Outcome::correct);
@@ -149,7 +149,7 @@ TEST_CASE("rows in flight beside one that kills its worker are judged, whatever 
 
 TEST_CASE("on_error wrong scores a failed response 0, and keeps it") {
   const std::vector<tasks::Verdict> seen =
-      judge_with("segfault", [](config::RewardRecipe& reward) { reward.on_error = config::OnVerifierError::wrong; });
+      judge_with("segfault", [](tasks::CommandOptions& reward) { reward.on_error = config::OnVerifierError::wrong; });
   CHECK(seen[1].verifier_error);
   CHECK_FALSE(seen[1].dropped);
   CHECK(seen[1].scores == std::vector<double>{0});
@@ -157,8 +157,8 @@ TEST_CASE("on_error wrong scores a failed response 0, and keeps it") {
 
 TEST_CASE("a command that does not become ready ends the run with exit code 2 and its last words") {
   const auto refusal = [](const std::string& mode) {
-    CommandRecipe command(kFaults, {mode});
-    command.recipe.reward.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within this time
+    PythonCommand command(kFaults, {mode});
+    command.options.command.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within this time
     const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"ok"}); });
     CHECK(code == 2);
     CHECK(test::are_gone(command.file("pids")));
@@ -178,7 +178,7 @@ TEST_CASE("a command that does not become ready ends the run with exit code 2 an
 
 TEST_CASE("a command has no variable of the environment but what programs need and reward.env names") {
   const auto environment = [](std::vector<std::string> names) {
-    CommandRecipe command(R"(
+    PythonCommand command(R"(
 import json, os, sys
 sys.stdin.readline()
 json.dump(dict(os.environ), open("environment", "w"))
@@ -186,7 +186,7 @@ if "QRL_TEST_REFUSES" in os.environ: sys.exit(os.environ["QRL_TEST_REFUSES"])
 print('{"ready": {"scores": ["s"]}}', flush=True)
 for line in sys.stdin: print(json.dumps({"id": json.loads(line)["id"], "score": 1}), flush=True)
 )");
-    command.recipe.reward.env = std::move(names);
+    command.options.command.env = std::move(names);
     const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"ok"}); });
     if (code != 0) return text;
     return test::read_file(command.file("environment"));
@@ -219,8 +219,8 @@ for line in sys.stdin: print(json.dumps({"id": json.loads(line)["id"], "score": 
 
 TEST_CASE("errors end the judging as soon as they are too many, and at once when the first 16 are errors alone") {
   const auto judge = [](const std::string& mode, std::vector<std::string> responses, std::int64_t max_errors) {
-    CommandRecipe command(kFaults, {mode});
-    command.recipe.reward.timeout_s = mode == "sleeps" ? kDoesNot_s : kAnswers_s;
+    PythonCommand command(kFaults, {mode});
+    command.options.command.timeout_s = mode == "sleeps" ? kDoesNot_s : kAnswers_s;
     const auto verifier = command.make();
     const auto [text, code] =
         test::error_of([&] { test::judge_all(*verifier, responses, {.max_errors = max_errors}); });
@@ -233,13 +233,13 @@ TEST_CASE("errors end the judging as soon as they are too many, and at once when
              Contains("one of the first 16 responses") && Contains("16 error") && Contains("compiler missing"));
   many.insert(many.begin(), 20, "ok");
   CHECK_THAT(judge("sleeps", many, 2), Contains("reward.max_error_fraction") && Contains("3 timeout"));
-  CommandRecipe command(kFaults, {"error"});
+  PythonCommand command(kFaults, {"error"});
   CHECK(test::judge_all(*command.make(), std::vector<std::string>(20, "bad")).size() == 20);  // no max_errors: no stop
 }
 
 TEST_CASE("what interrupts judging ends it at once, and the next batch is judged") {
-  CommandRecipe command(kFaults, {"sleeps"});
-  command.recipe.reward.timeout_s = 3600;
+  PythonCommand command(kFaults, {"sleeps"});
+  command.options.command.timeout_s = 3600;
   const auto verifier = command.make();
   struct Interrupted {};
   const double begin_s = base::now_s();
@@ -255,7 +255,7 @@ TEST_CASE("what interrupts judging ends it at once, and the next batch is judged
 TEST_CASE("processes of a command are gone after the program that started them was killed") {
   for (const char* mode : {"child", "session", "daemon", "moves", "joins"}) {
     CAPTURE(mode);
-    CommandRecipe command(kFaults, {mode});
+    PythonCommand command(kFaults, {mode});
     const pid_t program = fork();
     if (program == 0) {
       const auto verifier = command.make();

@@ -1,4 +1,4 @@
-// Owns the helpers of the command tests: programs in Python, recipes that name them, and checks for remaining
+// Owns the helpers of the command tests: programs in Python, options that name them, and checks for remaining
 // processes.
 #pragma once
 
@@ -16,21 +16,20 @@
 
 namespace qrl::test {
 
-/// Builds a recipe whose command is a Python program; `arguments` follow its file.
-class CommandRecipe {
+/// Builds options whose command is a Python program; `arguments` follow its file.
+class PythonCommand {
  public:
-  explicit CommandRecipe(const std::string& program, std::vector<std::string> arguments = {}) {
+  explicit PythonCommand(const std::string& program, std::vector<std::string> arguments = {}) {
     std::ofstream(dir_ / "judge.py") << program;
-    recipe = recipe_with("command");
-    recipe.reward.command = {"python3", "judge.py"};
-    for (std::string& argument : arguments) recipe.reward.command.push_back(std::move(argument));
-    recipe.reward.folder = dir_.path().string();
-    recipe.reward.workers = 1;
+    options.command.argv = {"python3", "judge.py"};
+    for (std::string& argument : arguments) options.command.argv.push_back(std::move(argument));
+    options.command.folder = dir_.path().string();
+    options.command.workers = 1;
   }
   std::filesystem::path file(const std::string& name) const { return dir_ / name; }
-  std::unique_ptr<tasks::Verifier> make() const { return tasks::make_verifier(recipe); }
+  std::unique_ptr<tasks::Verifier> make() const { return tasks::make_verifier(options); }
 
-  config::Recipe recipe;
+  tasks::VerifierOptions options = options_with("command");
 
  private:
   TempDir dir_;

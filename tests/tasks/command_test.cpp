@@ -9,7 +9,7 @@
 
 using namespace qrl;
 using Catch::Contains;
-using test::CommandRecipe;
+using test::PythonCommand;
 
 namespace {
 
@@ -32,14 +32,14 @@ for line in sys.stdin:
 
 const char* const kOne = R"({"scores": ["s"]})";
 
-std::vector<nlohmann::json> rows_of(const CommandRecipe& command) {
+std::vector<nlohmann::json> rows_of(const PythonCommand& command) {
   std::vector<nlohmann::json> rows;
   std::ifstream in(command.file("rows"));
   for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
   return rows;
 }
 
-std::string refusal(const CommandRecipe& command) {
+std::string refusal(const PythonCommand& command) {
   const auto [text, code] = test::error_of([&] { test::judge_all(*command.make(), {"x"}); });
   CHECK((text.empty() || code == 2));
   return text;
@@ -48,7 +48,7 @@ std::string refusal(const CommandRecipe& command) {
 }  // namespace
 
 TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, response, and what asks") {
-  const CommandRecipe command(
+  const PythonCommand command(
       program(R"({"scores": ["s"], "fields": ["row", "tokens", "prompt_tokens", "index"]})", R"({"score": 0.5})"));
   const auto verifier = command.make();
   const auto gold =
@@ -68,7 +68,7 @@ TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, re
 }
 
 TEST_CASE("a worker is told of the first row before it is ready, and of no other field unless it asks") {
-  const CommandRecipe command(R"(
+  const PythonCommand command(R"(
 import json, sys
 hello = json.loads(sys.stdin.readline())["hello"]
 open("hello", "w").write(json.dumps(hello))
@@ -88,28 +88,28 @@ for line in sys.stdin:
 }
 
 TEST_CASE("scores have the names, the order and the weights of the ready line, reward.weights changes weights") {
-  CommandRecipe command(
+  PythonCommand command(
       program(R"({"scores": {"z": 1, "format": 0.5, "length": 0}})",
               R"({"scores": {"format": True, "z": 0.25, "length": None}, "reason": "so", "extracted": "7"})"));
   const auto verifier = command.make();
   const tasks::Verdict verdict = test::judge_all(*verifier, {"x"}).front();
   CHECK(verifier->score_names() == std::vector<std::string>{"z", "format", "length"});
-  CHECK(verifier->score_weights(command.recipe.reward) == std::vector<double>{1, 0.5, 0});
+  CHECK(verifier->score_weights(command.options.weights) == std::vector<double>{1, 0.5, 0});
   CHECK(verdict.scores[0] == 0.25);
   CHECK(verdict.scores[1] == 1);
   CHECK(std::isnan(verdict.scores[2]));
   CHECK(verdict.outcome == tasks::Outcome::wrong);  // the first score is below 1
   CHECK(verdict.detail == "so");
   CHECK(verdict.extracted == "7");
-  command.recipe.reward.weights = {{"length", -2}, {"z", 3}};
-  command.recipe.reward.correct_at = 0.25;
+  command.options.command.weights = {{"length", -2}, {"z", 3}};
+  command.options.command.correct_at = 0.25;
   const auto changed = command.make();
-  CHECK(changed->score_weights(command.recipe.reward) == std::vector<double>{3, 0.5, -2});
+  CHECK(changed->score_weights(command.options.weights) == std::vector<double>{3, 0.5, -2});
   CHECK(test::judge_all(*changed, {"x"}).front().outcome == tasks::Outcome::correct);
 }
 
 TEST_CASE("an answer's outcome counts, whatever its scores") {
-  const CommandRecipe command(program(kOne, R"({"score": 1, "outcome": row["response"]})"));
+  const PythonCommand command(program(kOne, R"({"score": 1, "outcome": row["response"]})"));
   const auto verdicts = test::judge_all(*command.make(), {"correct", "wrong", "no_answer", "maybe"});
   CHECK(verdicts[0].outcome == tasks::Outcome::correct);
   CHECK(verdicts[1].outcome == tasks::Outcome::wrong);
@@ -120,10 +120,10 @@ TEST_CASE("an answer's outcome counts, whatever its scores") {
 
 TEST_CASE("a command with rows group has all of a group's responses at once, in order") {
   for (const bool asks : {true, false}) {
-    CommandRecipe command(program(asks ? R"({"scores": ["s"], "rows": "group"})" : kOne,
+    PythonCommand command(program(asks ? R"({"scores": ["s"], "rows": "group"})" : kOne,
                                   R"({"answers": [{"score": i + len(row["samples"]) / 10}
                                      for i, sample in enumerate(row["samples"])]})"));
-    if (!asks) command.recipe.reward.rows = config::RewardRows::group;
+    if (!asks) command.options.command.rows = config::RewardRows::group;
     const auto verifier = command.make();
     const auto gold = verifier->prepare({"7"});
     std::vector<tasks::Sample> samples;
@@ -133,7 +133,7 @@ TEST_CASE("a command with rows group has all of a group's responses at once, in 
     for (std::size_t i = 0; i < 5; ++i) CHECK(verdicts[i].scores == std::vector<double>{want[i]});
     CHECK(rows_of(command).size() == 2);
   }
-  const CommandRecipe short_of_one(program(R"({"scores": ["s"], "rows": "group"})", R"({"answers": [{"score": 1}]})"));
+  const PythonCommand short_of_one(program(R"({"scores": ["s"], "rows": "group"})", R"({"answers": [{"score": 1}]})"));
   const auto verdicts = test::judge_all(*short_of_one.make(), {"x", "y"});
   CHECK(verdicts[0].reason == "protocol");
   CHECK(verdicts[1].reason == "protocol");
@@ -145,9 +145,9 @@ TEST_CASE("verdicts are the same whatever the number of workers, rows in flight 
   const std::string answer = R"({"score": int(row["response"]) / 7, "extracted": row["response"]})";
   std::vector<double> first;
   for (const auto& [workers, in_flight] : {std::pair{1, 1}, std::pair{3, 1}, std::pair{2, 5}}) {
-    CommandRecipe command(program(kOne, answer));
-    command.recipe.reward.workers = workers;
-    command.recipe.reward.in_flight = in_flight;
+    PythonCommand command(program(kOne, answer));
+    command.options.command.workers = workers;
+    command.options.command.in_flight = in_flight;
     std::vector<double> scores;
     for (const tasks::Verdict& verdict : test::judge_all(*command.make(), responses))
       scores.push_back(verdict.scores.front());
@@ -158,7 +158,7 @@ TEST_CASE("verdicts are the same whatever the number of workers, rows in flight 
 }
 
 TEST_CASE("answers may come in any order within what is in flight") {
-  CommandRecipe command(R"(
+  PythonCommand command(R"(
 import json, sys
 sys.stdin.readline()
 print('{"ready": {"scores": ["s"]}}', flush=True)
@@ -171,15 +171,15 @@ for line in sys.stdin:
         sys.stdout.flush()
         held = []
 )");
-  command.recipe.reward.in_flight = 4;
+  command.options.command.in_flight = 4;
   const auto verdicts = test::judge_all(*command.make(), {"0", "1", "2", "3", "4", "5", "6", "7"});
   for (std::size_t i = 0; i < 8; ++i) CHECK(verdicts[i].scores.front() == static_cast<double>(i));
 }
 
 TEST_CASE("a built-in verifier's verdict is in each row with reward.after, which checks golds, too") {
-  CommandRecipe command(
+  PythonCommand command(
       program(kOne, R"({"score": row["verdict"]["score"] + 0.5, "extracted": row["verdict"]["extracted"]})"));
-  command.recipe.reward.after = "math";
+  command.options.command.after = "math";
   const auto verifier = command.make();
   const auto gold = verifier->prepare({"1/2"});
   const tasks::Sample samples[] = {{"\\boxed{0.5}", gold.get()}, {"\\boxed{3}", gold.get()}};
@@ -192,7 +192,7 @@ TEST_CASE("a built-in verifier's verdict is in each row with reward.after, which
 }
 
 TEST_CASE("a command that checks golds has them all, and every one that it refuses is named") {
-  const CommandRecipe command(program(R"({"scores": ["s"], "checks_gold": True})",
+  const PythonCommand command(program(R"({"scores": ["s"], "checks_gold": True})",
                                       R"({"ok": True} if gold["ground_truth"] != "bad" else {"error": "no tests"})"));
   const auto verifier = command.make();
   for (int i = 1; i <= 60; ++i) verifier->check_ground_truth({i % 2 == 0 ? "bad" : "good"}, "f:" + std::to_string(i));
@@ -204,7 +204,7 @@ TEST_CASE("a command that checks golds has them all, and every one that it refus
 }
 
 TEST_CASE("a command that answers no ground truth ends the check of many after eight") {
-  const CommandRecipe command(program(R"({"scores": ["s"], "checks_gold": True})", R"({"ok": None})"));
+  const PythonCommand command(program(R"({"scores": ["s"], "checks_gold": True})", R"({"ok": None})"));
   const auto verifier = command.make();
   for (int i = 1; i <= 1000; ++i) verifier->check_ground_truth({"good"}, "f:" + std::to_string(i));
   const auto [text, code] = test::error_of([&] { verifier->finish_checks(); });
@@ -213,7 +213,7 @@ TEST_CASE("a command that answers no ground truth ends the check of many after e
 }
 
 TEST_CASE("a ready line that says what cannot be is refused by name") {
-  const auto said = [](const std::string& ready) { return refusal(CommandRecipe(program(ready, R"({"score": 1})"))); };
+  const auto said = [](const std::string& ready) { return refusal(PythonCommand(program(ready, R"({"score": 1})"))); };
   CHECK_THAT(said(R"({})"), Contains("a list of 1 to 64 names"));
   CHECK_THAT(said(R"({"scores": []})"), Contains("a list of 1 to 64 names"));
   CHECK_THAT(said(R"({"scores": ["a/b"]})"), Contains("names of scores of 1 to 64 letters") && Contains("a/b"));
@@ -227,30 +227,30 @@ TEST_CASE("a ready line that says what cannot be is refused by name") {
 }
 
 TEST_CASE("what a recipe says against the command is refused by name") {
-  CommandRecipe command(program(kOne, R"({"score": 1})"));
-  command.recipe.reward.weights = {{"correct", 1}};
+  PythonCommand command(program(kOne, R"({"score": 1})"));
+  command.options.command.weights = {{"correct", 1}};
   CHECK_THAT(refusal(command), Contains("reward.weights: expected names among the command's scores: s, got correct"));
-  command.recipe.reward.weights = {{"s", 0}};
+  command.options.command.weights = {{"s", 0}};
   CHECK_THAT(refusal(command), Contains("weight other than 0"));
-  CommandRecipe groups(program(R"({"scores": ["s"], "rows": "group"})", R"({"answers": []})"));
-  groups.recipe.reward.in_flight = 2;
+  PythonCommand groups(program(R"({"scores": ["s"], "rows": "group"})", R"({"answers": []})"));
+  groups.options.command.in_flight = 2;
   CHECK_THAT(refusal(groups), Contains("reward.in_flight"));
   const auto of_command = [&](const std::string& word) {
-    command.recipe.reward.command = {word};
+    command.options.command.argv = {word};
     return test::error_of([&] { (void)command.make(); }).first;
   };
   CHECK_THAT(of_command("no_such_program"), Contains("reward.command") && Contains("not in PATH"));
   CHECK_THAT(of_command("./missing.sh"), Contains("missing.sh") && Contains("cannot be executed"));
   CHECK_THAT(of_command("./judge.py"), Contains("cannot be executed"));  // it has no execute permission
-  command.recipe.reward.command = {"python3", "missing.py"};
+  command.options.command.argv = {"python3", "missing.py"};
   CHECK_THAT(refusal(command), Contains("missing.py") && Contains("ended with exit code 2"));
 }
 
 TEST_CASE("data sources have verifiers of their own, whose scores stand side by side") {
-  CommandRecipe command(program(R"({"scores": {"correct": 2}})", R"({"score": 0.5})"));
-  command.recipe.reward.verifier = "math";
-  command.recipe.reward.by_source = {{"mytask", "command"}};
-  command.recipe.reward.correct = 5;
+  PythonCommand command(program(R"({"scores": {"correct": 2}})", R"({"score": 0.5})"));
+  command.options.word = "math";
+  command.options.by_source = {{"mytask", "command"}};
+  command.options.weights.correct = 5;
   const auto verifier = command.make();
   CHECK_THROWS_WITH(verifier->check_ground_truth({"{\"numbers\":[3,4]}", "", "gsm8k"}, "f:3"), Contains("f:3"));
   CHECK_NOTHROW(verifier->check_ground_truth({"{\"numbers\":[3,4]}", "", "mytask"}, "f:4"));
@@ -258,14 +258,14 @@ TEST_CASE("data sources have verifiers of their own, whose scores stand side by 
   const tasks::Sample samples[] = {{"\\boxed{12}", sum.get()}, {"12", own.get()}, {"\\boxed{13}", sum.get()}};
   const auto verdicts = verifier->judge(samples);
   CHECK(verifier->score_names() == std::vector<std::string>{"correct", "wrong", "format", "partial", "correct"});
-  CHECK(verifier->score_weights(command.recipe.reward) == std::vector<double>{5, 0, 0, 0, 2});
+  CHECK(verifier->score_weights(command.options.weights) == std::vector<double>{5, 0, 0, 0, 2});
   CHECK(verdicts[0].scores[0] == 1);
   CHECK(std::isnan(verdicts[0].scores[4]));
   CHECK(std::isnan(verdicts[1].scores[0]));
   CHECK(verdicts[1].scores[4] == 0.5);
   CHECK(verdicts[2].outcome == tasks::Outcome::wrong);
   CHECK_FALSE(verifier->is_rule());
-  command.recipe.reward.by_source = {{"grids", "sudoku"}};
+  command.options.by_source = {{"grids", "sudoku"}};
   const auto rules = command.make();
   CHECK(rules->is_rule());
   CHECK(rules->score_names().size() == 4);
@@ -285,7 +285,7 @@ TEST_CASE("the log of standard error keeps its newest lines") {
 }
 
 TEST_CASE("8,192 rows of 2 KB are judged by two workers") {
-  CommandRecipe command(R"(
+  PythonCommand command(R"(
 import json, sys
 sys.stdin.readline()
 out = sys.stdout
@@ -294,7 +294,7 @@ for line in sys.stdin:
     row = json.loads(line)
     out.write('{"id": %d, "score": %d}\n' % (row["id"], len(row["response"]))); out.flush()
 )");
-  command.recipe.reward.workers = 2;
+  command.options.command.workers = 2;
   const auto verifier = command.make();
   (void)test::judge_all(*verifier, std::vector<std::string>(2, "x"));
   const std::vector<std::string> responses(8192, std::string(2000, 'x'));

@@ -152,7 +152,7 @@ TEST_CASE("the split agrees with an independent implementation, holds a quarter 
 }
 
 TEST_CASE("ranges that hold too few tasks are input errors") {
-  const Generator& countdown = find_generator(qrl::test::task_keys(), "countdown");
+  const Generator& countdown = find_generator(generators(), "countdown");
   qrl::config::OwnValues few;
   const std::map<std::string, double> ranges = {
       {"min_numbers", 2}, {"max_numbers", 2}, {"max_number", 3}, {"max_target", 9}};

@@ -300,7 +300,7 @@ TEST_CASE("the tasks that ship are ones this verifier judges by") {
 }
 
 TEST_CASE("text of many megabytes costs what its searched tail costs") {
-  const auto verifier = make_verifier(qrl::test::recipe_with("countdown"));
+  const auto verifier = make_verifier(qrl::test::options_with("countdown"));
   const std::string truth = R"({"numbers":[5],"target":5})";
   for (const char* piece : {"<answer>", "</answer>", "\\boxed{", "{", "}", "<answer></answer", "\\boxed{}", "("}) {
     std::string text;

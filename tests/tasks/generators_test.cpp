@@ -21,7 +21,7 @@ namespace {
 /// Every own key at its default.
 const qrl::config::OwnValues kUsual;
 
-const Generator& generator_of(const std::string& task) { return find_generator(qrl::test::task_keys(), task); }
+const Generator& generator_of(const std::string& task) { return find_generator(generators(), task); }
 
 }  // namespace
 

@@ -1,28 +1,25 @@
-// Owns the helpers of the tasks tests: a catalog of tasks only, and one verdict at a time.
+// Owns the helpers of the tasks tests: options of a verifier, and one verdict at a time.
 #pragma once
 
 #include <string_view>
 #include <utility>
 
-#include "config/keys/keys.h"
 #include "support/catch.h"
 #include "tasks/list.h"
 #include "tasks/verifier.h"
 
 namespace qrl::test {
 
-/// Returns keys whose catalog has the program's tasks, but no losses, corrections and modes.
-inline const config::Keys& task_keys() {
-  static const config::Keys keys =
-      config::declared_keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
-  return keys;
-}
-
-/// Returns a recipe's defaults with that verifier.
-inline config::Recipe recipe_with(const std::string& verifier) {
-  config::Recipe recipe = task_keys().defaults();
-  recipe.reward.verifier = verifier;
-  return recipe;
+/// Returns options with that verifier: a right answer scores 1.
+inline tasks::VerifierOptions options_with(const std::string& verifier) {
+  tasks::VerifierOptions options;
+  options.known = tasks::verifiers();
+  options.word = verifier;
+  options.weights.correct = 1;
+  options.command.timeout_s = 10;
+  options.command.start_timeout_s = 60;
+  options.command.correct_at = 1;
+  return options;
 }
 
 /// Returns the verdict on one response, judged as a batch of one.

@@ -13,9 +13,9 @@ using namespace qrl;
 
 TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error names reward.verifier and the others") {
   const auto refusal = [](const char* verifier, const char* gold) -> std::string {
-    const config::Recipe recipe = test::recipe_with(verifier);
+    const tasks::VerifierOptions options = test::options_with(verifier);
     try {
-      tasks::check_recipe_gold(*tasks::make_verifier(recipe), recipe, {gold}, "train.jsonl:3");
+      tasks::check_gold(*tasks::make_verifier(options), options, {gold}, "train.jsonl:3");
     } catch (const base::Error& error) {
       CHECK(error.exit_code() == 2);
       return error.what();
@@ -44,8 +44,8 @@ TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error nam
 
 TEST_CASE("answer_form value gives the question copied into the box no reward") {
   const tasks::ArithmeticRanges ranges{.min_steps = 1, .max_steps = 2, .max_number = 12, .max_target = 40};
-  const tasks::MathVerifier any(config::MathProfile::automatic, config::AnswerForm::any);
-  const tasks::MathVerifier value(config::MathProfile::automatic, config::AnswerForm::value);
+  const tasks::MathVerifier any(reward::math::Profile::automatic, reward::math::RequiredForm::any);
+  const tasks::MathVerifier value(reward::math::Profile::automatic, reward::math::RequiredForm::value);
   constexpr std::uint64_t kTasks = 500;
   for (std::uint64_t index = 0; index < kTasks; ++index) {
     const auto task = tasks::generate_arithmetic(ranges, 7, tasks::Split::train, index);
@@ -63,7 +63,7 @@ TEST_CASE("answer_form value gives the question copied into the box no reward") 
 
 TEST_CASE("a list of accepted answers is right by any of them") {
   const auto judged = [](const char* verifier, const std::string& list, const std::string& response) {
-    const auto rule = tasks::make_verifier(test::recipe_with(verifier));
+    const auto rule = tasks::make_verifier(test::options_with(verifier));
     const tasks::Question question{list, {}, {}, list};
     rule->check_ground_truth(question, "f:1");
     const auto gold = rule->prepare(question);
@@ -86,7 +86,7 @@ TEST_CASE("a list of accepted answers is right by any of them") {
   CHECK(is_right("countdown", two, "<answer>2+5</answer>"));
   CHECK_FALSE(is_right("countdown", two, "<answer>5-2</answer>"));
 
-  const auto math = tasks::make_verifier(test::recipe_with("math"));
+  const auto math = tasks::make_verifier(test::options_with("math"));
   const auto refusal = [&](const std::string& list) {
     return test::refusal_of([&] { math->check_ground_truth({list, {}, {}, list}, "f:1"); });
   };
@@ -102,7 +102,7 @@ TEST_CASE("a list of accepted answers is right by any of them") {
 }
 
 TEST_CASE("a batch has a verdict a sample, in order, each with the scores that the verifier names") {
-  const auto verifier = tasks::make_verifier(test::recipe_with("sudoku"));
+  const auto verifier = tasks::make_verifier(test::options_with("sudoku"));
   const auto gold = verifier->prepare({R"({"puzzle":"3102200002100320"})"});
   REQUIRE(gold != nullptr);
   CHECK(verifier->prepare({"no grid"}) == nullptr);
@@ -120,7 +120,7 @@ TEST_CASE("a batch has a verdict a sample, in order, each with the scores that t
   CHECK(verdicts[2].scores == Scores{0, 1, 0, 0});
   CHECK(verdicts[3].reason == "gold");
   CHECK(verdicts[3].verifier_error);
-  config::RewardRecipe reward;
+  tasks::RuleWeights reward;
   reward.correct = 5;
   reward.wrong = -1;
   reward.format = 0.5;

@@ -9,6 +9,7 @@
 #include "decoder/cpu/kv_calibration.h"
 #include "dist/collectives.h"
 #include "learner/support.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"

@@ -10,9 +10,9 @@
 #include "config/reader.h"
 #include "decoder/cpu/kv_calibration.h"
 #include "learner/learner.h"
-#include "learner/objective/mini_batch.h"
 #include "support/files.h"
 #include "train/plan/catalog.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
@@ -62,7 +62,7 @@ struct Training {
     plan.verifier = {&verifier, [](const tasks::Verifier*) {}};
     plan.prompts = train::load_train_prompts(loaded.recipe, plan.policy.tokenizer, verifier);
     plan.learner = train::learner_options(loaded.recipe);
-    plan.loss = learner::policy_options(loaded.recipe);
+    plan.loss = train::loss_options(loaded.recipe);
     plan.train_sampling = train::train_sampling(loaded.recipe, plan.model, plan.policy.tokenizer);
     plan.eval_sampling = train::eval_sampling(loaded.recipe, plan.model, plan.policy.tokenizer);
     return plan;

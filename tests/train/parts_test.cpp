@@ -1,6 +1,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/error.h"
 #include "learner/ranks.h"
 #include "state/folder.h"
 #include "support/catch.h"
@@ -10,6 +11,7 @@
 #include "train/metrics/progress.h"
 #include "train/metrics/step_metrics.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -64,7 +66,7 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
       samples[i].verdict.extracted = answers[i].first;
       samples[i].verdict.outcome = answers[i].second;
     }
-    return train::majority_is_right(samples, tasks::MathVerifier(config::MathProfile::automatic));
+    return train::majority_is_right(samples, tasks::MathVerifier(reward::math::Profile::automatic));
   };
   CHECK(right({{"1", Outcome::wrong}, {"2", Outcome::correct}, {"2", Outcome::correct}}));
   CHECK_FALSE(right({{"2", Outcome::correct}, {"1", Outcome::wrong}, {"1", Outcome::wrong}}));
@@ -132,6 +134,19 @@ TEST_CASE("plain: the text with the tokenizer's own prefix") {
   REQUIRE(want.size() == 1);
   for (const auto id : tokenizer.encode("Q: the cat\nA:")) want.push_back(id);
   CHECK(train::PromptEncoder(recipe, tokenizer).encode("the cat") == want);
+}
+
+TEST_CASE("held-out files have their own filter, and both kinds of files the same fields") {
+  config::DataRecipe recipe;
+  recipe.prompt_key = "q";
+  recipe.filter = {"level == 99"};
+  recipe.val_filter = {"level == 4"};
+  const auto is_kept = [&](tasks::Split split) {
+    const data::RowReader reader(train::row_options(recipe, split));
+    return reader.read({{"q", "p"}, {"answer", "1"}, {"level", 4}}, "f:1", "f").has_value();
+  };
+  CHECK_FALSE(is_kept(tasks::Split::train));
+  CHECK(is_kept(tasks::Split::held_out));
 }
 
 TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {
@@ -219,8 +234,8 @@ TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams
                                        rollout(reward::Outcome::no_answer, -1, {})};
   const auto world = dist::make_solo();
   const std::int64_t places[] = {0, 1};
-  const train::Metrics metrics =
-      train::rollout_metrics(rollouts, 2, places, recipe, tasks::MathVerifier(config::MathProfile::automatic), *world);
+  const train::Metrics metrics = train::rollout_metrics(rollouts, 2, places, recipe,
+                                                        tasks::MathVerifier(reward::math::Profile::automatic), *world);
   CHECK(metrics.at("response/seq_rep_4") == 4.0 / 7);
   CHECK(metrics.at("reward/correct_fraction") == 0.25);
   CHECK(metrics.at("reward/wrong_fraction") == 0.5);

@@ -14,6 +14,7 @@
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -329,7 +330,7 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
       config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   const config::Recipe& recipe = loaded.recipe;
   const train::Policy policy = train::load_policy(dir / "whole/checkpoints/sft_12");
-  const auto verifier = tasks::make_verifier(recipe);
+  const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
   model::Snapshot snapshot(policy.config, train::snapshot_formats(recipe.quant));
   snapshot.publish(policy.weights, 0);

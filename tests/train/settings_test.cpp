@@ -11,6 +11,7 @@
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -140,7 +141,8 @@ TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter l
     const config::LoadedRecipe loaded =
         config::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
     const train::Policy policy = train::make_policy(loaded.recipe);
-    return train::load_train_prompts(loaded.recipe, policy.tokenizer, *tasks::make_verifier(loaded.recipe));
+    return train::load_train_prompts(loaded.recipe, policy.tokenizer,
+                                     *tasks::make_verifier(train::verifier_options(loaded.recipe)));
   };
   const train::PromptSet cut = load("truncate");
   REQUIRE(cut.prompts.size() == 1);

@@ -12,6 +12,7 @@
 #include "toys/loss/reinforce.h"
 #include "toys/task/reverse.h"
 #include "train/plan/catalog.h"
+#include "train/prompts/text_options.h"
 #include "train/run/run.h"
 #include "train/support.h"
 
@@ -86,7 +87,7 @@ TEST_CASE("the toy task's verifier: right and wrong words, letters in their plac
   config::Recipe recipe = keys_with_toys().defaults();
   recipe.reward.verifier = "reverse";
   const auto judged = [&](const std::string& response) {
-    const auto verifier = tasks::make_verifier(recipe);
+    const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
     const auto gold = verifier->prepare({"abcd"});
     const tasks::Sample sample{response, gold.get()};
     return verifier->judge(std::span(&sample, 1)).front();
@@ -97,8 +98,9 @@ TEST_CASE("the toy task's verifier: right and wrong words, letters in their plac
   CHECK(judged("dcba").outcome == tasks::Outcome::no_answer);
   recipe.own.set(test::reverse_task.verifier.keys.front(), 1);
   CHECK(judged("<answer>DCBA</answer>").outcome == tasks::Outcome::correct);
+  const tasks::VerifierOptions options = train::verifier_options(recipe);
   CHECK_THROWS_WITH(
-      tasks::check_recipe_gold(*tasks::make_verifier(recipe), recipe, {"7"}, "f:1"),
+      tasks::check_gold(*tasks::make_verifier(options), options, {"7"}, "f:1"),
       Catch::Contains("a word of small letters") && Catch::Contains("countdown for numbers and a target"));
 }
 

@@ -184,18 +184,6 @@ Type<double> real(const Range& range) {
           [](const double& value) { return write_real(value); }};
 }
 
-bool is_score_name(std::string_view name) {
-  constexpr std::size_t kLongestName = 64;
-  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("._-@+").find(c) != std::string_view::npos;
-  });
-}
-
-bool is_source_name(std::string_view name) {
-  return !name.empty() && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-}
-
 MapNames score_names() { return {"score names", is_score_name, "names have 1 to 64 letters, digits and . _ - @ +"}; }
 
 MapNames source_names() { return {"data sources", is_source_name, "names are texts without control characters"}; }

@@ -136,11 +136,6 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           item.is_input_path, item.words};
 }
 
-/// Returns whether a score's name is valid: 1 to 64 letters, digits and . _ - @ +.
-bool is_score_name(std::string_view name);
-/// Returns whether a data source's name is valid: nonempty text without control characters ("openai/gsm8k").
-bool is_source_name(std::string_view name);
-
 /// Describes valid names of a map's entries.
 struct MapNames {
   std::string kind;  ///< "score names"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "learner/device/torch_linear.h"
 #include "learner/tensors/autograd.h"
 #include "model/device_weights.h"

@@ -2,7 +2,7 @@
 // has their order.
 #pragma once
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "learner/forward/policy_weights.h"
 #include "model/config.h"
 #include "quant/kv_format.h"

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "learner/forward/policy_weights.h"
 #include "model/snapshot.h"
 #include "ops/linear.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "learner/objective/tokens.h"
 #include "learner/tensors/torch.h"
 

@@ -1,6 +1,7 @@
 #include "learner/objective/list.h"
 
 #include "learner/objective/corrections.h"
+#include "learner/objective/kl.h"
 
 namespace qrl::learner {
 
@@ -19,6 +20,19 @@ config::Choices corrections() {
   return {{&none_correction, &tis_correction, &icepop_correction, &mis_prod_correction, &mis_geo_correction,
            &tbpo_correction, &ais_correction},
           "tis"};
+}
+
+// A catalog's lists hold these types (config/choice.h).
+const PolicyLoss* find_policy_loss(const config::Choices& losses, std::string_view word) {
+  return static_cast<const PolicyLoss*>(losses.find(word));
+}
+
+const Correction* find_correction(const config::Choices& corrections, std::string_view word) {
+  return static_cast<const Correction*>(corrections.find(word));
+}
+
+const KlEstimator* find_kl_estimator(const config::Choices& estimators, std::string_view word) {
+  return static_cast<const KlEstimator*>(estimators.find(word));
 }
 
 std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound) {

@@ -1,7 +1,6 @@
 #include "learner/objective/mini_batch.h"
 
 #include "base/error.h"
-#include "config/keys/keys.h"
 #include "learner/objective/counted_tokens.h"
 #include "learner/objective/policy_loss.h"
 
@@ -15,7 +14,7 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.sampler_logprobs = batch.reference_logprobs = batch.old_logprobs = {-1.0F, -1.0F};
   batch.advantages = {1.0F, -1.0F};
   batch.old_entropy = {1.0F, 1.0F};
-  if (!loss.algorithm.teacher.path.empty()) batch.teacher_logprobs = {-1.0F, -1.0F};
+  if (loss.algorithm.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
   LossOptions named = loss;  // with what only a mini-batch decides
   named.selection.is_set = needs_old_entropy(loss);
   named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
@@ -28,24 +27,10 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   return names;
 }
 
-LossOptions policy_options(const config::Recipe& recipe) {
-  const config::Catalog& catalog = recipe.keys->catalog();
-  LossOptions options;
-  // The catalog's lists hold these types (config/choice.h).
-  options.loss = static_cast<const PolicyLoss*>(catalog.losses.find(recipe.algorithm.name));
-  options.method = static_cast<const Correction*>(catalog.corrections.find(recipe.rollout_correction.method));
-  options.kl = static_cast<const KlEstimator*>(catalog.kl_estimators.find(recipe.algorithm.kl_loss_type));
-  options.algorithm = recipe.algorithm;
-  options.correction = recipe.rollout_correction;
-  options.own = recipe.own;
-  options.max_response_length = recipe.data.max_response_length;
-  return options;
-}
-
 bool needs_old_entropy(const LossOptions& loss) { return selects_by_mini_batch(loss.algorithm); }
 
 bool needs_whole_mini_batch(const LossOptions& loss) {
-  QRL_INVARIANT(loss.method != nullptr, "loss options", "a correction that policy_options resolved", "none");
+  QRL_INVARIANT(loss.method != nullptr, "loss options", "a correction", "none");
   return loss.method->prepare != nullptr || loss.correction.batch_normalize || needs_old_entropy(loss);
 }
 

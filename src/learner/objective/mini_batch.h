@@ -1,5 +1,4 @@
-// Owns what a loss needs of a whole mini-batch before its first micro-batch, and how a recipe's loss is resolved. This
-// header does not use LibTorch.
+// Owns what a loss needs of a whole mini-batch before its first micro-batch. This header does not use LibTorch.
 #pragma once
 
 #include <span>
@@ -11,9 +10,6 @@
 #include "types/batch.h"
 
 namespace qrl::learner {
-
-/// Returns the recipe's loss and correction from its catalog.
-LossOptions policy_options(const config::Recipe& recipe);
 
 /// Returns whether an update needs all response tokens and old log-probs before its first micro-batch.
 bool needs_whole_mini_batch(const LossOptions& loss);

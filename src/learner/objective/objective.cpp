@@ -7,28 +7,27 @@ namespace qrl::learner {
 ObjectiveSettings objective_settings(const LossOptions& options) {
   QRL_INVARIANT(options.loss != nullptr && options.method != nullptr, "loss options", "a loss and a correction",
                 "none");
-  const config::AlgorithmRecipe& algorithm = options.algorithm;
-  const config::CorrectionRecipe& correction = options.correction;
+  const AlgorithmOptions& algorithm = options.algorithm;
+  const CorrectionOptions& correction = options.correction;
   ObjectiveSettings settings;
   settings.loss = options.loss;
   settings.method = options.method;
   SurrogateSettings& surrogate = settings.surrogate;
-  surrogate.clip = {algorithm.clip_ratio_low.value_or(0), algorithm.clip_ratio_high.value_or(0)};
-  if (algorithm.clip_ratio_c.value_or(0) != 0) surrogate.dual_clip = *algorithm.clip_ratio_c;
-  surrogate.token_form = options.method->level == CorrectionLevel::token || correction.rs == config::RsLevel::token ||
-                         selects_by_mini_batch(algorithm);
+  surrogate.clip = {algorithm.clip_ratio_low, algorithm.clip_ratio_high};
+  if (algorithm.clip_ratio_c != 0) surrogate.dual_clip = algorithm.clip_ratio_c;
+  surrogate.token_form = options.method->level == CorrectionLevel::token ||
+                         correction.rejection.level == config::RsLevel::token || selects_by_mini_batch(algorithm);
   if (options.loss->read_own != nullptr) options.loss->read_own(options.own, surrogate);
 
-  settings.correction.threshold = correction.threshold.value_or(0);
-  settings.correction.threshold_low = correction.threshold_low.value_or(0);
+  settings.correction.threshold = correction.threshold;
+  settings.correction.threshold_low = correction.threshold_low;
   settings.correction.blend = options.blend;
   if (options.method->read_own != nullptr) options.method->read_own(options.own, settings.correction);
   settings.weight_scale = options.weight_scale;
-  settings.rejection = {correction.rs, correction.rs_stat, correction.rs_threshold.value_or(0),
-                        correction.rs_threshold_low.value_or(0), correction.token_veto_threshold.value_or(0)};
+  settings.rejection = correction.rejection;
   settings.selection = {algorithm.off_policy_mask_threshold, options.selection};
   settings.behaviour_in_ratio = correction.behaviour_in_ratio;
-  settings.loss_agg_mode = *algorithm.loss_agg_mode;
+  settings.loss_agg_mode = algorithm.loss_agg_mode;
   settings.kl_loss_coef = algorithm.kl_loss_coef;
   settings.kl = options.kl;
   QRL_INVARIANT(options.kl != nullptr || algorithm.kl_loss_coef == 0, "loss options", "a KL estimator", "none");

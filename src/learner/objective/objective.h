@@ -25,7 +25,7 @@ struct ObjectiveSettings {
   double entropy_coef = 0;
 };
 
-/// Returns the settings of policy_options' loss and correction.
+/// Returns the settings of a policy loss; throws an internal error without a loss and a correction.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
 /// Holds a micro-batch's shares (scalars) of the mini-batch's terms, and token statistics.

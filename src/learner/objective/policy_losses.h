@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "config/recipe.h"
+#include "config/choice.h"
 #include "learner/objective/tokens.h"
 #include "learner/tensors/torch.h"
 

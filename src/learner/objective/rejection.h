@@ -1,18 +1,10 @@
 // Owns rejection beside a correction's weights, by how far old policy and sampler disagree on tokens or sequences.
 #pragma once
 
-#include "config/recipe.h"
 #include "learner/objective/tokens.h"
+#include "learner/options.h"
 
 namespace qrl::learner {
-
-/// Holds rollout_correction.rs and its keys, defaults filled in.
-struct RejectionSettings {
-  config::RsLevel level = config::RsLevel::none;
-  config::RsStat stat = config::RsStat::k1;
-  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have the upper one alone
-  double veto = 0;                          ///< a sequence with a ρ_t below this is rejected; 0: none
-};
 
 struct Kept {
   torch::Tensor tokens;  ///< [M]; undefined when nothing can be rejected

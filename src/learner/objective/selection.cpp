@@ -96,12 +96,12 @@ torch::Tensor covariant_tokens(const ObjectiveTokens& tokens, const torch::Tenso
 
 }  // namespace
 
-bool selects_by_mini_batch(const config::AlgorithmRecipe& algorithm) {
+bool selects_by_mini_batch(const AlgorithmOptions& algorithm) {
   return algorithm.top_entropy_quantile < 1 || algorithm.clip_cov.ratio > 0;
 }
 
 TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const> batches,
-                                       const config::AlgorithmRecipe& algorithm, dist::Collectives& world) {
+                                       const AlgorithmOptions& algorithm, dist::Collectives& world) {
   TokenSelection selection;
   selection.is_set = true;
   const std::vector<TokenFacts> facts = facts_of(batches);

@@ -6,7 +6,6 @@
 #include <limits>
 #include <span>
 
-#include "config/recipe.h"
 #include "dist/collectives.h"
 #include "learner/objective/policy_losses.h"
 #include "learner/options.h"
@@ -35,10 +34,10 @@ struct Selected {
 Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped, const SelectionSettings& settings);
 
 /// Returns whether the recipe selects by statistics of the whole mini-batch.
-bool selects_by_mini_batch(const config::AlgorithmRecipe& algorithm);
+bool selects_by_mini_batch(const AlgorithmOptions& algorithm);
 
 /// Computes them over all ranks' micro-batches with old log-probs and old entropies. Collective.
 TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const> batches,
-                                       const config::AlgorithmRecipe& algorithm, dist::Collectives& world);
+                                       const AlgorithmOptions& algorithm, dist::Collectives& world);
 
 }  // namespace qrl::learner

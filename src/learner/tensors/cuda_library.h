@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "config/recipe.h"
+#include "config/words.h"
 #include "dist/collectives.h"
 
 namespace qrl::learner {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "config/recipe.h"
+#include "learner/options.h"
 #include "learner/tensors/rank_tensors.h"
 #include "learner/tensors/torch.h"
 
@@ -24,7 +24,7 @@ struct MuonMatrix {
 struct MuonStep {
   double lr = 0, weight_decay = 0;
   double gradient_scale = 1;  ///< on gradients, before everything: clipping
-  config::MuonRecipe settings;
+  MuonOptions settings;
 };
 
 /// For each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 − lr·weight_decay) −

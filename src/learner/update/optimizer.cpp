@@ -43,8 +43,7 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
 
 /// Sets one segment's constants in an ops::AdamW or a cuda::AdamwTask.
 template <class Args>
-void set_constants(const AdamwSegment& segment, const config::OptimRecipe& optim, const OptimizerStep& step,
-                   Args& args) {
+void set_constants(const AdamwSegment& segment, const OptimizerOptions& optim, const OptimizerStep& step, Args& args) {
   const auto updates = static_cast<double>(step.num_updates + 1);
   args.lr = static_cast<float>(step.lr);
   args.beta1 = static_cast<float>(optim.betas[0]);
@@ -67,7 +66,7 @@ struct AdamwTensors {
 };
 
 /// Updates a segment and the forward pass's copies, one launch for each dtype of copies.
-void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
+void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const OptimizerOptions& optim,
                      const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
     const std::int64_t first = range.begin - segment.offset;
@@ -84,7 +83,7 @@ void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, 
   }
 }
 
-void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
+void adamw(const Parameters& parameters, const AdamwSegment& segment, const OptimizerOptions& optim,
            const OptimizerStep& step) {
   if (parameters.options().kernels != nullptr) return adamw_by_kernel(parameters, segment, optim, step);
   AdamwTensors on(parameters, segment);
@@ -222,8 +221,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
   return norm;
 }
 
-void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
-               RankTensors& ranks) {
+void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   // Sharded, each rank updates its own Muon matrices.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();

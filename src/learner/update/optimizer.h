@@ -6,8 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "config/recipe.h"
 #include "dist/collectives.h"
+#include "learner/options.h"
 #include "learner/tensors/rank_tensors.h"
 #include "learner/weights/parameters.h"
 
@@ -62,7 +62,7 @@ struct OptimizerStep {
 /// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Clears gradients and refreshes the
 /// forward pass's copies. If sharded over GPUs, a layer's copies travel during the next layers' update; all have
 /// arrived at the end. Collective.
-void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step, RankTensors& ranks);
+void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);
 

@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-double learning_rate(const config::OptimRecipe& optim, std::int64_t num_updates, std::int64_t total_updates) {
+double learning_rate(const OptimizerOptions& optim, std::int64_t num_updates, std::int64_t total_updates) {
   const std::int64_t warmup = optim.lr_warmup_ratio
                                   ? std::llround(*optim.lr_warmup_ratio * static_cast<double>(total_updates))
                                   : optim.lr_warmup_steps;

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "config/recipe.h"
+#include "learner/options.h"
 
 namespace qrl::learner {
 
 /// Returns the rate of the update after `num_updates` applied ones. Warm-up: update k of W (counted from 1) has k/W of
 /// the peak; W is lr_warmup_steps, or lr_warmup_ratio of total_updates, rounded. Then it is constant, or falls from the
 /// peak to 0 after total_updates, linearly or as cosine, ½(1 + cos πx).
-double learning_rate(const config::OptimRecipe& optim, std::int64_t num_updates, std::int64_t total_updates);
+double learning_rate(const OptimizerOptions& optim, std::int64_t num_updates, std::int64_t total_updates);
 
 }  // namespace qrl::learner

@@ -14,7 +14,7 @@ namespace {
 
 using base::is_letter;
 using base::trimmed;
-using P = config::MathProfile;
+using P = Profile;
 using W = WordClass;
 
 constexpr std::size_t kMaxWhole_bytes = 300, kMaxBoxes = 64, kMaxGap_bytes = 60, kMaxQuestion_bytes = 120,

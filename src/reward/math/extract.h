@@ -1,20 +1,23 @@
 // Owns finding the answer in a response.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "config/recipe.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
+/// Tells where in a response its answer is (reward.profile); automatic: the first of the others that finds one.
+enum class Profile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
+
 /// Returns a response's answer without delimiters such as $, then alternatives to judge if the answer is wrong. Empty
 /// without an answer. Several boxes joined by commas or "and" are one list. Searches only the response's end (answer.h,
 /// kMaxScanned_bytes), in linear time. Profiles: docs/reference/verifiers.md.
-std::vector<std::string> extract(std::string_view response, config::MathProfile profile,
+std::vector<std::string> extract(std::string_view response, Profile profile,
                                  const Vocabulary& vocabulary = default_vocabulary());
 
 /// Returns a ground truth's gold answer: its last box, else the text after ####, else all of it.

@@ -177,8 +177,7 @@ Verdict MathVerifier::judge(std::string_view response, const Gold& gold) const n
   for (const std::string& candidate : extract(response, profile_)) {
     const Reading answer(candidate);
     Verdict next = compare(gold.reading, answer);
-    if (next.outcome == Outcome::correct && form_ == config::AnswerForm::value &&
-        !is_worked_out_as(gold.reading, answer))
+    if (next.outcome == Outcome::correct && form_ == RequiredForm::value && !is_worked_out_as(gold.reading, answer))
       next = {Outcome::wrong, "operation left to do"};
     next.extracted = shown(candidate);
     const bool first = verdict.extracted.empty();

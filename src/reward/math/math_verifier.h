@@ -1,12 +1,13 @@
 // Owns the math verifier, which extracts an answer and compares each of its readings with the gold answer.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "config/recipe.h"
 #include "reward/math/answer.h"
+#include "reward/math/extract.h"
 #include "reward/verdict.h"
 
 namespace qrl::reward::math {
@@ -33,6 +34,9 @@ std::string fault_of(const Reading& gold);
 
 // ---- answer_form.cpp: reward.answer_form
 
+/// Tells whether a right answer may have an operation left to do; value: it may not.
+enum class RequiredForm : std::uint8_t { any, value };
+
 /// Returns whether no operation on rational numbers is left in the answer, unless the gold answer has one, too. Answers
 /// that do not parse count as computed.
 bool is_worked_out_as(const Reading& gold, const Reading& answer);
@@ -49,8 +53,7 @@ Gold read_gold(std::string_view ground_truth);
 /// Judges responses, stateless and thread-safe.
 class MathVerifier {
  public:
-  explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
-      : profile_(profile), form_(form) {}
+  explicit MathVerifier(Profile profile, RequiredForm form = RequiredForm::any) : profile_(profile), form_(form) {}
   /// Throws an input error if `ground_truth` (from `where`) is unusable. Called when data is loaded.
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
   /// Judges with bounded work for any input; never throws.
@@ -60,8 +63,8 @@ class MathVerifier {
   bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:
-  config::MathProfile profile_;
-  config::AnswerForm form_;
+  Profile profile_;
+  RequiredForm form_;
 };
 
 }  // namespace qrl::reward::math

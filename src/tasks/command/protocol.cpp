@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/keys/key_types.h"
+#include "config/words.h"
 #include "state/json.h"
 #include "tasks/command/process.h"
 

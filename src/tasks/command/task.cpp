@@ -7,9 +7,9 @@ namespace qrl::tasks {
 
 namespace {
 
-std::unique_ptr<Verifier> make(const config::Recipe& recipe) {
-  const std::string& after = recipe.reward.after;
-  return std::make_unique<CommandVerifier>(recipe, after.empty() ? nullptr : make_verifier_of(recipe, after));
+std::unique_ptr<Verifier> make(const VerifierOptions& options) {
+  const std::string& after = options.command.after;
+  return std::make_unique<CommandVerifier>(options.command, after.empty() ? nullptr : make_verifier_of(options, after));
 }
 
 }  // namespace

@@ -31,25 +31,23 @@ struct CommandGold final : types::Gold {
   std::shared_ptr<const types::Gold> after;
 };
 
-PoolSettings settings_of(const config::Recipe& recipe) {
-  const config::RewardRecipe& reward = recipe.reward;
+PoolSettings settings_of(const CommandOptions& options) {
   PoolSettings settings;
-  settings.program.argv = reward.command;
-  settings.program.argv.front() = find_program(reward.command.front(), reward.folder);
-  settings.program.folder = reward.folder;
-  ProgramEnvironment environment = program_environment(reward.env);
+  settings.program.argv = options.argv;
+  settings.program.argv.front() = find_program(options.argv.front(), options.folder);
+  settings.program.folder = options.folder;
+  ProgramEnvironment environment = program_environment(options.env);
   settings.program.environment = std::move(environment.variables);
   settings.withheld = std::move(environment.withheld);
-  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-  settings.program.memory_bytes = reward.memory_mb.value_or(0) * kMiB;
-  settings.num_workers = num_workers(reward);
+  settings.program.memory_bytes = options.memory_bytes;
+  settings.num_workers = num_workers(options);
   if (settings.num_workers > base::num_threads())
     base::log_once("reward.workers", "reward.workers is " + std::to_string(settings.num_workers) +
                                          ", and this process has " + std::to_string(base::num_threads()) +
                                          " threads: they take turns unless the program waits for others");
-  settings.in_flight = reward.in_flight;
-  settings.timeout_s = reward.timeout_s;
-  settings.start_timeout_s = reward.start_timeout_s;
+  settings.in_flight = options.in_flight;
+  settings.timeout_s = options.timeout_s;
+  settings.start_timeout_s = options.start_timeout_s;
   return settings;
 }
 
@@ -67,29 +65,25 @@ const char* reason_of(RowFault fault) {
 
 }  // namespace
 
-std::int64_t num_workers(const config::RewardRecipe& recipe) {
-  return recipe.workers > 0 ? recipe.workers : std::max(1, base::num_threads() / 2);
+std::int64_t num_workers(const CommandOptions& options) {
+  return options.workers > 0 ? options.workers : std::max(1, base::num_threads() / 2);
 }
 
 class CommandVerifier::Session {
  public:
-  Session(const config::Recipe& recipe, std::unique_ptr<Verifier> after)
-      : reward_(recipe.reward),
-        seed_(recipe.trainer.seed),
-        run_(recipe.trainer.default_local_dir),
-        settings_(settings_of(recipe)),
-        after_(std::move(after)) {}
+  Session(const CommandOptions& options, std::unique_ptr<Verifier> after)
+      : options_(options), settings_(settings_of(options)), after_(std::move(after)) {}
 
   const CommandReady& start(const Question* first) {
     if (pool_) return ready_;
-    settings_.hello = hello_line(seed_, run_, first);
+    settings_.hello = hello_line(options_.seed, options_.run_folder, first);
     auto pool = std::make_unique<Pool>(settings_);
     if (shows_log_) pool->show_log();
     if (!log_file_.empty()) pool->log_to(log_file_);
     ready_ = read_ready(pool->start());
-    is_group_ = reward_.rows ? *reward_.rows == config::RewardRows::group : ready_.takes_groups;
-    QRL_REQUIRE(!is_group_ || reward_.in_flight == 1, "reward.in_flight", "1, since the program asks for whole groups",
-                std::to_string(reward_.in_flight), "delete it");
+    is_group_ = options_.rows ? *options_.rows == config::RewardRows::group : ready_.takes_groups;
+    QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, since the program asks for whole groups",
+                std::to_string(options_.in_flight), "delete it");
     require_weights();
     pool_ = std::move(pool);
     return ready_;
@@ -98,8 +92,8 @@ class CommandVerifier::Session {
   std::vector<double> weights() const {
     std::vector<double> all = ready_.weights;
     for (std::size_t k = 0; k < all.size(); ++k) {
-      const auto given = reward_.weights.find(ready_.scores[k]);
-      if (given != reward_.weights.end()) all[k] = given->second;
+      const auto given = options_.weights.find(ready_.scores[k]);
+      if (given != options_.weights.end()) all[k] = given->second;
     }
     return all;
   }
@@ -111,7 +105,6 @@ class CommandVerifier::Session {
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion);
 
   std::mutex lock;
-  const config::RewardRecipe& reward() const { return reward_; }
   Verifier* after() const { return after_.get(); }
   JudgeReport report;
 
@@ -136,9 +129,7 @@ class CommandVerifier::Session {
   void check_errors(const Batch& batch);
   Verdict without_scores(Verdict verdict) const;
 
-  const config::RewardRecipe reward_;
-  std::uint64_t seed_;
-  std::string run_;
+  const CommandOptions options_;
   PoolSettings settings_;
   std::unique_ptr<Verifier> after_;
   std::filesystem::path log_file_;
@@ -159,7 +150,7 @@ struct CommandVerifier::Session::Batch {
 };
 
 void CommandVerifier::Session::require_weights() const {
-  for (const auto& [name, weight] : reward_.weights) {
+  for (const auto& [name, weight] : options_.weights) {
     QRL_REQUIRE(std::find(ready_.scores.begin(), ready_.scores.end(), name) != ready_.scores.end(), "reward.weights",
                 "names among the command's scores: " + base::joined(ready_.scores, ", "), name);
   }
@@ -206,7 +197,7 @@ void CommandVerifier::Session::check_golds() {
 
 Verdict CommandVerifier::Session::without_scores(Verdict verdict) const {
   verdict.verifier_error = true;
-  verdict.dropped = reward_.on_error == config::OnVerifierError::drop;
+  verdict.dropped = options_.on_error == config::OnVerifierError::drop;
   verdict.scores.assign(ready_.scores.size(), verdict.dropped ? std::numeric_limits<double>::quiet_NaN() : 0.0);
   return verdict;
 }
@@ -247,7 +238,7 @@ void CommandVerifier::Session::check_errors(const Batch& batch) {
       base::ErrorKind::guard, "reward",
       none_judged
           ? "a command that judges one of the first " + std::to_string(kFirstResponses) + " responses"
-          : "at most reward.max_error_fraction = " + std::to_string(reward_.max_error_fraction) + " verifier errors",
+          : "at most reward.max_error_fraction = " + std::to_string(options_.max_error_fraction) + " verifier errors",
       got + ")" + (last.empty() ? "" : "; the last: " + base::quoted(last, 200)),
       "qrl-train check reward RECIPE asks the command without training" +
           (errors.empty() ? "" : "; its last lines on standard error:" + errors));
@@ -295,7 +286,7 @@ std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> sam
     const bool is_list = is_group_ && answer.find("error") == answer.end();
     if (is_list && (answers == answer.end() || !answers->is_array() || answers->size() != size)) return false;
     for (std::size_t i = 0; i < size; ++i) {
-      auto verdict = read_answer(is_list ? (*answers)[i] : answer, ready_, reward_.correct_at);
+      auto verdict = read_answer(is_list ? (*answers)[i] : answer, ready_, options_.correct_at);
       if (!verdict) return false;
       verdicts.push_back(*std::move(verdict));
     }
@@ -316,8 +307,8 @@ std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> sam
   return std::move(batch.verdicts);
 }
 
-CommandVerifier::CommandVerifier(const config::Recipe& recipe, std::unique_ptr<Verifier> after)
-    : session_(std::make_unique<Session>(recipe, std::move(after))) {}
+CommandVerifier::CommandVerifier(const CommandOptions& options, std::unique_ptr<Verifier> after)
+    : session_(std::make_unique<Session>(options, std::move(after))) {}
 
 CommandVerifier::~CommandVerifier() = default;
 
@@ -351,7 +342,7 @@ const std::vector<std::string>& CommandVerifier::score_names() const {
   return session_->start(nullptr).scores;
 }
 
-std::vector<double> CommandVerifier::score_weights(const config::RewardRecipe& /*recipe*/) const {
+std::vector<double> CommandVerifier::score_weights(const RuleWeights& /*rule_weights*/) const {
   const std::lock_guard guard(session_->lock);
   session_->start(nullptr);
   return session_->weights();

@@ -9,12 +9,12 @@
 
 namespace qrl::tasks {
 
-/// Judges with the program of reward.command, which starts at the first checked question and receives it. A failed
+/// Judges with the user's program, which starts at the first checked question and receives it. A failed
 /// response gets verifier_error; reward.on_error decides whether it is dropped or gets scores of 0.
 class CommandVerifier final : public Verifier {
  public:
   /// Throws an input error if the program does not exist. `after`, unless null, judges each response first.
-  CommandVerifier(const config::Recipe& recipe, std::unique_ptr<Verifier> after);
+  CommandVerifier(const CommandOptions& options, std::unique_ptr<Verifier> after);
   ~CommandVerifier() override;
 
   void check_ground_truth(const Question& question, const std::string& where) const override;
@@ -24,7 +24,7 @@ class CommandVerifier final : public Verifier {
   /// Judges one batch at a time. Verdicts do not depend on the number of workers or their order.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
-  std::vector<double> score_weights(const config::RewardRecipe& recipe) const override;
+  std::vector<double> score_weights(const RuleWeights& rule_weights) const override;
   bool wants_rows() const override { return true; }
   std::optional<JudgeReport> take_report() const override;
   void log_to(const std::filesystem::path& file) const override;
@@ -36,7 +36,7 @@ class CommandVerifier final : public Verifier {
   std::unique_ptr<Session> session_;
 };
 
-/// Returns reward.workers; by default half of the process's threads, at least 1.
-std::int64_t num_workers(const config::RewardRecipe& recipe);
+/// Returns options.workers; for 0 half of the process's threads, at least 1.
+std::int64_t num_workers(const CommandOptions& options);
 
 }  // namespace qrl::tasks

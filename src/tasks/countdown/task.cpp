@@ -33,9 +33,9 @@ WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::ui
 const config::OwnKey kNumbers{"reward.numbers", config::OwnKey::Words{"all", "subset"}, 0,
                               "which of the given numbers an answer must use, each at most once"};
 
-std::unique_ptr<Verifier> make(const config::Recipe& recipe) {
+std::unique_ptr<Verifier> make(const VerifierOptions& options) {
   return with_alternatives(
-      std::make_unique<CountdownVerifier>(recipe.own.of(kNumbers) == 0 ? Numbers::all : Numbers::subset));
+      std::make_unique<CountdownVerifier>(options.own.of(kNumbers) == 0 ? Numbers::all : Numbers::subset));
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace qrl::tasks {
 
 class MathVerifier final : public RuleVerifier {
  public:
-  explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
+  explicit MathVerifier(reward::math::Profile profile,
+                        reward::math::RequiredForm form = reward::math::RequiredForm::any)
       : rules_(profile, form) {}
   void check_ground_truth(const Question& question, const std::string& where) const override {
     rules_.check_ground_truth(question.ground_truth, where);

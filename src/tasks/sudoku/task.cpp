@@ -29,7 +29,7 @@ WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::ui
   return {written(task), demonstrate_sudoku(task, seed, index)};
 }
 
-std::unique_ptr<Verifier> make(const config::Recipe&) { return std::make_unique<SudokuVerifier>(); }
+std::unique_ptr<Verifier> make(const VerifierOptions&) { return std::make_unique<SudokuVerifier>(); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "dist/gather.h"
 #include "train/metrics/step_metrics.h"
+#include "train/prompts/text_options.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -119,13 +120,13 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
 }
 
 void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-                      const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                       dist::Collectives& world) {
-  if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, recipe, tokenizer, occasion);
+  if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
   bool abandoned = false;
   occasion.pause = abandon_if_stopping;
   try {
-    rollout::judge(rollouts, n, verifier, recipe, tokenizer, occasion);
+    rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
   } catch (const Abandoned&) {
     abandoned = true;
   }
@@ -215,7 +216,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
       places.push_back(static_cast<std::int64_t>(i));
     }
     auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
-    judge_or_abandon(rollouts, n, verifier, recipe.reward, tokenizer,
+    judge_or_abandon(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer,
                      {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
     if (responses != nullptr) {
       const auto shown =

@@ -53,7 +53,7 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
 
 /// Calls rollout::judge; a stop request ends its wait for the verifier with Abandoned on every rank. Collective.
 void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-                      const config::RewardRecipe& recipe, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                       dist::Collectives& world);
 
 /// Returns a run's main score, "val/<data_source>/mean@<n>".

@@ -13,6 +13,7 @@
 
 #include "dist/gather.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::train {
 
@@ -229,7 +230,7 @@ namespace {
 nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
   if (verifier.is_rule()) {
-    const rollout::ScoreParts parts = rollout::score_parts(verdict, recipe);
+    const rollout::ScoreParts parts = rollout::score_parts(verdict, rule_weights(recipe));
     return {{"accuracy", parts.accuracy}, {"format", parts.format}, {"partial", parts.partial}};
   }
   nlohmann::ordered_json parts = nlohmann::ordered_json::object();

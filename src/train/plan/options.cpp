@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/threads.h"
 #include "data/chat_template.h"
 #include "train/plan/formats.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::train {
 
@@ -24,7 +24,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   };
   add(tokenizer.eos());
   // A base model's end token ends texts, not turns, and what follows a turn is no answer (our choice).
-  add(tokenizer.added_token_id(data::choose_template(recipe.data, tokenizer).end_of_turn));
+  add(tokenizer.added_token_id(data::choose_template(template_options(recipe.data), tokenizer).end_of_turn));
   return params;
 }
 
@@ -86,27 +86,6 @@ double gpu_memory_share(const config::Recipe& recipe) {
   constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
   return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
                                                                                       : kGpuShare);
-}
-
-learner::LearnerOptions learner_options(const config::Recipe& recipe) {
-  learner::LearnerOptions options;
-  options.num_threads = base::num_threads();
-  options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
-  options.numerics.compute = recipe.model.dtype;
-  options.numerics.forward = recipe.quant.learner_forward;
-  options.numerics.backward = recipe.quant.learner_backward;
-  options.numerics.bitwise = recipe.rollout.bitwise;
-  options.numerics.kv_format = kv_format(recipe.quant);
-  options.numerics.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;
-  options.numerics.own_lm_head = snapshot_formats(recipe.quant).int8_lm_head;
-  options.activation_checkpointing = recipe.actor.activation_checkpointing;
-  options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
-  options.shard_optimizer = recipe.trainer.zero_stage > 0;
-  options.optim = recipe.optim;
-  options.lora = lora_config(recipe.lora);
-  options.lora_seed = recipe.trainer.seed;
-  options.total_updates = updates_per_step(recipe) * recipe.trainer.total_training_steps;
-  return options;
 }
 
 std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts) {

@@ -1,4 +1,4 @@
-// Owns the options of sampler and learner that a recipe's keys give, and a run's counts.
+// Owns the options of the sampler that a recipe's keys give, and a run's counts.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,6 @@
 
 #include "config/recipe.h"
 #include "data/tokenizer.h"
-#include "learner/options.h"
 #include "model/adapter.h"
 #include "model/config.h"
 #include "model/snapshot.h"
@@ -35,7 +34,6 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
 /// Returns the GPU memory share in use including KV pages: rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const config::Recipe& recipe);
 
-learner::LearnerOptions learner_options(const config::Recipe& recipe);
 /// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over `num_prompts`.
 std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts);
 std::int64_t updates_per_step(const config::Recipe& recipe);

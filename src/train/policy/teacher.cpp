@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "train/plan/formats.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 
 namespace qrl::train {

@@ -13,9 +13,11 @@
 #include "base/readable.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "config/keys/keys.h"
 #include "data/dataset_folder.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
+#include "train/prompts/text_options.h"
 
 namespace qrl::train {
 
@@ -31,7 +33,11 @@ constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
-      : recipe_(recipe), tokenizer_(tokenizer), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
+      : recipe_(recipe),
+        tokenizer_(tokenizer),
+        encoder_(recipe.data, tokenizer),
+        verifier_(verifier),
+        verifier_options_(verifier_options(recipe)) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
     data::PromptRow row{std::move(text), {}, std::move(ground_truth), set.data_source};
@@ -56,7 +62,7 @@ class PromptReader {
  private:
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
     const tasks::Question question{row.ground_truth, row.prompt, set.data_source, row.ground_truth_json, row.row_json};
-    tasks::check_recipe_gold(verifier_, recipe_, question, where);
+    tasks::check_gold(verifier_, verifier_options_, question, where);
     if (!row.conversation) encoder_.require_system_fits(row.system, where);
     types::Prompt prompt{id, row.prompt, {}, row.ground_truth, set.data_source, verifier_.prepare(question)};
     prompt.tokens =
@@ -88,6 +94,7 @@ class PromptReader {
   const data::Tokenizer& tokenizer_;
   PromptEncoder encoder_;
   const tasks::Verifier& verifier_;
+  tasks::VerifierOptions verifier_options_;
   std::int64_t num_overlong_ = 0;
   std::int64_t unencodable_bytes_ = 0;
 };
@@ -111,7 +118,7 @@ void keep_first(std::optional<std::int64_t> count, std::vector<types::Prompt>& p
 }  // namespace
 
 PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer)
-    : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(recipe, tokenizer)) {
+    : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(template_options(recipe), tokenizer)) {
   const std::size_t at = recipe.prompt_template.find(kPlaceholder);
   QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it",
               base::readable(recipe.prompt_template));
@@ -172,7 +179,7 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
   if (!generator.task.empty()) {
     set.data_source = generator.task;
     const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
-    const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
+    const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator.task);
     for (std::int64_t i = 0; i < generator.size; ++i) {
       auto task = kind.generate(generator.own, seed, tasks::Split::train, static_cast<std::uint64_t>(i));
       reader.add(set, static_cast<std::uint64_t>(i), std::move(task.prompt), std::move(task.ground_truth),
@@ -181,7 +188,7 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     reader.report("data.train_generator");
   }
   std::uint64_t id = set.prompts.size();
-  data::RowReader rows(recipe.data, tasks::Split::train);
+  data::RowReader rows(row_options(recipe.data));
   rows.keep_rows(verifier.wants_rows());
   for (const std::string& name : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
@@ -214,13 +221,13 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   if (!generator.task.empty()) {
     PromptSet& set = sets.emplace_back(PromptSet{generator.task, {}});
     const std::uint64_t seed = generator.seed.value_or(config::kHeldOutSeed);
-    const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
+    const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator.task);
     for (auto& task : tasks::held_out_tasks(kind, generator.own, seed, generator.size)) {
       reader.add(set, id++, std::move(task.prompt), std::move(task.ground_truth), "data.val_generator");
     }
     reader.report("data.val_generator");
   }
-  data::RowReader rows(recipe.data, tasks::Split::held_out);
+  data::RowReader rows(row_options(recipe.data, tasks::Split::held_out));
   rows.keep_rows(verifier.wants_rows());
   for (const std::string& name : recipe.data.val_files) {
     const data::DataFiles files = data::find_data_files(name);

@@ -2,9 +2,11 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "config/keys/keys.h"
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
+#include "train/plan/learner_options.h"
 #include "train/prompts/prompts.h"
 #include "train/signals.h"
 #include "train/step/guards.h"
@@ -18,7 +20,7 @@ std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std:
   const config::Recipe& recipe = run.recipe();
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
-  const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
+  const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator.task);
   const PromptEncoder encoder(recipe.data, run.plan.policy.tokenizer);
   std::vector<std::vector<types::TokenId>> prompts, responses;
   std::vector<rollout::PackItem> items;
@@ -82,7 +84,7 @@ void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_me
   options.num_threads = base::num_threads();                // other ranks wait: this one has all of the machine's
   options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled
   options.numerics.bitwise = false;
-  options.optim = recipe.sft.optim;
+  options.optim = optimizer_options(recipe.sft.optim);
   if (!config::cold_start_trains_adapters(recipe)) options.lora = {};
   else if (!resume_from) options.lora_initial = given_adapters(recipe, run.plan.model);
   options.total_updates = recipe.sft.steps;

@@ -19,6 +19,7 @@
 #include "train/files/shared_commit.h"
 #include "train/metrics/health.h"
 #include "train/plan/formats.h"
+#include "train/plan/learner_options.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/plan/settings.h"
@@ -151,7 +152,7 @@ std::optional<model::WeightSource> first_adapters(const RunContext& run, const f
 void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
   const config::Recipe& recipe = plan.recipe();
   if (state.cold_start) {
-    learner.reset_optimizer(recipe.optim, plan.learner.total_updates);
+    learner.reset_optimizer(optimizer_options(recipe.optim), plan.learner.total_updates);
     state.cold_start = false;
     state.num_updates = 0;
   }

@@ -12,6 +12,7 @@
 #include "train/plan/options.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/prompts/text_options.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -42,7 +43,7 @@ class GroupSampler {
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(seconds[Phase::judge]);
     judge(batch, num_prompts);
-    rollout::shape_overlong(batch, recipe_.reward.overlong_buffer, recipe_.data.max_response_length);
+    rollout::shape_overlong(batch, overlong_buffer(recipe_.reward), recipe_.data.max_response_length);
     count(batch, num_prompts);
     keep(std::move(batch), num_prompts);
   }
@@ -52,7 +53,8 @@ class GroupSampler {
     const config::AlgorithmRecipe& algorithm = recipe_.algorithm;
     const auto n = static_cast<std::int32_t>(n_);
     if (recipe_.reward.aggregation == config::RewardAggregation::normalize_then_sum) {
-      rollout::set_advantages_by_score(groups_.rollouts, n, run_.plan.verifier->score_weights(recipe_.reward),
+      rollout::set_advantages_by_score(groups_.rollouts, n,
+                                       run_.plan.verifier->score_weights(rule_weights(recipe_.reward)),
                                        algorithm.positive_only, run_.world);
       return std::move(groups_);
     }
@@ -80,7 +82,7 @@ class GroupSampler {
   /// Throws Abandoned on every rank if a stop request ended any verifier's wait.
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
     const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
-    judge_or_abandon(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, recipe_.reward,
+    judge_or_abandon(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
                      run_.plan.policy.tokenizer,
                      {.step = static_cast<std::int64_t>(step_),
                       .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},

@@ -85,8 +85,8 @@ class ReverseVerifier final : public tasks::RuleVerifier {
   bool ignore_case_;
 };
 
-std::unique_ptr<tasks::Verifier> make(const config::Recipe& recipe) {
-  return std::make_unique<ReverseVerifier>(recipe.own.of(kIgnoreCase) != 0);
+std::unique_ptr<tasks::Verifier> make(const tasks::VerifierOptions& options) {
+  return std::make_unique<ReverseVerifier>(options.own.of(kIgnoreCase) != 0);
 }
 
 }  // namespace

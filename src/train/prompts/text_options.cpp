@@ -1,0 +1,55 @@
+#include "train/prompts/text_options.h"
+
+#include "config/keys/keys.h"
+
+namespace qrl::train {
+
+data::RowOptions row_options(const config::DataRecipe& recipe, tasks::Split split) {
+  data::RowOptions options{recipe.prompt_key, recipe.ground_truth_key, recipe.data_source_key};
+  const bool is_train = split == tasks::Split::train;
+  options.filter = is_train ? recipe.filter : recipe.val_filter;
+  options.filter_key = is_train ? "data.filter" : "data.val_filter";
+  return options;
+}
+
+data::TemplateOptions template_options(const config::DataRecipe& recipe) {
+  return {recipe.chat_template, recipe.system_prompt, recipe.enable_thinking};
+}
+
+tasks::RuleWeights rule_weights(const config::RewardRecipe& reward) {
+  return {reward.correct, reward.wrong, reward.format, reward.partial};
+}
+
+tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
+  const config::RewardRecipe& reward = recipe.reward;
+  tasks::VerifierOptions options;
+  options.known = recipe.keys->catalog().verifiers;
+  options.word = reward.verifier;
+  options.by_source = reward.by_source;
+  options.own = recipe.own;
+  options.weights = rule_weights(reward);
+  tasks::CommandOptions& command = options.command;
+  command.argv = reward.command;
+  command.folder = reward.folder;
+  command.env = reward.env;
+  command.after = reward.after;
+  command.workers = reward.workers;
+  command.timeout_s = reward.timeout_s;
+  command.start_timeout_s = reward.start_timeout_s;
+  command.memory_bytes = reward.memory_mb.value_or(0) << 20;
+  command.in_flight = reward.in_flight;
+  command.rows = reward.rows;
+  command.weights = reward.weights;
+  command.correct_at = reward.correct_at;
+  command.on_error = reward.on_error;
+  command.max_error_fraction = reward.max_error_fraction;
+  command.seed = recipe.trainer.seed;
+  command.run_folder = recipe.trainer.default_local_dir;
+  return options;
+}
+
+rollout::OverlongBuffer overlong_buffer(const config::RewardRecipe& reward) {
+  return {reward.overlong_buffer.enable, reward.overlong_buffer.len, reward.overlong_buffer.penalty_factor};
+}
+
+}  // namespace qrl::train

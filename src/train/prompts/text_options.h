@@ -1,0 +1,21 @@
+// Owns the options of prompts, verifiers and rewards that a recipe's keys give.
+#pragma once
+
+#include "config/recipe.h"
+#include "data/chat_template.h"
+#include "data/row.h"
+#include "rollout/rollout.h"
+#include "tasks/split.h"
+#include "tasks/verifier.h"
+
+namespace qrl::train {
+
+/// Returns the fields of a row, with data.filter, or data.val_filter for held-out files.
+data::RowOptions row_options(const config::DataRecipe& recipe, tasks::Split split = tasks::Split::train);
+data::TemplateOptions template_options(const config::DataRecipe& recipe);
+
+tasks::RuleWeights rule_weights(const config::RewardRecipe& reward);
+tasks::VerifierOptions verifier_options(const config::Recipe& recipe);
+rollout::OverlongBuffer overlong_buffer(const config::RewardRecipe& reward);
+
+}  // namespace qrl::train
