@@ -21,8 +21,13 @@
 
 namespace qrl::learner {
 
-class ForwardEngine;   // forward_engine.h
-struct PolicyWeights;  // policy_weights.h
+class ForwardEngine;        // engine/forward_engine.h
+class GradientAccumulator;  // update/gradient_accumulator.h
+class MicroBatchPacker;     // forward/packed_rows.h
+class Optimizer;            // update/optimizer.h
+struct PolicyWeights;       // forward/policy_weights.h
+class Publisher;            // engine/publisher.h
+class TrainableWeights;     // weights/trainable_weights.h
 
 /// Trains a policy. Data parallel: ranks hold the same weights and moments, see their own micro-batches, and make the
 /// same calls in order. One thread calls. Arguments and results are in host memory.
@@ -100,9 +105,19 @@ class Learner {
  private:
   TokenScores score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
                        const ops::SampleParams& sample_params);
-  void publish_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  std::unique_ptr<LearnerParts> parts_;
-  std::optional<LearnerState> state_;  // of parts_
+
+  struct Reference;  // of a KL term with adapters
+  int num_threads_;
+  config::LearnerForward forward_mode_;
+  // Each points to some of those before it.
+  std::unique_ptr<ForwardEngine> engine_;
+  std::unique_ptr<TrainableWeights> weights_;
+  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<MicroBatchPacker> packer_;
+  std::unique_ptr<GradientAccumulator> accumulator_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Reference> reference_;
+  std::unique_ptr<LearnerState> state_;
 };
 
 /// Returns the version of LibTorch at build time.

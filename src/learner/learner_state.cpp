@@ -1,46 +1,35 @@
 #include "learner/learner_state.h"
 
-#include "learner/learner_parts.h"
+#include "learner/tensors/torch.h"
+#include "learner/update/gradient_accumulator.h"
 
 namespace qrl::learner {
 
-model::WeightViews LearnerState::masters() const { return parts_.parameters.named().masters(); }
+model::WeightViews LearnerState::masters() const { return weights_.parameters().named().masters(); }
 
-model::WeightViews LearnerState::moments() const { return parts_.parameters.named().moments(); }
+model::WeightViews LearnerState::moments() const { return weights_.parameters().named().moments(); }
 
 model::WeightViews LearnerState::gradients() const {
-  parts_.require_trainable();
-  parts_.finish_micro_batch();
-  parts_.sums.rotate_back();
-  return parts_.parameters.named().gradients();
+  weights_.require_trainable();
+  return accumulator_.gradients();
 }
 
-state::StagedRead LearnerState::staged_read() const { return parts_.parameters.named().staged_read(); }
+state::StagedRead LearnerState::staged_read() const { return weights_.parameters().named().staged_read(); }
 
-base::Buffer LearnerState::master(const std::string& name) const {
-  if (!parts_.options.lora.enabled()) return parts_.parameters.named().master(name);
-  for (const model::WeightSpec& spec : model::weight_specs(parts_.config)) {
-    if (spec.name != name) continue;
-    base::Buffer values(base::DType::f32, spec.shape);
-    parts_.base.read(spec, values.as<float>());
-    return values;
-  }
-  return {};
-}
+base::Buffer LearnerState::master(const std::string& name) const { return weights_.master(name); }
 
-model::WeightSource LearnerState::all_masters() const {
-  const model::LoraConfig& lora = parts_.options.lora;
-  if (!lora.enabled()) return parts_.trained_masters();
-  return model::merged_weights(parts_.config, parts_.base, lora, parts_.trained_masters());
-}
+model::WeightSource LearnerState::all_masters() const { return weights_.all_masters(); }
 
 void LearnerState::restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                            std::int64_t num_updates) {
   const torch::NoGradGuard no_grad;
-  parts_.parameters.named().fill(fill);
-  parts_.restart(num_updates);
+  weights_.parameters().named().fill(fill);
+  optimizer_.set_num_updates(num_updates);
+  publisher_.masters_changed();
+  accumulator_.restart();
+  weights_.refresh();
 }
 
-void LearnerState::free_moments() { parts_.parameters.free_moments(); }
+void LearnerState::free_moments() { weights_.parameters().free_moments(); }
 
 }  // namespace qrl::learner

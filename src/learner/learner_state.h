@@ -10,12 +10,16 @@
 
 namespace qrl::learner {
 
-struct LearnerParts;  // learner_parts.h
+class GradientAccumulator;  // update/gradient_accumulator.h
+class Optimizer;            // update/optimizer.h
+class Publisher;            // engine/publisher.h
+class TrainableWeights;     // weights/trainable_weights.h
 
 /// Gives access to a learner's masters, moments and gradients (Learner::state); the learner must outlive it.
 class LearnerState {
  public:
-  explicit LearnerState(LearnerParts& parts) : parts_(parts) {}
+  LearnerState(TrainableWeights& weights, GradientAccumulator& accumulator, Optimizer& optimizer, Publisher& publisher)
+      : weights_(weights), accumulator_(accumulator), optimizer_(optimizer), publisher_(publisher) {}
 
   /// Returns this rank's fp32 masters by name, as views in place, valid for the learner's life.
   model::WeightViews masters() const;
@@ -40,7 +44,10 @@ class LearnerState {
   void free_moments();
 
  private:
-  LearnerParts& parts_;
+  TrainableWeights& weights_;
+  GradientAccumulator& accumulator_;
+  Optimizer& optimizer_;
+  Publisher& publisher_;
 };
 
 }  // namespace qrl::learner

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "cuda/train/training.h"
 #include "learner/device/device_quantized.h"
 #include "learner/forward/quantized.h"
 #include "learner/tensors/host_copies.h"
 #include "learner/update/muon.h"
+#include "learner/update/schedule.h"
 #include "model/block.h"
 #include "ops/training.h"
 
@@ -239,6 +241,27 @@ void take_step(Parameters& parameters, const OptimizerOptions& optim, const Opti
 
 void clear_gradients(Parameters& parameters) {
   if (parameters.flat().trainable()) parameters.flat().gradients.zero_();
+}
+
+Optimizer::Optimizer(const OptimizerOptions& options, std::int64_t total_updates)
+    : options_(options), total_updates_(total_updates) {
+  QRL_REQUIRE(options.lr_scheduler == config::LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
+              "a total number of updates for a schedule that ends", std::to_string(total_updates));
+}
+
+double Optimizer::lr() const { return learning_rate(options_, num_updates_, total_updates_); }
+
+void Optimizer::step(Parameters& parameters, double gradient_norm, RankTensors& ranks) {
+  // 1e-6 as in torch.nn.utils.clip_grad_norm_.
+  const double scale = options_.grad_clip > 0 ? std::min(1.0, options_.grad_clip / (gradient_norm + 1e-6)) : 1.0;
+  take_step(parameters, options_, {lr(), num_updates_, scale}, ranks);
+  parameters.wait_for_device();  // so that a timer counts the device's work to the update
+  ++num_updates_;
+}
+
+void Optimizer::reset(const OptimizerOptions& options, std::int64_t total_updates) {
+  QRL_INVARIANT(options.name == options_.name, "optimizer", "one of the same kind", "another");
+  *this = Optimizer(options, total_updates);
 }
 
 }  // namespace qrl::learner

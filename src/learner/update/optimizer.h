@@ -1,4 +1,4 @@
-// Owns the end of a mini-batch: gradients summed over ranks, their norm, and the optimizer's step on this rank's
+// Owns the end of a mini-batch: gradients summed over ranks, their norm, and the optimizer with its step on this rank's
 // tensors.
 #pragma once
 
@@ -65,5 +65,26 @@ struct OptimizerStep {
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);
+
+/// Holds an optimizer's options and counts its updates, on which the learning rate depends.
+class Optimizer {
+ public:
+  /// Throws an input error for a schedule that ends without total_updates.
+  Optimizer(const OptimizerOptions& options, std::int64_t total_updates);
+
+  double lr() const;  ///< of the next update
+  std::int64_t num_updates() const { return num_updates_; }
+  /// Clips gradients of that norm and applies them (take_step). Returns when a device is done. Collective.
+  void step(Parameters& parameters, double gradient_norm, RankTensors& ranks);
+
+  /// Restarts with options of the same kind and no updates. Moments stay.
+  void reset(const OptimizerOptions& options, std::int64_t total_updates);
+  void set_num_updates(std::int64_t num_updates) { num_updates_ = num_updates; }
+
+ private:
+  OptimizerOptions options_;
+  std::int64_t total_updates_ = 0;
+  std::int64_t num_updates_ = 0;
+};
 
 }  // namespace qrl::learner

@@ -1,0 +1,48 @@
+// Owns publishing: what a learner writes into a snapshot, and whether the last one published holds the present masters.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "learner/engine/forward_engine.h"
+#include "learner/weights/trainable_weights.h"
+#include "model/device_weights.h"
+#include "model/snapshot.h"
+
+namespace qrl::learner {
+
+/// Writes masters into snapshots and has the engine read them. A snapshot holds the present masters from `publish`
+/// until the masters change, or another version is written into it.
+class Publisher {
+ public:
+  /// Both must outlive it.
+  Publisher(TrainableWeights& weights, ForwardEngine& engine) : weights_(weights), engine_(engine) {}
+
+  /// Implements Learner::publish.
+  void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
+  /// Call it after every change of masters: no snapshot holds them now.
+  void masters_changed() { published_.reset(); }
+
+  /// Returns the snapshot that holds the present masters, else null.
+  const model::Snapshot* present() const;
+  /// Returns the snapshot for a forward pass, null if the engine reads none. Throws an internal error if the engine
+  /// reads one and none holds the present masters.
+  const model::Snapshot* for_forward_pass() const;
+
+ private:
+  /// Both write the snapshot, and return whether the weights are on the device alone.
+  bool write_masters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
+  bool write_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
+  void write_on_device(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights& device);
+
+  struct Published {
+    const model::Snapshot* snapshot;
+    std::int64_t version;
+  };
+  TrainableWeights& weights_;
+  ForwardEngine& engine_;
+  std::optional<Published> published_;         // none: not since the masters last changed
+  const model::Snapshot* has_base_ = nullptr;  // the snapshot into which the base of adapters was last written
+};
+
+}  // namespace qrl::learner

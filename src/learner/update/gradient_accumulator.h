@@ -1,0 +1,61 @@
+// Owns a mini-batch under way: its micro-batches' forward passes, losses and gradients, and their statistics.
+#pragma once
+
+#include <memory>
+
+#include "dist/collectives.h"
+#include "learner/engine/publisher.h"
+#include "learner/forward/packed_rows.h"
+#include "learner/objective/statistics.h"
+#include "learner/options.h"
+#include "learner/update/optimizer.h"
+#include "ops/sample.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// Computes a mini-batch's gradients, a micro-batch at a time. A device's loss and backward pass may wait while the
+/// next forward pass runs; finish() computes them.
+class GradientAccumulator {
+ public:
+  /// All must outlive it.
+  GradientAccumulator(TrainableWeights& weights, ForwardEngine& engine, const Publisher& publisher,
+                      MicroBatchPacker& packer);
+  ~GradientAccumulator();
+  GradientAccumulator(const GradientAccumulator&) = delete;
+  GradientAccumulator& operator=(const GradientAccumulator&) = delete;
+
+  /// Implements Learner::accumulate.
+  void add(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
+           const ops::SampleParams& sample_params, bool is_last);
+  /// Computes loss and gradients of the micro-batch that waits, if any. Autograd must be on.
+  void finish();
+
+  /// Returns this rank's gradients so far, those of the weights themselves (quantized.h).
+  model::WeightViews gradients();
+
+  struct MiniBatch {
+    Metrics metrics;                 ///< over all ranks
+    bool has_finite_losses = false;  ///< on all ranks
+  };
+  /// Ends the mini-batch: finishes, and sums its gradients over ranks. The next mini-batch begins once gradients are
+  /// cleared. Autograd must be on. Collective.
+  MiniBatch end();
+  /// Forgets the mini-batch and clears its gradients.
+  void restart();
+
+ private:
+  struct MicroBatchInFlight;
+  Tensor loss_of(const MicroBatchInFlight& micro);
+
+  TrainableWeights& weights_;
+  ForwardEngine& engine_;
+  const Publisher& publisher_;
+  MicroBatchPacker& packer_;
+  GradientSums sums_;
+  std::unique_ptr<MicroBatchInFlight> in_flight_;
+  Statistics statistics_;
+  bool loss_is_finite_ = true;
+};
+
+}  // namespace qrl::learner

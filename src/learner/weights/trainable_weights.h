@@ -1,0 +1,55 @@
+// Owns the weights that a learner trains: masters, moments and gradients, what the forward pass reads of them, the
+// frozen base of adapters, and the ranks that share them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/buffer.h"
+#include "learner/options.h"
+#include "learner/tensors/rank_tensors.h"
+#include "learner/weights/parameters.h"
+#include "model/adapter.h"
+#include "model/weights.h"
+
+namespace qrl::learner {
+
+class TrainableWeights {
+ public:
+  /// Has `initial` written into the masters. With options.lora it is the base, which must stay readable, and the
+  /// masters are the adapters'. `how`: the engine's parameters(). Collective.
+  TrainableWeights(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
+                   ParameterOptions how, dist::Collectives& world);
+  TrainableWeights(const TrainableWeights&) = delete;
+  TrainableWeights& operator=(const TrainableWeights&) = delete;
+
+  const model::ModelConfig& config() const { return parameters_.config(); }
+  const model::LoraConfig& lora() const { return parameters_.options().lora; }  ///< of rank 0 without adapters
+  bool is_sharded() const { return parameters_.layout().is_sharded(); }
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
+  RankTensors& ranks() { return *ranks_; }
+  dist::Collectives& world() { return world_; }
+  const model::WeightSource& base() const { return base_; }  ///< frozen, of adapters
+
+  /// Throws an internal error if the weights have no gradients.
+  void require_trainable() const;
+  /// Updates what the forward pass reads after every change of masters. Collective when sharded.
+  void refresh() { parameters_.refresh(*ranks_); }
+
+  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank's.
+  base::Buffer master(const std::string& name) const;
+  /// Returns a source of all ranks' masters, with adapters theirs alone. Every rank reads it in the same order.
+  /// Collective when sharded.
+  model::WeightSource trained_masters();
+  /// Returns the same, with adapters merged into the base. Collective when sharded.
+  model::WeightSource all_masters();
+
+ private:
+  dist::Collectives& world_;
+  model::WeightSource base_;
+  Parameters parameters_;
+  std::unique_ptr<RankTensors> ranks_;
+};
+
+}  // namespace qrl::learner
