@@ -10,7 +10,7 @@
 #include "config/hub.h"
 #include "config/keys/keys.h"
 #include "config/reader.h"
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "given_prompts.h"
 #include "learner/learner.h"
 #include "ops/sample.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
 #include "state/safetensors.h"

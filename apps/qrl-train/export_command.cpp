@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "config/hub.h"
 #include "config/reader.h"
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "model/compressed_tensors.h"
 #include "model/peft.h"
 #include "state/file.h"

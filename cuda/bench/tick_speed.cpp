@@ -122,7 +122,7 @@ class Sequences {
         QRL_INVARIANT(sampled[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
     start();  // launched without a graph; its tokens are arbitrary
-    for (std::size_t i = 0; i < rows; ++i) tokens[i] = sampled_before(static_cast<std::int32_t>(i));
+    for (std::size_t i = 0; i < rows; ++i) tokens[i] = pending_token(static_cast<std::int32_t>(i));
     tick();  // records the graph
     for (int round = 0; round < kTickRounds; ++round) {
       const double waited_before_s = engine.stats().waited_s, start_s = base::now_s();

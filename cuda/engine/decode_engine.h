@@ -82,10 +82,10 @@ struct SlotCopy {
 };
 
 /// Returns a token value that refers to the output_idx-th sample of the previous tick, which may be running.
-constexpr std::int32_t sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
+constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// One tick's rows, concatenated. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
-/// is an id or sampled_before().
+/// is an id or pending_token().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;

@@ -40,7 +40,7 @@ class Backend {
   /// kv_pages, on a GPU possibly fewer, but enough for one longest sequence.
   virtual std::int64_t begin() = 0;
   /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may have tokens that are
-  /// sampled_before. Callers use 0 while any request has top-k or top-p (ops::SampleParams::cuts).
+  /// pending_token. Callers use 0 while any request has top-k or top-p (ops::SampleParams::cuts).
   virtual int num_ticks_ahead() const { return 0; }
   /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. Reads the plan before it
   /// returns. `samples` has one element per sample row, valid until `finish`.

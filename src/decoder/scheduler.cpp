@@ -111,12 +111,12 @@ void Scheduler::start(Sequence& sequence) {
   if (group.prefix == PrefixState::ready) {
     const auto num_full = static_cast<std::size_t>(group.num_prefix_tokens / options_.page_size);
     for (std::size_t i = 0; i < num_full; ++i) {
-      pool_.share(group.prefix_pages[i]);
+      pool_.add_ref(group.prefix_pages[i]);
       sequence.pages.push_back(group.prefix_pages[i]);
     }
     const std::int64_t num_slots = group.num_prefix_tokens % options_.page_size;
     if (num_slots > 0) {
-      sequence.pages.push_back(pool_.take());
+      sequence.pages.push_back(pool_.allocate());
       sequence.copy = {group.prefix_pages[num_full], sequence.pages.back(), num_slots};
     }
     sequence.num_cached = group.num_prefix_tokens;
@@ -126,7 +126,7 @@ void Scheduler::start(Sequence& sequence) {
     sequence.leads = true;
   }
   const auto num_pages = static_cast<std::size_t>(pages_of(sequence.num_tokens()));
-  while (sequence.pages.size() < num_pages) sequence.pages.push_back(pool_.take());
+  while (sequence.pages.size() < num_pages) sequence.pages.push_back(pool_.allocate());
 }
 
 /// Allocates pages up to the next token; returns false if the sequence itself was preempted.
@@ -134,7 +134,7 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   Sequence& sequence = *running_[running_idx];
   while (static_cast<std::int64_t>(sequence.pages.size()) < pages_of(sequence.num_tokens())) {
     if (pool_.num_free() > 0) {
-      sequence.pages.push_back(pool_.take());
+      sequence.pages.push_back(pool_.allocate());
     } else if (forget_idle_prefix(nullptr)) {
       continue;
     } else if (running_.size() > 1) {
@@ -158,7 +158,7 @@ void Scheduler::preempt_last() {
   sequence.leads = false;
   sequence.num_cached = 0;
   --sequence.group->num_running;
-  give_back_pages(sequence.pages);
+  free_pages(sequence.pages);
   waiting_.push_front(&sequence);
   ++stats_.preemptions;
 }
@@ -177,7 +177,7 @@ void Scheduler::advance() {
     if (sequence->leads && sequence->num_cached >= group.num_prefix_tokens) {
       const std::int64_t num_pages = pages_of(group.num_prefix_tokens);
       group.prefix_pages.assign(sequence->pages.begin(), sequence->pages.begin() + num_pages);
-      for (const PageId page : group.prefix_pages) pool_.share(page);
+      for (const PageId page : group.prefix_pages) pool_.add_ref(page);
       group.prefix = PrefixState::ready;
       sequence->leads = false;
     }
@@ -193,7 +193,7 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;
     if (!sequence->pages.empty()) --group.num_running;
-    give_back_pages(sequence->pages);
+    free_pages(sequence->pages);
     if (--group.num_unfinished > 0) continue;
     forget_prefix(group);
     if (group.sample_params.cuts()) --num_cutting_;
@@ -226,8 +226,8 @@ void Scheduler::abandon() {
   num_cutting_ = 0;
 }
 
-void Scheduler::give_back_pages(std::vector<PageId>& pages) {
-  for (const PageId page : pages) pool_.give_back(page);
+void Scheduler::free_pages(std::vector<PageId>& pages) {
+  for (const PageId page : pages) pool_.free(page);
   pages.clear();
 }
 
@@ -241,7 +241,7 @@ bool Scheduler::forget_idle_prefix(const Group* keep) {
 }
 
 void Scheduler::forget_prefix(Group& group) {
-  give_back_pages(group.prefix_pages);
+  free_pages(group.prefix_pages);
   group.prefix = PrefixState::absent;
 }
 

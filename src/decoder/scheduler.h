@@ -70,7 +70,7 @@ class Scheduler {
   void start(Sequence& sequence);
   bool hold_next_page(std::size_t running_idx);
   void preempt_last();
-  void give_back_pages(std::vector<PageId>& pages);
+  void free_pages(std::vector<PageId>& pages);
   bool forget_idle_prefix(const Group* keep);
   void forget_prefix(Group& group);
   std::int64_t pages_of(std::int64_t num_tokens) const;

@@ -14,7 +14,7 @@
 namespace qrl::decoder {
 
 /// Returns a plan's negative placeholder for the output_idx-th token of the previous tick, still in flight.
-constexpr types::TokenId sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
+constexpr types::TokenId pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// Tells whether a group's prompt KV can be shared.
 enum class PrefixState : std::uint8_t {
@@ -50,7 +50,7 @@ struct Sequence {
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Returns whether this tick computes the newest token, for the next one's logits.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Returns sampled_before(in_flight_output) for a token in flight, always the newest.
+  /// Returns pending_token(in_flight_output) for a token in flight, always the newest.
   types::TokenId token(std::int64_t position) const;
 };
 
@@ -77,7 +77,7 @@ inline types::TokenId Sequence::token(std::int64_t position) const {
   const std::int64_t sampled_idx = position - num_prompt_tokens();
   if (sampled_idx < 0) return group->request.prompt_tokens[static_cast<std::size_t>(position)];
   const auto idx = static_cast<std::size_t>(sampled_idx);
-  return idx < completion.tokens.size() ? completion.tokens[idx] : sampled_before(in_flight_output);
+  return idx < completion.tokens.size() ? completion.tokens[idx] : pending_token(in_flight_output);
 }
 
 /// Returns the uniform number in [0, 1) for the next token, by seed, step, prompt, sample and position alone, on every

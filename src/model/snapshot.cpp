@@ -296,9 +296,9 @@ void Snapshot::visit_gains(const Visit& visit) {
   show(final_norm_D_);
 }
 
-void Snapshot::finish_gains(bool are_new, std::int64_t version) {
+void Snapshot::finish_gains(bool gains_are_new, std::int64_t version) {
   if (noise_.sigma == 0 && gains_.empty()) return;
-  if (are_new || gains_.empty()) {
+  if (gains_are_new || gains_.empty()) {
     gains_.clear();
     visit_gains([&](std::span<float> gains) { gains_.insert(gains_.end(), gains.begin(), gains.end()); });
   }

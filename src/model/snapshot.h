@@ -143,8 +143,8 @@ class Snapshot {
   /// In forward order.
   template <class Visit>
   void visit_gains(const Visit& visit);
-  /// Adds this version's noise to the gains after a publish: to the new ones if `are_new`, else to gains_.
-  void finish_gains(bool are_new, std::int64_t version);
+  /// Adds this version's noise to the gains after a publish: to the new ones if `gains_are_new`, else to gains_.
+  void finish_gains(bool gains_are_new, std::int64_t version);
   /// Throws an internal error if only a device has the version.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {

@@ -233,9 +233,9 @@ void Listener::Parts::serve() {
     const double now_s = base::now_s();
     std::size_t i = 2;
     std::erase_if(connections, [&](Connection& one) {
-      const bool goes_on = attend(one, files[i++].revents) && now_s < one.end_s;
-      if (!goes_on) close(one.socket);
-      return !goes_on;
+      const bool stays_open = attend(one, files[i++].revents) && now_s < one.end_s;
+      if (!stays_open) close(one.socket);
+      return !stays_open;
     });
     take_answers();
     if (files[0].revents != 0) accept_all();

@@ -40,8 +40,8 @@ bool stop_requested() { return g_stop != 0 || base::now_s() >= g_deadline_s; }
 
 const char* stop_reason() { return g_stop == 0 && base::now_s() >= g_deadline_s ? "trainer.max_time" : "a signal"; }
 
-void abandon_if_stopping() {
-  if (g_finishing == 0 && stop_requested()) throw Abandoned{};
+void cancel_if_stopping() {
+  if (g_finishing == 0 && stop_requested()) throw Cancelled{};
 }
 
 FinishFirst::FinishFirst() { ++g_finishing; }

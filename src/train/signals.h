@@ -13,8 +13,8 @@ bool stop_requested();
 const char* stop_reason();
 
 /// Thrown out of generation once a stop is requested.
-struct Abandoned {};
-void abandon_if_stopping();  ///< throws it unless a FinishFirst is alive
+struct Cancelled {};
+void cancel_if_stopping();  ///< throws it unless a FinishFirst is alive
 
 /// Lets generation continue despite a stop while alive, for a probe's few tokens within a step.
 class FinishFirst {

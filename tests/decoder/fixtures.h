@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "decoder/cpu/transformer.h"
 #include "decoder/decoder.h"
 #include "model/snapshot.h"

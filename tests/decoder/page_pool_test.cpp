@@ -10,28 +10,28 @@ using qrl::decoder::PagePool;
 
 TEST_CASE("a page is free again when its last holder gives it back") {
   PagePool pool(3);
-  const PageId page = pool.take();
-  pool.share(page);
-  CHECK(pool.num_holders(page) == 2);
-  pool.give_back(page);
+  const PageId page = pool.allocate();
+  pool.add_ref(page);
+  CHECK(pool.num_refs(page) == 2);
+  pool.free(page);
   CHECK(pool.num_free() == 2);
-  pool.give_back(page);
+  pool.free(page);
   CHECK(pool.num_free() == 3);
 }
 
 TEST_CASE("all pages can be taken, each once") {
   PagePool pool(5);
   std::set<PageId> pages;
-  while (pool.num_free() > 0) pages.insert(pool.take());
+  while (pool.num_free() > 0) pages.insert(pool.allocate());
   CHECK(pages == std::set<PageId>{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("breaking the pool's rules is an internal error") {
   PagePool pool(1);
-  CHECK_THROWS_AS(pool.share(0), qrl::base::Error);
-  CHECK_THROWS_AS(pool.give_back(0), qrl::base::Error);
-  const PageId page = pool.take();
-  CHECK_THROWS_AS(pool.take(), qrl::base::Error);
-  pool.give_back(page);
-  CHECK_THROWS_AS(pool.give_back(page), qrl::base::Error);
+  CHECK_THROWS_AS(pool.add_ref(0), qrl::base::Error);
+  CHECK_THROWS_AS(pool.free(0), qrl::base::Error);
+  const PageId page = pool.allocate();
+  CHECK_THROWS_AS(pool.allocate(), qrl::base::Error);
+  pool.free(page);
+  CHECK_THROWS_AS(pool.free(page), qrl::base::Error);
 }

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "learner/forward/quantized.h"
 #include "learner/learner.h"
 #include "learner/support.h"

@@ -2,7 +2,7 @@
 #include <bit>
 #include <cstdlib>
 
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "decoder/decoder.h"
 #include "learner/learner.h"
 #include "learner/support.h"

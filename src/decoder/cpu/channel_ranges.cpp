@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "model/block.h"
 
 namespace qrl::decoder {

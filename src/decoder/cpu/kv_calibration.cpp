@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "quant/fp8.h"
 
 namespace qrl::decoder {

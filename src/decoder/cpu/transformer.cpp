@@ -49,17 +49,18 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
   }
 }
 
-Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
+Transformer::QuantizedActivations::QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width, snapshot.rotation()) {
   if (model::has_exempt_layers(snapshot)) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
   if (snapshot.lora().enabled()) plain = ops::Activations(adapter_format(snapshot), kBlockRows, width);
 }
 
-ops::Activations& Transformer::Encoded::for_layer(const ops::PackedLinear& layer) {
+ops::Activations& Transformer::QuantizedActivations::for_layer(const ops::PackedLinear& layer) {
   return layer.format == common.format ? common : exempt;
 }
 
-ops::Activations* Transformer::Encoded::beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter) {
+ops::Activations* Transformer::QuantizedActivations::beside(const ops::PackedLinear& layer,
+                                                            const model::MatrixAdapter& adapter) {
   return adapter.empty() || model::reads_adapters_inputs(layer) ? nullptr : &plain;
 }
 
@@ -123,7 +124,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   }
 }
 
-void Transformer::linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight,
+void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
                          const model::MatrixAdapter& adapter, Range rows, Workspace& scratch, bool accumulate,
                          float* y) {
   const ops::Activations& own = x.for_layer(weight);

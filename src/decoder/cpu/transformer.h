@@ -53,8 +53,8 @@ class Transformer {
  public:
   /// Holds quantized inputs of linear layers, or bf16 for exempt layers. An adapter reads the same rows if their values
   /// are its own, else `plain`.
-  struct Encoded {
-    Encoded(const model::Snapshot& snapshot, std::int64_t width);
+  struct QuantizedActivations {
+    QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
     /// Returns rows to write besides for_layer(layer), or null.
     ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
@@ -65,7 +65,7 @@ class Transformer {
   /// Holds one team's scratch. Rows pass a layer in blocks, whose intermediate values stay in the cache.
   struct Workspace {
     Workspace(const model::Snapshot& snapshot);
-    Encoded normed, attended, gated;
+    QuantizedActivations normed, attended, gated;
     ops::Activations final_normed;
     base::Buffer qkv, context, halves;  ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
     model::AdapterProducts products;
@@ -115,8 +115,9 @@ class Transformer {
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
   /// Computes y = x · Wᵀ plus the adapter's part; `accumulate` adds this to y. Sums base and adapter first, like the
   /// learner.
-  static void linear(base::Team& team, Encoded& x, const ops::PackedLinear& weight, const model::MatrixAdapter& adapter,
-                     base::Range rows, Workspace& scratch, bool accumulate, float* y);
+  static void linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
+                     const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
+                     float* y);
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
 
   const model::Snapshot& snapshot_;

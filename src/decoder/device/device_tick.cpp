@@ -5,7 +5,7 @@
 namespace qrl::decoder {
 
 cuda::Tick DeviceTick::fill(const Plan& plan) {
-  static_assert(sampled_before(3) == cuda::sampled_before(3));  // a plan's tokens are passed as they are
+  static_assert(pending_token(3) == cuda::pending_token(3));  // a plan's tokens are passed as they are
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();

@@ -21,20 +21,20 @@ class PagePool {
   explicit PagePool(std::int64_t num_pages);
 
   /// Allocates a free page with count 1; throws an internal error if none is free (num_free()).
-  PageId take();
+  PageId allocate();
   /// Adds a reference; throws an internal error for a free page.
-  void share(PageId page);
+  void add_ref(PageId page);
   /// Drops a reference, which may free the page; throws an internal error for a free page.
-  void give_back(PageId page);
+  void free(PageId page);
 
-  std::int64_t num_pages() const { return static_cast<std::int64_t>(num_holders_.size()); }
+  std::int64_t num_pages() const { return static_cast<std::int64_t>(num_refs_.size()); }
   std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t num_used() const { return num_pages() - num_free(); }
-  std::int32_t num_holders(PageId page) const { return num_holders_.at(static_cast<std::size_t>(page)); }
+  std::int32_t num_refs(PageId page) const { return num_refs_.at(static_cast<std::size_t>(page)); }
 
  private:
   std::vector<PageId> free_;  // a stack: the last freed page is likeliest in a cache
-  std::vector<std::int32_t> num_holders_;
+  std::vector<std::int32_t> num_refs_;
 };
 
 }  // namespace qrl::decoder

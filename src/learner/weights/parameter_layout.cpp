@@ -133,9 +133,9 @@ std::vector<AdamwSegment> ParameterLayout::adamw_segments(const GradientRange& r
     if (!is_mine(placement) || is_muons(placement) || !range.holds(placement.offset)) continue;
     const std::int64_t count = placement.spec.shape.numel();
     const bool decays = placement.offset < num_decayed_;
-    const bool goes_on = !segments.empty() && segments.back().decays == decays &&
-                         segments.back().offset + segments.back().count == placement.offset;
-    if (goes_on) segments.back().count += count;
+    const bool continues_segment = !segments.empty() && segments.back().decays == decays &&
+                                   segments.back().offset + segments.back().count == placement.offset;
+    if (continues_segment) segments.back().count += count;
     else segments.push_back({placement.offset, placement.owned_offset, count, decays});
   }
   return segments;

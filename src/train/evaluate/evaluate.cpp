@@ -103,34 +103,34 @@ std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metric
   return table;
 }
 
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
-                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
-                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                 dist::Collectives& world) {
+std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
+                                                std::span<const rollout::PromptRequest> prompts, std::int32_t n,
+                                                const types::SamplingParams& params, types::SampleKey key,
+                                                dist::Collectives& world) {
   std::vector<rollout::Rollout> rollouts;
-  bool abandoned = false;
+  bool cancelled = false;
   try {
     rollouts = rollout::collect(source, prompts, n, params, key);
-  } catch (const Abandoned&) {
-    abandoned = true;
+  } catch (const Cancelled&) {
+    cancelled = true;
   }
   // Ranks that have sampled their share also stop.
-  if (world.any(abandoned)) throw Abandoned{};
+  if (world.any(cancelled)) throw Cancelled{};
   return rollouts;
 }
 
-void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
                       const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                       dist::Collectives& world) {
   if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
-  bool abandoned = false;
-  occasion.pause = abandon_if_stopping;
+  bool cancelled = false;
+  occasion.pause = cancel_if_stopping;
   try {
     rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
-  } catch (const Abandoned&) {
-    abandoned = true;
+  } catch (const Cancelled&) {
+    cancelled = true;
   }
-  if (world.any(abandoned)) throw Abandoned{};
+  if (world.any(cancelled)) throw Cancelled{};
 }
 
 namespace {
@@ -215,8 +215,8 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
       mine.push_back({&set.prompts[i]});
       places.push_back(static_cast<std::int64_t>(i));
     }
-    auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
-    judge_or_abandon(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer,
+    auto rollouts = collect_or_cancel(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
+    judge_or_cancel(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer,
                      {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
     if (responses != nullptr) {
       const auto shown =

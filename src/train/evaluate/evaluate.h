@@ -30,7 +30,7 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
 /// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
 /// samples. Prompts are divided over ranks, samples keyed by (seed, prompt, sample) alone. A checkpoint scores the same
-/// in a run, by `qrl-train eval` and with any number of ranks. Throws Abandoned like collect_or_abandon. `responses`,
+/// in a run, by `qrl-train eval` and with any number of ranks. Throws Cancelled like collect_or_cancel. `responses`,
 /// on all ranks or none, receives on the first rank the responses with verdicts as JSON rows (rollout_rows). Rows are
 /// in prompt order, from the first `max_prompts` prompts of each set.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
@@ -45,14 +45,14 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 /// Formats the metrics, a line per data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
-/// Calls rollout::collect; throws Abandoned on every rank if any got a stop request. Collective.
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
-                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
-                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                 dist::Collectives& world);
+/// Calls rollout::collect; throws Cancelled on every rank if any got a stop request. Collective.
+std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
+                                                std::span<const rollout::PromptRequest> prompts, std::int32_t n,
+                                                const types::SamplingParams& params, types::SampleKey key,
+                                                dist::Collectives& world);
 
-/// Calls rollout::judge; a stop request ends its wait for the verifier with Abandoned on every rank. Collective.
-void judge_or_abandon(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
+/// Calls rollout::judge; a stop request ends its wait for the verifier with Cancelled on every rank. Collective.
+void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
                       const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                       dist::Collectives& world);
 

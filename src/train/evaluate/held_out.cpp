@@ -31,7 +31,7 @@ std::optional<Metrics> HeldOutEvaluation::run(std::int64_t step, PhaseSeconds& s
                *run_.plan.verifier, run_.world, recipe.eval.dump > 0 ? &responses : nullptr, recipe.eval.dump);
   if (run_.folder != nullptr && recipe.eval.dump > 0) run_.folder->write_validation(step, responses);
   return metrics;
-} catch (const Abandoned&) {
+} catch (const Cancelled&) {
   return std::nullopt;
 }
 

@@ -32,7 +32,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = [] {
-    abandon_if_stopping();
+    cancel_if_stopping();
     GenerationProgress::tick();
   };
   options.num_threads = base::num_threads();

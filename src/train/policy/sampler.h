@@ -22,7 +22,7 @@ struct Sampler {
           std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
           const data::Tokenizer* tokenizer = nullptr);
   model::Snapshot snapshot;
-  decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) on a stop request
+  decoder::Decoder decoder;  ///< throws Cancelled (train/signals.h) on a stop request
 };
 
 }  // namespace qrl::train

@@ -194,7 +194,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
 std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(run, step, learner);
-} catch (const Abandoned&) {
+} catch (const Cancelled&) {
   checkpointer.stop_here();
 }
 
@@ -246,7 +246,7 @@ class SessionLine {
 
 /// Trains from the cold start's or a checkpoint's weights to the end.
 void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
-                  QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool goes_on) {
+                  QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool has_work) {
   const config::Recipe& recipe = run.recipe();
   const Policy& policy = run.plan.policy;
   dist::Collectives& world = run.world;
@@ -255,8 +255,8 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
   if (!point.checkpoint) options.lora_initial = given_adapters(recipe, policy.config);
   learner::Learner learner(policy.config, has_adapters ? *run.base->weights : policy.weights, options, world);
   // A cold start of all weights is the base of new adapters.
-  const bool are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
-  if (point.checkpoint && !are_new) {
+  const bool adapters_are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
+  if (point.checkpoint && !adapters_are_new) {
     if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, run.base->path, run.base->hash);
     restore_learner(*point.checkpoint, state, learner, world);
   }
@@ -268,10 +268,10 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
   std::optional<Reference> reference;
   if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters) reference.emplace(run, state, cold_start, quantizer.profile);
   if (state.step > 0) {
-    base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
-                           : "nothing left to do: step " + std::to_string(state.step) +
-                                 " is done, trainer.total_training_steps is " +
-                                 std::to_string(recipe.trainer.total_training_steps));
+    base::log_info(has_work ? "going on after step " + std::to_string(state.step)
+                            : "nothing left to do: step " + std::to_string(state.step) +
+                                  " is done, trainer.total_training_steps is " +
+                                  std::to_string(recipe.trainer.total_training_steps));
   }
 
   Training(run, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
@@ -310,9 +310,9 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   ResumePoint point = find_resume_point(recipe, plan.inputs, folder.get(), options.allow_change, world);
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
-  const bool goes_on =
+  const bool has_work =
       part == RunPart::cold_start_only ? !cold_start_done : state.step < recipe.trainer.total_training_steps;
-  if (folder && (goes_on || !fs::exists(folder->path() / "config.yaml")))
+  if (folder && (has_work || !fs::exists(folder->path() / "config.yaml")))
     state::replace_file(folder->path() / "config.yaml", plan.loaded.annotated_yaml);
 
   if (folder) plan.verifier->log_to(folder->path() / "reward.log");
@@ -344,7 +344,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, plan.policy, cold_start);
   const RunContext context{plan, world, folder.get(), teacher ? &teacher->learner() : nullptr, base ? &*base : nullptr};
   Checkpointer checkpointer(context, state, metrics, sft_metrics, quantizer);
-  train_policy(context, state, point, checkpointer, quantizer, metrics, cold_start, goes_on);
+  train_policy(context, state, point, checkpointer, quantizer, metrics, cold_start, has_work);
 }
 
 }  // namespace qrl::train

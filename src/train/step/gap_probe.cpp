@@ -47,7 +47,7 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const t
                   const config::Recipe& recipe, const types::SamplingParams& sampling) {
   types::SamplingParams params = sampling;
   params.max_new_tokens = std::min(params.max_new_tokens, kProbeTokens);
-  const FinishFirst goes_on;
+  const FinishFirst finish_first;
   const std::vector<types::Completion> drawn =
       sampler.decoder.complete(requests, params, {recipe.trainer.seed, kProbeStep});
 

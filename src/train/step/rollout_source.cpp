@@ -32,13 +32,13 @@ class GroupSampler {
         sampler_(sampler),
         flat_groups_(recipe_.algorithm.filter_groups.metric, *run.plan.verifier) {}
 
-  /// Throws Abandoned on every rank.
+  /// Throws Cancelled on every rank.
   void sample_batch(std::int64_t num_prompts, PhaseSeconds& seconds) {
     std::vector<rollout::Rollout> batch;
     {
       const base::ScopedTimer timer(seconds[Phase::generate]);
-      batch = collect_or_abandon(sampler_.decoder, my_share(num_prompts), static_cast<std::int32_t>(n_),
-                                 run_.plan.train_sampling, {recipe_.trainer.seed, step_}, run_.world);
+      batch = collect_or_cancel(sampler_.decoder, my_share(num_prompts), static_cast<std::int32_t>(n_),
+                                run_.plan.train_sampling, {recipe_.trainer.seed, step_}, run_.world);
     }
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(seconds[Phase::judge]);
@@ -79,10 +79,10 @@ class GroupSampler {
     return mine;
   }
 
-  /// Throws Abandoned on every rank if a stop request ended any verifier's wait.
+  /// Throws Cancelled on every rank if a stop request ended any verifier's wait.
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
     const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
-    judge_or_abandon(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
+    judge_or_cancel(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
                      run_.plan.policy.tokenizer,
                      {.step = static_cast<std::int64_t>(step_),
                       .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},
@@ -208,7 +208,7 @@ std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
                         std::to_string(groups.counts().batches));
       groups.sample_batch(*recipe.data.gen_batch_size, batch.seconds);
     }
-  } catch (const Abandoned&) {
+  } catch (const Cancelled&) {
     order_.restore(num_taken_before);
     return std::nullopt;
   }

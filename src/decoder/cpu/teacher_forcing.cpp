@@ -1,4 +1,4 @@
-#include "decoder/cpu/forced.h"
+#include "decoder/cpu/teacher_forcing.h"
 
 #include <algorithm>
 #include <numeric>
