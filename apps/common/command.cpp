@@ -62,7 +62,7 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
 void require_new_file(const std::string& file, const std::string& option) {
   std::error_code error;
   QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file,
-              "a file that is not there yet", "one", "delete it, or choose another " + option);
+              "the name of a new file", "an existing file", "delete it, or choose another " + option);
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   QRL_REQUIRE(folder.empty() || std::filesystem::is_directory(folder, error), file, "a file in a folder that exists",
               "no folder " + folder.string(), "make the folder first");

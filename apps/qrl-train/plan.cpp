@@ -226,7 +226,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   if (!outline.missing_gpu.empty()) base::print("absent      a GPU: %s\n", outline.missing_gpu.c_str());
   const std::size_t num_absent = outline.absent.size() + (outline.missing_gpu.empty() ? 0 : 1);
   QRL_REQUIRE(fault.empty() || options.allow_absent, "--dry-run", "a plan that this machine's memory can hold",
-              "one that it cannot (above)", "plan a run on another machine with --dry-run --allow-absent");
+              "a plan that needs more memory (above)", "plan a run on another machine with --dry-run --allow-absent");
   QRL_REQUIRE(num_absent == 0 || options.allow_absent, "--dry-run", "all that a run needs on this machine",
               std::to_string(num_absent) + " absent (above)",
               "get it; or plan a run on another machine with --dry-run --allow-absent");

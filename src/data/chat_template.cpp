@@ -98,7 +98,7 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) 
     chat.end_of_turn = find_end_of_turn(chat, tokenizer);
     return chat;
   } catch (const jinja::Unsupported& error) {
-    const std::string got = (text.empty() ? "one" : base::readable(text, 60)) + ": " + error.what();
+    const std::string got = (text.empty() ? "an empty template" : base::readable(text, 60)) + ": " + error.what();
     base::fail_input(where, "a chat template that this version can run", got,
                      "set data.chat_template to another (" + list_of_names() +
                          ", or a file); or write the turns yourself with data.chat_template: plain and "

@@ -198,7 +198,7 @@ LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<Rende
   for (const RenderedPart& part : parts)
     ends.push_back((ends.empty() ? 0 : ends.back()) + spelled_bytes(tokenizer, encode_parts(tokenizer, {part})));
   QRL_REQUIRE(ends.empty() || ends.back() == spelled_bytes(tokenizer, labeled.tokens), where,
-              "tokens that spell the text they are made of", "others",
+              "tokens that spell the text they are made of", "tokens that spell another text",
               "the tokenizer's added tokens take white space beside them: what is learned cannot be told");
   std::size_t begin = 0, part = 0;
   for (const types::TokenId token : labeled.tokens) {

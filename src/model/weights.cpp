@@ -165,9 +165,9 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   for (const auto& [name, file] : files.by_name()) {
     if (wanted.contains(name) || is_rope_buffer(name)) continue;
     const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
-    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json", "one more");
+    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json", "this tensor besides");
     QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
-                "the embedding's values (tie_word_embeddings is true)", "others",
+                "the embedding's values (tie_word_embeddings is true)", "other values",
                 "set tie_word_embeddings to false if the head has weights of its own");
   }
 }
@@ -416,7 +416,7 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
     for (const auto& [name, entry] : opened.tensors()) {
       const auto place = places.find(name);
       QRL_REQUIRE(place != places.end(), state::shown(path) + ": tensor " + base::quoted(name),
-                  "only tensors of the index", "one that is not in it");
+                  "only tensors of the index", "a tensor that the index lacks");
       QRL_REQUIRE(place->second == path, state::shown(path) + ": tensor " + base::quoted(name),
                   "it in " + state::shown(place->second) + " alone, as the index says", "it here too");
       ++num_placed;

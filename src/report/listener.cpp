@@ -248,7 +248,7 @@ Listener::Listener(const std::string& host, int port, const ListenerLimits& limi
   parts_->listening = bound_socket(host, port);
   parts_->port = parts_->listening < 0 ? -1 : port_of(parts_->listening);
   QRL_REQUIRE(parts_->port > 0, "--host " + host + " --port " + std::to_string(port), "an address that is free",
-              "one that is taken or not this machine's", "take another --port; 0 takes any");
+              "an address that is taken, or of another machine", "take another --port; 0 takes any");
   parts_->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   QRL_INVARIANT(parts_->wake >= 0, "eventfd", "a descriptor", "none", "raise ulimit -n");
 }

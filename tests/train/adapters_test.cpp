@@ -154,7 +154,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   CHECK(refused.exit_code == 2);
   CHECK(
       test::says(refused, (dir / "run/checkpoints/sft_12").string() + ": expected the weights that the adapters of "));
-  CHECK(test::says(refused, "got others, hash "));
+  CHECK(test::says(refused, "got other weights, hash "));
   const fs::path checkpoint = dir / "run/checkpoints/step_4";
   // The folder that the checkpoint names is still valid; after it is moved, only the other one exists.
   CHECK(export_to(dir / "merged", checkpoint, "--merge").exit_code == 0);
@@ -162,7 +162,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   const test::Outcome merged = export_to(dir / "wrong", checkpoint, "--merge");
   fs::rename(dir / "away", adapter_run());
   CHECK(merged.exit_code == 2);
-  CHECK(test::says(merged, "got others, hash "));
+  CHECK(test::says(merged, "got other weights, hash "));
 
   // model.path with weights other than those that the run began with.
   fs::copy(adapter_run() / "checkpoints/sft_12", dir / "base");
@@ -179,7 +179,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   CHECK(resumed.exit_code == 2);
   CHECK(test::says(resumed, (dir / "base").string() + ": expected the weights that the adapters of " +
                                 (dir / "given/checkpoints/step_1").string() + " were trained on, hash "));
-  CHECK(test::says(resumed, "got others, hash "));
+  CHECK(test::says(resumed, "got other weights, hash "));
 }
 
 TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it was quantized or as it was") {

@@ -215,7 +215,7 @@ void restore_learner(const fs::path& checkpoint, const RunState& state, learner:
     const auto manifests = world.all_gather(manifest_text(checkpoint));
     for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
       QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",
-                  "another one on rank " + std::to_string(rank), "put it where all hosts see it");
+                  "another checkpoint on rank " + std::to_string(rank), "put it where all hosts see it");
     }
   }
   // The first rank reads the files, with shards every rank.

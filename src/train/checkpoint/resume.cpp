@@ -183,7 +183,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
   const bool by_adapters = config::cold_start_trains_adapters(recipe);
   QRL_REQUIRE(model::is_peft(checkpoint) == by_adapters, checkpoint.string(),
               by_adapters ? "a cold start that trained adapters" : "a cold start that trained all weights",
-              "one that trained " + std::string(by_adapters ? "all weights" : "adapters"),
+              "a cold start that trained " + std::string(by_adapters ? "all weights" : "adapters"),
               "set lora.sft to what it was made with, or delete sft.from");
   const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
   std::vector<config::KeyChange> changes = config::changes_among(kColdStartKeys, before, recipe);
@@ -200,7 +200,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "another model's", "set model.init.config or model.path to that, or delete sft.from");
   QRL_REQUIRE(state.sft_step == recipe.sft.steps, checkpoint.string(),
               "a cold start of sft.steps = " + std::to_string(recipe.sft.steps) + " updates",
-              "one that was saved after " + std::to_string(state.sft_step), "name the last one of that run");
+              "a cold start saved after update " + std::to_string(state.sft_step), "name the last checkpoint of that run");
 }
 
 /// Copies sft.from's cold start into the run folder, which is then self-contained.

@@ -86,10 +86,10 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
   if (!profile) return nullptr;
   const char* again = "make it again with qrl-train profile, or set quant.rollout.profile: auto";
   QRL_REQUIRE(profile->model_hash == model::weights_hash(config, weights), wanted,
-              "a profile of the weights that training begins with", "one of other weights", again);
+              "a profile of the weights that training begins with", "a profile of other weights", again);
   QRL_REQUIRE(profile->settings_hash == settings_hash(prompts, recipe.trainer.seed), wanted,
               "a profile made on this recipe's training data (tokens of the prompts, template included) with its seed",
-              "others", again);
+              "a profile of other prompts or another seed", again);
   return std::make_shared<const model::Int8Profile>(std::move(*profile));
 }
 
