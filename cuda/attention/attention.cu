@@ -1,19 +1,16 @@
 // Computes attention over paged keys and values. A block takes one tile of the plan and one kv head at a time.
 //
-// The design follows from an estimate for 64 rows at 2,048 positions, with 8 kv heads of 128 in e4m3:
+// Estimates for 64 rows at 2,048 positions, 8 kv heads of 128 in e4m3:
 // - A layer has 268 MB of keys and values, 80 µs at an H100's 3.35 TB/s.
 // - fp32 fma would take 64 µs on all lanes for 32 query heads (2.1 G multiply-adds), without dequantization.
-// - The tensor cores take 20 µs at a third of their rate: 13 G operations, unused rows of tiles included.
+// - The tensor cores take 20 µs at a third of their rate.
 //
-// Keys and values go from device memory to registers, not through shared memory. Each lane's 16-byte loads are laid out
-// so that its dequantized values form an mma fragment, which fixes the order of sums and of the output's elements. On
-// Hopper one instruction converts two e4m3 values to fp16. Loads, mma and softmax of a chunk take a warp some 1,300
-// instructions for 512 values a lane: 21 M in total, 23 µs on all schedulers. bf16 operands (3.3 instructions a value)
-// would double it. Shared memory holds only the queries: 8 KB for each 64 KB of keys and values that a block reads.
+// Keys and values go from device memory to registers, not through shared memory. Each lane's 16-byte loads give,
+// dequantized, an mma fragment; this fixes the order of sums. All instructions take 23 µs on all schedulers; bf16
+// operands would double that. Shared memory holds only the queries.
 //
-// bf16 pages have twice the bytes and need no dequantization. int8 values are multiplied unconverted, by queries and
-// weights of two terms each: as many mma instructions as bf16, each of twice the depth. Each value also costs half a
-// byte permutation, and a multiply-add that joins the terms.
+// int8 values are multiplied unconverted, by queries and weights of two terms each: as many mma instructions as bf16,
+// each of twice the depth.
 #include "cuda/attention/attention.h"
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
@@ -23,7 +20,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// A block's work. Indices have 32 bits where that suffices: 64 bits take twice the instructions and registers.
+/// A block's work. Indices have 32 bits where possible: 64 bits take twice the instructions and registers.
 struct Block {
   AttentionTile tile;
   int kv_head, num_queries;
@@ -44,7 +41,6 @@ struct Block {
   }
 };
 
-/// Writes the row, the head and the last position of each query to shared memory. Readable after the next barrier.
 template <class Memory>
 QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memory& shared) {
   const typename Block::Heads heads = block.heads(task);
@@ -58,7 +54,7 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
 }
 
 /// Writes the queries to shared memory as mma fragments, with the scales of their scores. Each warp converts every
-/// kWarps-th query; fragments of absent queries stay uninitialized and unread.
+/// kWarps-th query. Fragments past the last query are left uninitialized and never used.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
@@ -70,7 +66,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
     const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
     if constexpr (Elements::kScalesQueries) {
-      std::uint32_t largest = 0;  // bits, which order a NaN above all numbers
+      std::uint32_t largest = 0;  // float bits as an integer, which orders NaN above all numbers
       for (int e = lane_idx(); e < width; e += 32)
         largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);
@@ -123,7 +119,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
-    // Steps beyond the last position repeat it, with weight 0.
+    // Steps past the last position repeat it with weight 0.
 #pragma unroll 1  // a larger factor spills registers
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
       const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
@@ -186,7 +182,7 @@ void attention_kernel(AttentionTask task) {
   constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
   const std::int64_t first = kIsSmall ? 0 : counts.num_small;
   const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
-  // Each tile ends with a barrier, so the next may overwrite shared memory.
+  // A tile ends with a barrier, so the next may overwrite shared memory.
   for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
     attend(task, tile_idx, shared);
 }

@@ -5,8 +5,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are those of
-/// the CPU (ops/paged_attention.h) except for e4m3:
+/// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
+/// like the CPU's (ops/paged_attention.h), except for e4m3:
 /// - bf16: queries, and weights before they are summed, are rounded to bf16. Products are exact, sums fp32 in the
 ///   tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below

@@ -1,5 +1,5 @@
-// Owns how values of each KV format are multiplied with queries and softmax weights on the tensor cores: a lane's
-// elements, dequantization, operand forms.
+// Owns how each KV format is multiplied with queries and softmax weights on the tensor cores: a lane's elements,
+// dequantization, operands.
 #pragma once
 
 #include "cuda/runtime/portable.h"
@@ -9,17 +9,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// The words of one load by a lane.
 template <int kCount>
 struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Formats with 16-bit float queries and weights of one term. Products are exact; sums are fp32, in the tensor core's
+/// Formats whose queries and weights are one 16-bit float term. Products are exact; sums are fp32, in the tensor core's
 /// order and rounding.
 struct FloatElements {
   using Sum = float;
-  static constexpr bool kScaled = false;  // true: each slot has a scale
+  static constexpr bool kScaled = false;  // whether each slot has a scale
   static constexpr int kTerms = 1;        // operand words per query word
   static constexpr int kWordNumbers = 2;
   static constexpr int kSteps = 1;  // steps of 16 positions in one mma with values
@@ -53,7 +52,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
     mma(context, values, weights[0][0], weights[0][1]);
   }
 
-  /// Returns which of a lane's elements of a key's vector is number `j` of word `half` in step `i`.
+  /// Returns the index, among a lane's elements of a key vector, of number `j` of word `half` in mma step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
     to[0] = vector[2 * i];
@@ -70,16 +69,15 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   }
 };
 
-/// Converts elements to fp16, exactly; Hopper converts two per instruction. Queries and weights are fp16, with 3 bits
-/// more than bf16. A query is first scaled by a power of two, so that its largest number lies in [2^14, 2^15). Numbers
-/// that fp16 then rounds to fewer than 11 bits are below 2^-28 of the largest.
+/// Converts elements to fp16, exactly. Queries and weights are fp16, with 3 bits more than bf16. A query is first
+/// scaled by a power of two, so that its largest number is in [2^14, 2^15). Numbers that fp16 rounds to fewer than 11
+/// bits are then below 2^-28 of the largest.
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns the query's scale. Returns 0 if the largest is a NaN or an infinity: that number becomes NaN, all others
-  /// 0.
+  /// Returns the query's scale; 0 if the largest is NaN or infinite, so that this number becomes NaN and all others 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
@@ -116,24 +114,24 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 
  private:
-  /// Returns fp32's biased exponent, at least 41 so that the inverse is finite.
+  /// Returns fp32's biased exponent, at least 41, so that the inverse is finite.
   QRL_DEVICE static std::uint32_t exponent_of(float largest) {
     const std::uint32_t exponent = magnitude_of(largest) >> 23;
     return exponent < 41 ? 41 : exponent;
   }
 };
 
-/// Splits operands into two terms, as the CPU does. A query, scaled by its largest magnitude to 15 bits, is 254·high +
-/// low of int8 terms. Weights times the values' scales, scaled by the largest of a warp's chunk to 16 bits, are
-/// 256·high + low of uint8 terms. All sums are exact in int32.
+/// Splits operands into two 8-bit terms, like the CPU kernels. A query, scaled by its largest magnitude to 15 bits, is
+/// 254·high + low of int8 terms. Weights times the values' scales, scaled by the largest of a warp's chunk to 16 bits,
+/// are 256·high + low of uint8 terms. All sums are exact in int32.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// Returns the factor that quantizes numbers up to `largest` to integers up to `limit`; 0, so that all numbers become
-  /// 0, if `largest` is tiny, an infinity or a NaN.
+  /// Returns the factor that quantizes numbers up to `largest` to integers up to `limit`. Returns 0 if `largest` is
+  /// tiny, infinite or NaN.
   QRL_DEVICE static float inverse(float limit, float largest) {
     return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
   }
@@ -189,7 +187,7 @@ struct KvElements<quant::KvFormat::int8> {
       to[2 * step + 1] = pick_bytes(first, second, 0x7632);
     }
   }
-  /// Adds both terms to int32 sums without overflow: a warp's 64 positions of a chunk add at most 64 · 127 · 65,535.
+  /// Adds both terms to int32 sums, without overflow: 64 positions add at most 64 · 127 · 65,535.
   QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
                                           const std::uint32_t (&weights)[2][2]) {
     std::int32_t high[4] = {};

@@ -1,5 +1,5 @@
-// Owns how attention's chunks become a row's context: the chunks of a segment in order, then the segments in order, in
-// fp32. The operations are the same whether one block or a second kernel joins a row's chunks.
+// Owns how chunk results become a row's context: chunks of a segment in order, then segments in order, in fp32. One
+// block or a second kernel give the same bits.
 #pragma once
 
 #include "cuda/attention/attention_task.h"
@@ -13,7 +13,7 @@ QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::in
   if (task.context_bf16 == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
   else task.context_bf16[row * task.bf16_stride + at] = bf16_of(value);
 }
-/// Stores zeros beyond the last head, up to the stride of bf16 rows, as thread `thread` of `count`.
+/// Zeroes the padding after the last head, up to the stride of bf16 rows, as thread `thread` of `count`.
 QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
   if (task.context_bf16 == nullptr || head != task.num_heads - 1) return;
   const std::int64_t width = task.num_heads * task.pages.head_dim;
@@ -21,16 +21,16 @@ QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_
     task.context_bf16[row * task.bf16_stride + e] = 0;
 }
 
-/// A chunk's result for one query whose row a single block computes.
+/// A chunk's result for one query of an unsplit row.
 struct ChunkOf {
   int query;
   std::int64_t row, head;
   int chunk;
-  bool sees, is_last;  // sees: the query attends to part of it; is_last: the row has no further chunk
+  bool sees, is_last;  // sees: the query attends to part of the chunk; is_last: it is the row's last chunk
 };
 
-/// Joins a chunk with the query's previous chunks of the segment. At the segment's end, joins it with the previous
-/// segments, whose sum waits in the row's context memory. A warp calls it, each lane with its own elements.
+/// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins the segment with the
+/// earlier ones, whose sum is in the row's context memory. One warp calls it, each lane with its own elements.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {
@@ -77,8 +77,7 @@ QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
 }
 
-/// Joins chunks [begin, begin + count) of a segment in order with one warp, after loading them all. A lane has elements
-/// lane, lane + 32, ….
+/// Joins chunks [begin, begin + count) of a segment in order with one warp. A lane has elements lane, lane + 32, ….
 template <int kEach>
 QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
   const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
@@ -119,7 +118,7 @@ void join_heads_kernel(AttentionTask task) {
   const float value_scale = value_scale_of(task, head);
   Stats total;
   float context[kEach];
-#pragma unroll 1  // split rows of several segments are rare here
+#pragma unroll 1  // split rows rarely have several segments
   for (int begin = 0; begin < num_chunks; begin += kSegmentChunks) {
     float of_segment[kEach];
     const Stats stats = join_segment(task, partial + begin * task.num_heads, num_chunks - begin, of_segment);
@@ -143,7 +142,6 @@ struct Segments {
   Stats stats[kJoinWarps];
 };
 
-/// Joins split rows, one block per row and query head: each warp joins a segment's chunks.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, 2)
 void join_segments_kernel(AttentionTask task) {
@@ -179,7 +177,7 @@ void join_segments_kernel(AttentionTask task) {
         value = fmaf(of_segment, by.added, value * by.before);
       }
     }
-    sync_block();  // all threads have read the segments that the next ones overwrite
+    sync_block();  // before the next segments overwrite shared memory
   }
   if (e < width) put_context(task, row, head, e, value / total.sum * value_scale);
   fill_up(task, row, head, e, kJoinThreads);

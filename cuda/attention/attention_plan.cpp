@@ -7,18 +7,16 @@ namespace qrl::cuda {
 
 namespace {
 
-// Blocks that keep an H100 busy: a wave is 132 multiprocessors with some four blocks each, 528.
+// Blocks that keep an H100 busy: 132 multiprocessors with some four blocks each.
 //
-// Rows of decoding sequences are split into up to nearly four waves, so that the last wave is a small part. For
-// example, 64 rows with 8 kv heads at 2,048 positions give 4,096 blocks, not 512. The price is a chunk's result: 2 KB
-// for 4 query heads of 128, against 64 KB of e4m3 keys and values.
+// Rows of decoding sequences are split into up to nearly four waves, so that the last wave is a small part.
 //
-// 256 rows with 8 kv heads are not split. In two chunks each they would take 121 us and a join, in one block 114 us
-// (measured with 512 rows). A prompt's tile writes several times more, so one wave suffices.
+// 256 rows with 8 kv heads are not split: that would take 121 us instead of 114 (measured). For a prompt's tiles one
+// wave suffices.
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
 static_assert(kEnoughForRows > 3 * kWave);
-// Warps that keep an H100 busy when each joins one head: 16 per multiprocessor.
+// Warps that keep an H100 busy joining, each with one head: 16 per multiprocessor.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
@@ -42,8 +40,8 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // An unsplit row is in one tile. Each tile of a split row has its own partial. It is listed twice: for the chunks
-  // that it shares, and for the others.
+  // An unsplit row is in one tile. Each tile of a split row has its own partial. A split row is listed twice: for the
+  // chunks that it shares, and for its other chunks.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
@@ -94,7 +92,7 @@ void AttentionPlanner::find_groups(const AttentionRows& rows) {
   }
 }
 
-/// Reserves partials for every chunk of these rows. Returns false, and reserves none, if they do not fit.
+/// Reserves partials for every chunk of these rows. Returns false and reserves none if they do not fit.
 bool AttentionPlanner::reserve_partials(const AttentionRows& rows, std::span<const std::int32_t> of) {
   std::int64_t wanted = 0;
   for (const std::int32_t row : of) wanted += num_chunks(rows, row);
@@ -156,7 +154,7 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   for (const Group& group : groups_) {
     std::span<const std::int32_t> left =
         std::span(singles_).subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count));
-    // Splits the group into tiles of equal size, rather than full ones and a small rest.
+    // Splits the group into tiles of equal size instead of full tiles and a small rest.
     const std::size_t num_parts = (left.size() + tile_rows - 1) / tile_rows;
     const std::size_t part = (left.size() + num_parts - 1) / num_parts;
     for (; !left.empty(); left = left.subspan(std::min(part, left.size())))

@@ -1,4 +1,5 @@
-// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Host arithmetic.
+// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Host arithmetic
+// only.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +10,23 @@
 
 namespace qrl::cuda {
 
-/// Positions per chunk, counted from position 0. Scores of a chunk share one maximum; chunks of a segment are joined in
-/// order, then segments in order, so that one warp or several give the same bits.
+/// Positions per chunk, counted from position 0. A chunk's scores share one maximum. Chunks of a segment are joined in
+/// order, then segments in order, so bits do not depend on the number of warps.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
-/// Query vectors (rows × query heads of a kv head): of a small tile, and the most of any tile.
+/// Query vectors (rows × query heads of a kv head) of a small tile, and of the largest tile.
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
 
-/// Positions that a block's warps process per round: rounds over a chunk's keys, then over its values.
+/// Positions that a block's warps process per round. A chunk takes rounds over its keys, then over its values.
 inline constexpr int kRoundPositions = 64;
-/// Returns the blocks of a kernel that share a multiprocessor. With more, registers would spill.
+/// Returns the number of blocks that share a multiprocessor without spilling registers.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// Returns the rounds by which a block prefetches keys or values to L2. All blocks' prefetches must stay well below
-/// L2's size, or lines are evicted before use and read twice.
+/// Returns the prefetch distance to L2, in rounds. All blocks' prefetches must stay well below L2's size, or lines are
+/// evicted before use.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
 
 struct AttentionShape {
@@ -39,28 +40,27 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns the chunk results to allocate memory for: those of num_rows rows, up to 64 MiB. Rows beyond that are not
-/// split.
+/// Returns how many chunk results get memory: those of num_rows rows, up to 64 MiB. Further rows are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
 /// A block's work, repeated for each kv head (× heads_tiles): rows[first_row …) of the plan over chunks [first_chunk,
-/// end_chunk). All these rows have the same pages there. page_ids[first_page] is the first page of the sequence.
+/// end_chunk). These rows have the same pages in that range. page_ids[first_page] is the sequence's first page.
 struct AttentionTile {
   std::int32_t first_row = 0, num_rows = 0, first_page = 0, first_chunk = 0, end_chunk = 0;
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// An unsplit row is in one tile, which joins its chunks; its partials_N is −1. A split row's chunk results go to
-/// partials partials_N[row] + chunk, which a second kernel joins. Neither this choice nor a tile's other rows change a
-/// bit.
+/// The tiles of a tick. An unsplit row is in one tile, which joins its chunks; its partials_N is −1. A split row's
+/// chunk results go to partials partials_N[row] + chunk, which a second kernel joins. Neither splitting nor a tile's
+/// other rows change bits.
 struct AttentionPlan {
   std::vector<AttentionTile> tiles;  ///< tiles of at most kSmallQueries first; within each kind, the longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// True if split rows are few and long: each warp then joins one segment of a row's head, otherwise all of them.
+  /// Whether split rows are few and long: each warp then joins one segment of a row's head, otherwise all segments.
   bool joins_segments = false;
 };
 
@@ -74,8 +74,8 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
           static_cast<std::int32_t>(plan.split_rows.size())};
 }
 
-/// The most that a plan of num_rows rows needs, each row of another sequence. tile_blocks: blocks that keep the device
-/// busy and loop over tiles, or one per tile if rows are too many to split.
+/// The memory for any plan of num_rows rows. tile_blocks: blocks that keep the device busy and loop over tiles, or one
+/// per tile if the rows are too many to split.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
@@ -88,17 +88,17 @@ struct AttentionRows {
   std::int64_t page_size = 0;
 };
 
-/// Plans the attention of ticks. Keep it from tick to tick, to reuse its memory.
+/// Plans the attention of ticks; reuses its memory from tick to tick.
 ///
 /// Consecutive rows of one sequence (a prompt's chunk) form tiles of tile_rows() rows. Single rows of sequences whose
 /// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles. All pages of a shared
 /// chunk must be the same.
 class AttentionPlanner {
  public:
-  /// max_partials: chunk results with memory. Rows beyond it are neither split nor shared.
+  /// max_partials: number of chunk results that have memory. Further rows are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
-  /// Plans a tick. The result is valid until the next call; the caller checks that all positions have pages.
+  /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.
   const AttentionPlan& plan(const AttentionRows& rows);
 
  private:

@@ -9,8 +9,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Holds a plan of attention_plan.h for the rows of `where`, and each launch's number of blocks, which loop if there
-/// are more tiles. A kind with tiles needs at least one block; this is not checked.
+/// A plan of attention_plan.h for the rows of `where`, and the number of blocks per launch. Blocks loop if there are
+/// more tiles. A kind with tiles needs at least one block; this is not checked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -29,7 +29,7 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, with zeros up to their stride. With bf16 the fp32 memory is
+  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, padded with zeros up to the stride. With bf16, the fp32 memory is
   // overwritten with undefined values.
   float* context;
   std::uint16_t* context_bf16 = nullptr;

@@ -1,4 +1,4 @@
-// Owns a block's arithmetic of attention: scores, weights and contexts of a tile of query vectors over a chunk of
+// Owns a block's attention arithmetic: scores, weights and contexts of a tile of query vectors over a chunk of
 // positions. Leaves contexts in shared memory.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions that a warp takes at once. Steps alternate between warps, so that short chunks occupy all warps.
+/// Positions that a warp takes at once. Steps alternate between warps, so that short chunks use all warps.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// How lanes share a slot's values, for a head padded to kDim: g = lane / 4, t = lane % 4.
+/// How lanes divide a slot's values, for a head padded to kDim: g = lane / 4, t = lane % 4.
 /// - Keys: the lanes of one g read one position, 16-byte vectors t, 4 + t, …. A vector gives some mma steps, each of
 ///   two words per lane.
 /// - Values: the lanes of one t read four positions, vectors g, 8 + g, …. Pairs of a vector's elements are rows g and g
@@ -36,7 +36,6 @@ struct Share {
   static constexpr int kValueTiles = kValueElements / 2;  // per vector
 };
 
-/// The running softmax of a chunk or a row.
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
@@ -51,7 +50,7 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
   return by;
 }
 
-/// A block's shared memory. kTiles: tiles of eight query vectors; scores are computed for sixteen at a time.
+/// A block's shared memory. kTiles: number of tiles of eight query vectors; scores are computed for sixteen at a time.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
@@ -59,14 +58,15 @@ struct Shared {
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
   std::int64_t bytes_at[kAttentionChunk];                            // of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
-  float context[2][kQueries][kDim + 2];                              // of the chunk, per pair of warps
-  float joined[kQueries][kDim + 2];                                  // of the segment's chunks so far
+  float context[2][kQueries][kDim + 2];                              // of the chunk's contexts, per pair of warps
+  float joined[kQueries][kDim + 2];                                  // contexts of the segment's chunks so far
   Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats alternates between chunks
-  Stats total_stats[2][kQueries];                                    // of the previous segments, alternating
+  Stats total_stats[2][kQueries];                                    // of the earlier segments, alternating between
+                                                                     // chunks
   float weight_units[kWarps][kQueries];                              // int8 only
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];  // the row and the head of each query
-  std::int32_t last_position[kQueries];        // that the query attends to; −1: no query
+  std::int32_t last_position[kQueries];        // the last position that the query attends to; −1: no query
 };
 
 /// A lane's part of a block's kTiles · 8 query vectors.
@@ -77,18 +77,18 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Loads in flight per lane: vectors of keys or values in registers.
+  // Vectors of keys or values that a lane has in flight, in registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
   const KvPages& pages;
   Memory& shared;
   int g, t, warp;
-  int num_tiles;  // of queries that are present
+  int num_tiles;  // tiles with at least one query
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Prefetches to L2 the lines that the warp reads in a round of the chunk, keys before values.
+  /// Prefetches to L2 what the warp reads in a round of the chunk, keys before values.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -232,10 +232,10 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Turns scores into weights times the values' scales. Writes the unit of each query to shared memory.
+  /// Multiplies weights by the values' scales. Writes each query's unit to shared memory.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
-    std::uint32_t most[kTiles];  // bits, which order a NaN above all numbers
+    std::uint32_t most[kTiles];  // float bits as integers, which order NaN above all numbers
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       sum[n] = 0;
@@ -274,7 +274,7 @@ struct TileOfQueries {
   }
 
   using ValueWords = Words<S::kValueBytes / 4>;
-  /// Loads positions 2t, 2t + 1, 2t + 8, 2t + 9 of each step of an mma.
+  /// Loads positions 2t, 2t + 1, 2t + 8, 2t + 9 of each mma step.
   QRL_DEVICE void load_values(int unit, int count, ValueWords (&to)[Elements::kSteps][4]) const {
     const int at = (8 * (unit % S::kValueVectors) + g) * S::kValueBytes;
 #pragma unroll
@@ -290,8 +290,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Adds weights · values to context[p][j][n], in mma's order: elements 2j and 2j + 1 of vector p, queries 8n + 2t and
-  /// 8n + 2t + 1.
+  /// Adds weights · values to context[p][j][n], in mma's order: elements 2j and 2j + 1 of vector p, for queries 8n + 2t
+  /// and 8n + 2t + 1.
   QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
                              Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) {
     constexpr int kUnits = kSteps / Elements::kSteps * S::kValueVectors;
@@ -328,8 +328,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Calls body(place, value) for the warp's elements in one half of a vector, with the place in the array of the
-  /// warp's pair and the fp32 context.
+  /// Calls body(place, value) for the warp's fp32 contexts in one half of a vector. `place`: index in the array of the
+  /// warp's pair.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
@@ -353,7 +353,7 @@ struct TileOfQueries {
   }
 
   /// Sums the warps' contexts of a chunk into shared memory in fp32: context[0] has warps 0 and 1, context[1] has 2 and
-  /// 3, and readers add the two. Each warp of a pair writes one half and adds the other.
+  /// 3. Readers add both. Each warp of a pair writes one half and adds to the other.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

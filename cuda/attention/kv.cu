@@ -15,7 +15,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Stores a head's values in the pages' format with one warp, whose lanes have pairs (i, i + half).
+/// Stores a head's values in the pages' format with one warp; a lane has pairs (i, i + half).
 template <KvFormat kFormat, int kPairs>
 struct HeadStore {
   const KvPages& pages;
@@ -63,11 +63,10 @@ struct HeadStore {
   }
 };
 
-/// Heads per warp of rope_kernel. Their loads overlap; those of two waves of blocks would not.
+/// Heads per warp of rope_kernel, whose loads then overlap.
 constexpr int kWarpHeads = 2;
 
-/// Processes one row and kWarpHeads heads per warp. kPairs: pairs per lane and head; all independent loads are issued
-/// first.
+/// Processes one row and kWarpHeads heads per warp. kPairs: pairs per lane and head.
 template <KvFormat kFormat, int kPairs>
 QRL_KERNEL_OF(kThreads, kPairs <= 2 ? 10 : 8)
 void rope_kernel(RopeTask task) {

@@ -17,7 +17,8 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8 only
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
-  /// Returns a position's slot by its sequence's page_ids, divided in 32 bits (64 take twice as long).
+  /// Returns the index of a position's slot, by the page_ids of its sequence. Divides in 32 bits, because 64 take twice
+  /// as long.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);
@@ -30,8 +31,8 @@ struct RowPlaces {
   const std::int32_t* page_ids;
 };
 
-/// Adds the bias to rows of q, k and v heads, applies RMSNorm over E to q and k heads if there are gains, and rotates q
-/// and k. Writes q (fp32 [*, H·E]) to `q`, k and v to the row's slot; skips padding rows.
+/// Adds the bias to q, k and v heads, applies RMSNorm over E to q and k heads if there are gains, and rotates q and k.
+/// Writes q (fp32 [*, H·E]) to `q`, and k and v to the row's slot; skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
@@ -45,8 +46,8 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Finds for each kv head, over all slots of bf16 pages, the least number that at most num_above of |keys|, and of
-/// |values|, exceed: NaN if one is not finite. Slots without a position must be zero.
+/// Finds, per kv head and over all slots of bf16 pages, the least number that at most num_above of |keys| (or |values|)
+/// exceed; NaN if a value is not finite. Slots without a position must be zero.
 struct KvPercentileTask {
   const std::uint8_t *keys, *values;
   KvLayout at;
@@ -56,7 +57,7 @@ struct KvPercentileTask {
 };
 void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
 
-/// Copies the first slots of pages: three int32 each, from, to, number of slots.
+/// Copies the first slots of pages. Three int32 per copy: from, to, number of slots.
 struct CopyTask {
   const std::int32_t* copies;
   KvPages pages;

@@ -13,7 +13,6 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-// Arbitrary distinct seeds.
 constexpr std::uint64_t kWeightSeed = 1, kRowSeed = 2, kQuerySeed = 3;
 
 constexpr std::int64_t kFloat = sizeof(float);
@@ -40,7 +39,6 @@ std::int64_t num_pages(const AttentionSpeedTask& task) {
   return shared + task.num_sequences * (ceil_div(task.num_positions, task.page_size) - shared);
 }
 
-/// Sends a tick of one row per sequence, with shuffled pages from `first_page` on.
 TickArrays send_tick(const AttentionSpeedTask& task, std::int64_t first_page, TickMemory& memory,
                      const Stream& stream) {
   const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),

@@ -1,4 +1,4 @@
-// Owns the entry to GPU benchmarks of GEMMs, attention and whole ticks, beside the limits of memory and tensor cores.
+// Owns the entry to GPU benchmarks of GEMMs, attention and ticks, and of the memory and tensor-core limits.
 // bench/no_cuda.cpp implements it without CUDA.
 #pragma once
 
@@ -12,27 +12,27 @@
 
 namespace qrl::cuda {
 
-/// Device memory that operands are read from in sequence, uncached.
+/// Device memory from which operands are read in sequence, larger than all caches.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
-/// A matrix [out, in] of a decoder's layer, and the batch sizes that multiply it.
+/// A matrix [out, in] of a decoder's layer, and the batch sizes to multiply by it.
 struct GemmSpeedTask {
   quant::Format format = quant::Format::bf16;  ///< all but f32
   std::int64_t out = 0, in = 0;
   std::vector<std::int64_t> num_rows;
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< holds copies of the matrix
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< memory filled with copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< of a kernel that reads memory once: the limit
+  double read_bytes_per_s = 0;  ///< rate of a kernel that reads memory once: the limit
   std::vector<double> gemm_s;   ///< one per entry of num_rows
 };
 
-/// Attention of a tick in one layer: one row per sequence over num_positions, in shuffled pages.
+/// Attention of one layer's tick: one row per sequence over num_positions, in shuffled pages.
 struct AttentionSpeedTask {
   quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;          ///< leading positions in shared whole pages
+  std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, in whole pages
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
 };
 struct AttentionSpeed {
@@ -50,8 +50,8 @@ struct TickSpeedTask {
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
-  double tick_s = 0;  ///< 0: their pages do not fit in memory
-  double host_s = 0;  ///< the part of tick_s not spent waiting for the device
+  double tick_s = 0;  ///< 0: the pages do not fit in memory
+  double host_s = 0;  ///< the part of tick_s in which the host does not wait for the device
 };
 struct TickSpeeds {
   double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
@@ -62,16 +62,16 @@ struct TickSpeeds {
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the engine's GEMMs with bf16 results, on quantized normal random values, as a CUDA graph: the best of five
-/// rounds by the host's clock. Throws the errors of make_engine.
+/// Times the engine's GEMMs with bf16 results, on normal random values, as a CUDA graph: the best of five rounds by the
+/// host's clock. Throws the errors of make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
-/// Times attention likewise, with the engine's plan. Throws the errors of make_engine and allocate_kv.
+/// Times attention with the engine's plan, like measure_gemms. Throws the errors of make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages, whose keys and
-/// values are copies of one sequence's. Sampled tokens are copied to the host; the result is the best of three rounds.
-/// Throws the errors of make_engine and allocate_kv.
+/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Keys and values
+/// are copies of one sequence's. Copies sampled tokens to the host. Returns the best of three rounds. Throws the errors
+/// of make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

@@ -19,7 +19,6 @@ constexpr int kTickRounds = 3, kTicksPerRound = 6;
 constexpr std::uint64_t kMasterSeed = 1;
 constexpr float kMasterSigma = 0.02F;  // usual for initial weights
 
-/// Writes random weights twice, and returns the seconds of the second rewrite.
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const model::ModelConfig& config = task.options.model;
   const std::vector<float> ones(static_cast<std::size_t>(std::max(config.hidden_size, config.head_dim)), 1.0F);
@@ -45,7 +44,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   engine.weights().upload(weights);
 
   const Stream stream;
-  // With gains of 1, logits stay within a few units.
+  // Norm gains of 1 keep logits within a few units.
   const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
                                       largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
@@ -72,7 +71,6 @@ class Sequences {
 
   std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
 
-  /// Computes the first sequence's keys and values, and copies them to the others.
   void fill(DecodeEngine& engine, std::int64_t count) const {
     base::RandomStream random(1, base::RandomPurpose::generator, 0);
     for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
@@ -121,7 +119,7 @@ class Sequences {
       for (std::size_t i = 0; i < rows; ++i)
         QRL_INVARIANT(sampled[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
-    start();  // launched without a graph; its tokens are arbitrary
+    start();  // launched without a graph; the tokens do not matter
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = pending_token(static_cast<std::int32_t>(i));
     tick();  // records the graph
     for (int round = 0; round < kTickRounds; ++round) {

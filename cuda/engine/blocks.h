@@ -1,4 +1,4 @@
-// Owns a tick's rows on their way through the blocks: the memory between kernels, and the kernels' order.
+// Owns a tick's pass through the blocks: the activations' memory and the order of kernels.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Describes rows of this width in the form that a matrix of this format multiplies.
+/// Describes rows of this width, quantized as a matrix of this format needs them.
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
 /// Memory for rows of one width and their scales, in any format.
@@ -32,27 +32,27 @@ struct QuantizedMemory {
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
-/// Rows of the residual stream, fp32 [*, width], and the branch still to be added.
+/// Rows of the residual stream, fp32 [*, width], and the branch that is not added yet.
 struct ResidualRows {
   float* x = nullptr;
   GemmRows branch{};
 };
 
-/// Runs a model's blocks, in the order of the given stream.
+/// Runs a model's blocks in stream order.
 class Blocks {
  public:
-  /// Allocates memory for the largest tick of `ticks`; `weights` and `gemms` must outlive the object.
+  /// Allocates memory for the largest tick of `ticks`. `weights` and `gemms` must outlive the object.
   Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms);
 
   // Begin a tick with embed or resume, then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
              const Stream& stream);  ///< sampled: tokens of the previous tick
-  /// Begins with the residual stream after a block, fp32 [rows, width].
+  /// Begins with the residual stream after some block, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
-  /// Allocates the memory between the products of adapters of this rank, unless it exists. Call it before a tick.
+  /// Allocates the memory of A · x for adapters of this rank, unless it exists. Call before a tick.
   void reserve_adapters(std::int64_t rank);
 
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
@@ -60,8 +60,8 @@ class Blocks {
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Returns where a kernel that quantizes rows for this matrix also leaves them in bf16, for its adapter; null if it
-  /// has none, or the rows are bf16 already.
+  /// Returns where a kernel that quantizes rows for this matrix also stores them in bf16, as input of the matrix's
+  /// adapter. Null without an adapter, or if the rows are bf16.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
   /// Computes y = x · Wᵀ. An adapter adds B · (A · x), with A · x rounded to bf16 in `products`.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
@@ -75,8 +75,8 @@ class Blocks {
   QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
   std::int64_t max_rows_;
-  Memory wide_rows_;                                       // one matrix's rows, for its adapter
-  model::Block<std::monostate, Memory> adapter_products_;  // zero in the padding, which GEMMs read
+  Memory wide_rows_;                                       // one matrix's rows in bf16, for its adapter
+  model::Block<std::monostate, Memory> adapter_products_;  // the padding, which GEMMs read, is zero
   GemmRows branch_{};
 };
 

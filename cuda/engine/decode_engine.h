@@ -25,7 +25,7 @@ class SequenceScorer;
 std::string version();
 
 /// Returns the bytes that GEMMs of up to num_rows rows keep for dequantized operands: the largest matrix and, for
-/// fp8_block128, rows of the widest.
+/// fp8_block128, rows of the widest matrix.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
                                       bool row_only_sums) {
   const std::int64_t least = dequantized_rows(format);
@@ -44,7 +44,7 @@ inline std::int64_t adapter_bytes(const model::BlockMatrix& matrix, std::int64_t
   const std::int64_t all = static_cast<std::int64_t>(matrix.modules.size()) * rank;
   return 2 * (round_up(all, 64) * round_up(matrix.in, 128) + round_up(matrix.out(), 64) * round_up(all, 128));
 }
-/// Returns the bytes that ticks of num_rows rows keep for adapters' inputs, and for the products between A and B.
+/// Returns the bytes that ticks of num_rows rows keep for adapters' inputs and for the products A · x.
 inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::int64_t rank, std::int64_t num_rows) {
   std::int64_t widest = 0, between = 0;
   model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
@@ -56,23 +56,23 @@ inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::in
 
 struct EngineOptions {
   model::ModelConfig model;
-  /// Index among the devices that CUDA_VISIBLE_DEVICES leaves, modulo their count.
+  /// Index among the devices in CUDA_VISIBLE_DEVICES, modulo their count.
   int device_number = 0;
   std::int64_t max_rows = 0;       ///< per tick
   std::int64_t max_sequences = 0;  ///< per tick
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
-  /// 0: allocate num_pages or fail. Otherwise, at most num_pages, so that all processes use at most this share of the
-  /// device's memory.
+  /// 0: allocate num_pages or fail. Otherwise: allocate at most num_pages, so that all processes together use at most
+  /// this share of the device's memory.
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// True: GEMM results stay fp32, as on the CPU (slower). False: bf16.
+  /// Whether GEMM results stay fp32, as on the CPU, which is slower; otherwise bf16.
   bool f32_gemms = false;
-  /// True: a row's bits depend on no other row of the tick, so no library may compute fp32 sums (gemm_plan.h,
-  /// choose_gemm). This is slower for many rows.
+  /// Whether a row's bits depend on no other row of the tick. No library then computes fp32 sums (gemm_plan.h,
+  /// choose_gemm), which is slower for many rows.
   bool row_only_sums = false;
-  /// Launches ticks that sample for every row as CUDA graphs, from the second of their shape, with the same bits.
+  /// Whether ticks that sample for every row are CUDA graphs, from the second of a shape on. Bits do not change.
   bool graphs = true;
 };
 
@@ -81,7 +81,7 @@ struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
-/// Returns a token value that refers to the output_idx-th sample of the previous tick, which may be running.
+/// Returns the token value that refers to the output_idx-th sample of the previous tick, which may still be running.
 constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// One tick's rows, concatenated. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
@@ -89,7 +89,7 @@ constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - outp
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
-  std::span<const SlotCopy> copies;  ///< made before any row's forward pass; distinct targets
+  std::span<const SlotCopy> copies;  ///< made before the forward pass of any row; targets are distinct
 };
 
 /// The samples of a tick, by ops/sample.h's inverse CDF without top-k and top-p.
@@ -108,7 +108,7 @@ struct EngineStats {
   double waited_s = 0;                           ///< time that the caller waited for the device
 };
 
-/// Runs a decoder's ticks. Only one thread may call it; inputs are checked before any launch. A failed CUDA call is an
+/// Runs a decoder's ticks. Only one thread may call it. Checks inputs before any launch. A failed CUDA call is an
 /// internal error that names the call.
 class DecodeEngine {
  public:
@@ -126,17 +126,17 @@ class DecodeEngine {
   /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
   /// Allocates the pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input error
-  /// if memory lacks for num_pages, or, where fewer may do, for one sequence of max_positions.
+  /// if memory is too small: for num_pages, or, if fewer are allowed, for one sequence of max_positions.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Starts a tick: runs all layers, stores keys and values, and samples. All arguments are read when it returns. Two
-  /// ticks may be unfinished.
+  /// Starts a tick: runs all layers, stores keys and values, and samples. Arguments may be reused after it returns. At
+  /// most two ticks may be unfinished.
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
-  /// Blocks until the oldest unfinished tick has sampled. `sampled` has one element per sample; returns at once if
-  /// there is none.
+  /// Blocks until the oldest unfinished tick has sampled; returns at once if there is none. `sampled` has one element
+  /// per sample.
   virtual void finish(std::span<SampledToken> sampled) = 0;
-  /// Starts and finishes a tick while no other runs; `logits` can then read its hidden states.
+  /// Starts and finishes a tick while no other runs; `logits` can then be called for its rows.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
     start(tick, samples);
     finish(sampled);
@@ -147,8 +147,8 @@ class DecodeEngine {
   virtual const EngineStats& stats() const = 0;
 };
 
-/// Throws an input error without CUDA, driver, supported GPU or cuBLASLt, and for sizes or formats that the kernels
-/// lack.
+/// Throws an input error without CUDA, driver, supported GPU or cuBLASLt, and for sizes or formats that the kernels do
+/// not support.
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda

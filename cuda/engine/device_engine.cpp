@@ -26,7 +26,7 @@ void check(const EngineOptions& options, const DeviceFacts& device) {
               "fp32", "set quant.rollout.kv_cache");
   QRL_REQUIRE(config.head_dim <= kMaxHeadDim, "rollout.device: cuda",
               "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(config.head_dim));
-  // The widest row that a kernel holds in shared memory, plus 1 KiB.
+  // The widest row, which a kernel holds in shared memory, and 1 KiB.
   const std::int64_t widest = std::max({config.hidden_size, config.intermediate_size, config.q_size()});
   const std::int64_t num_blocks = ceil_div(config.vocab_size, kSampleBlock);
   const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kSampleBlock * 4) + 1024;
@@ -59,7 +59,6 @@ class DeviceEngine final : public DecodeEngine {
   const EngineStats& stats() const override { return state_.stats; }
 
  private:
-  /// A started tick, and the event after its samples.
   struct Turn {
     std::int64_t num_samples = 0;       // requested by the caller
     std::int64_t num_rows_sampled = 0;  // includes padding rows
@@ -74,7 +73,7 @@ class DeviceEngine final : public DecodeEngine {
   DeviceWeightStore weights_;
   DeviceSequenceScorer sequences_;
   Turn turns_[2];
-  std::int64_t num_started_ = 0, num_finished_ = 0;  // of ticks; tick i uses turns_[i % 2]
+  std::int64_t num_started_ = 0, num_finished_ = 0;  // tick i uses turns_[i % 2]
 };
 
 std::string DeviceEngine::describe() const {
@@ -85,7 +84,7 @@ std::string DeviceEngine::describe() const {
 }
 
 void DeviceEngine::release_kv() {
-  state_.forget_graphs();  // they contain its addresses
+  state_.forget_graphs();  // graphs contain the memory's addresses
   state_.kv.release();
 }
 
@@ -94,7 +93,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   QRL_INVARIANT(state_.kv.has_scales(), "tick", "calibrated KV scales", "none");
   QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "at most one under way",
                 std::to_string(num_started_ - num_finished_));
-  const bool follows = state_.num_rows > 0;  // the previous tick's samples exist
+  const bool follows = state_.num_rows > 0;  // whether the previous tick's samples exist
   state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_samples : 0);
   state_.num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
   check_rows(samples.rows);
@@ -104,7 +103,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
                 std::to_string(samples.uniforms.size()) + " and " + std::to_string(samples.temperatures.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
-  turn.done.wait();  // of the tick before the previous one, which no call waited for if it has no samples
+  turn.done.wait();  // if the tick before the previous one has no samples, no call has waited for it
   state_.in_flight = true;
   const TickArrays arrays = state_.tick.send(tick, samples, state_.stream);
   if (!tick.copies.empty()) {
@@ -148,8 +147,8 @@ void DeviceEngine::run_all(const TickArrays& arrays) {
   }
 }
 
-/// Launches a tick's kernels singly the first time that its shape occurs; this loads kernels and makes cuBLASLt's
-/// plans, which a capture forbids. The second time records a graph, later ones launch it.
+/// Launches a tick's kernels singly the first time that its shape occurs, because that loads kernels and plans
+/// cuBLASLt's GEMMs, which a capture forbids. Records a graph the second time and launches it from then on.
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
     run_all(arrays);

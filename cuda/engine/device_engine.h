@@ -1,4 +1,4 @@
-// Owns how a DecodeEngine is made in each of the two programs (runtime.h).
+// Owns making a DecodeEngine, in the CUDA program and in the emulation (runtime.h).
 #pragma once
 
 #include <memory>

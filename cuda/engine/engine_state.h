@@ -22,15 +22,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Checks a tick's rows, positions, pages, copies and tokens against this engine's limits. num_sampled_before:
-  /// samples of the previous tick that tokens may refer to.
+  /// Checks that a tick's rows, positions, pages, copies and tokens fit this engine's limits. num_sampled_before:
+  /// number of the previous tick's samples, to which tokens may refer.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
   /// Throws an internal error that names `where` and the memory found, unless `at` points into the device's memory.
   /// Call it before a kernel reads `at`, so that the device stays usable: one query without synchronization.
   void require_on_device(const void* at, const char* where) const;
   void wait();
-  /// Calls work(stream) with the caller's stream, after the engine's own work. Waits for another caller's stream first:
-  /// only one at a time may use the GEMMs' workspaces.
+  /// Calls work(stream) with the caller's stream, ordered after the engine's own work. Waits for another caller's
+  /// stream first, because all share the GEMMs' workspaces.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -40,9 +40,9 @@ struct EngineState {
     work(Stream(callers.handle));
   }
   void synchronize_callers_stream();
-  /// Drops recorded ticks, which contain addresses and kernels of their capture.
+  /// Drops recorded ticks, whose addresses or kernels are out of date.
   void forget_graphs();
-  /// Waits for all work in flight, and discards the last tick's rows for `logits`.
+  /// Waits for all work in flight. `logits` cannot read the last tick's rows afterwards.
   void drain();
 
   EngineOptions options;
@@ -54,18 +54,18 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;            ///< empty: the shape was launched once, not recorded
+  std::map<TickShape, Graph> graphs;            ///< empty graph: the shape was launched once and is not recorded yet
   std::int64_t num_rows = 0;                    ///< of the last tick
   bool in_flight = false;                       ///< the device may still be running
-  std::optional<CallersStream> callers_stream;  ///< its work may still be running
+  std::optional<CallersStream> callers_stream;  ///< the stream whose work may still be running
   EngineStats stats;
 };
 
-/// The recipe key of the memory outside of ticks, and the advice when it is too little.
+/// The recipe key that bounds memory outside of ticks, and what to do if it is too small.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 
-/// Format "[0, count)", and rows as "3, 5, 4" (the first of many), for errors.
+/// Format "[0, count)", and rows as "3, 5, 4, …", for errors.
 std::string range_text(std::int64_t count);
 std::string rows_text(std::span<const std::int32_t> rows);
 
@@ -96,7 +96,7 @@ class DeviceSequenceScorer final : public SequenceScorer {
 
  private:
   EngineState& engine_;
-  std::deque<TickMemory> forward_ticks_;  // of `forward`, which sends all of its ticks to the device first
+  std::deque<TickMemory> forward_ticks_;  // for `forward`, which sends all of its ticks to the device first
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

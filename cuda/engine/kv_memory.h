@@ -11,14 +11,14 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Keys and values of some layers, initialized to zero: attention may weigh slots beyond a sequence's end by 0, which a
-/// NaN would survive, and percentiles need empty slots smallest. One allocation per array for all layers, because the
+/// Keys and values of some layers, initialized to zero: attention weighs slots past a sequence's end by 0, which NaN
+/// would survive, and percentiles need empty slots to be smallest. One allocation per array for all layers, because the
 /// device rounds up each allocation.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// Returns the most by which the device may round up all arrays.
+  /// Returns an upper bound of the bytes by which the device rounds up all arrays.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;
@@ -34,13 +34,13 @@ class KvMemory {
   std::int64_t allocate();
   void release() { layers_ = PageMemory(); }
 
-  /// has_scales: the format's scales are set, or it has none.
+  /// has_scales: whether the format's scales are set, or it has none.
   bool has_pages() const { return !layers_.empty(); }
   bool has_scales() const { return options_.kv_format != quant::KvFormat::fp8_e4m3 || !head_scales_.empty(); }
   std::int64_t num_pages() const { return num_pages_; }
 
   KvPages pages(std::size_t layer_idx) const { return view(layers_, layer_idx, layer_idx); }
-  /// Returns a layer's view of separate pages [0, num_pages), in memory that all layers share until a call needs more.
+  /// Returns a layer's view of separate pages [0, num_pages). All layers share this memory, which grows on demand.
   KvPages shared_pages(std::int64_t num_pages, std::size_t layer_idx);
 
   KvLayout layout(quant::KvFormat format) const {
@@ -48,7 +48,7 @@ class KvMemory {
   }
 
  private:
-  /// Views the index_in_memory-th layer of `memory` as the model's layer layer_idx.
+  /// Views layer index_in_memory of `memory` as the model's layer layer_idx.
   KvPages view(const PageMemory& memory, std::size_t index_in_memory, std::size_t layer_idx) const;
   std::int64_t affordable_pages(std::size_t page_bytes) const;
 

@@ -9,11 +9,11 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// The most rows and logits computed at once, whose 16 MiB stay in L2.
+/// Limit on rows and logits computed at once: 16 MiB, which stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
-/// Columns of a tile with row_only_sums, fixed because a GEMM's number of outputs determines its splits, and so a row's
-/// bits.
+/// Columns of a tile with row_only_sums. Fixed, because a GEMM's number of outputs determines its splits, and so a
+/// row's bits.
 constexpr std::int64_t kTileTokens = 8192;
 static_assert(kTileTokens % kSampleBlock == 0 && kSampleBlock % kOutputTile == 0 &&
               kSampleRows * kTileTokens <= kTileLogits);
@@ -48,7 +48,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// Returns the most columns that fit a tile of num_rows rows, since each tile costs two launches.
+/// Returns the most columns that fit a tile of num_rows rows, because each tile costs two launches.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);
@@ -75,7 +75,7 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  // Independent of the number of rows, so that a score has the bits of sampling.
+  // Independent of the number of rows, so that scores have the bits of sampling.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),

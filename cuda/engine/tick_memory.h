@@ -1,4 +1,4 @@
-// Owns a tick's arrays on the device and their upload: all that launches read and that varies from tick to tick.
+// Owns a tick's arrays on the device and their upload.
 #pragma once
 
 #include <compare>
@@ -12,7 +12,7 @@
 
 namespace qrl::cuda {
 
-/// Elements that a tick sends to the device; tiles (five integers each), tile_rows and split_rows are
+/// Numbers of elements that a tick sends to the device. tiles (five integers each), tile_rows and split_rows are
 /// attention_plan.h's.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
@@ -50,8 +50,8 @@ inline TickLayout tick_layout(const TickCounts& counts) {
 
 namespace QRL_CUDA_TARGET {
 
-/// All that a tick's launches take from the host, addresses included. Ticks of the same shape differ only in the
-/// contents of memory.
+/// The launch arguments of a tick. Ticks of the same shape differ only in the contents of memory, so that one graph
+/// serves all.
 struct TickShape {
   std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
@@ -74,14 +74,14 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Return the most rows of a tick, padding included, and attention partials of its plan.
+  /// Return the most rows of a tick, padding included, and the attention partials of its plan.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in the stream's order. The stream must have finished reading the tick before
-  /// the previous one.
+  /// Copies a checked tick to the device, in stream order. The stream must have finished reading the tick before the
+  /// previous one.
   ///
-  /// A tick that samples for every row is padded to padded_rows, so that few shapes and addresses occur.
+  /// A tick that samples for every row is padded to padded_rows, so that few shapes occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);
 
  private:
@@ -92,7 +92,7 @@ class TickMemory {
   AttentionShape attention_;
   std::int64_t max_positions_, page_size_, max_rows_, max_partials_;
   AttentionPlanner planner_;
-  Memory host_[2];  // used alternately: the device may still read the previous tick's
+  Memory host_[2];  // alternate, because the device may still read the previous tick's
   std::size_t turn_ = 0;
   Memory device_;
 };

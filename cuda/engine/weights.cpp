@@ -13,7 +13,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Copies num_bytes of the host to `memory`, allocated the first time, unless `from` is null.
+/// Copies num_bytes from the host to `memory`, allocated the first time; no-op if `from` is null.
 void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (memory.empty()) memory = Memory(num_bytes);
   QRL_INVARIANT(memory.num_bytes() == num_bytes, "upload", std::to_string(memory.num_bytes()) + " bytes as before",
@@ -46,10 +46,10 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
   if (matrix.quantized.empty()) {
-    // Padding is never written, and must be zero: GEMMs read it.
+    // Padding must be zero, because GEMMs read it and nothing writes it.
     Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
-    matrix.quantized = std::move(quantized);  // both or none
+    matrix.quantized = std::move(quantized);  // assigned after both allocations succeeded
     matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
   }
@@ -141,8 +141,7 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   return found;
 }
 
-/// Copies the host's floats to `memory`, which all masters share in the stream's order. Returns the device address, or
-/// null for null.
+/// Copies host floats to `memory`, shared by all masters in stream order. Returns the device address; null for null.
 const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);
@@ -224,7 +223,7 @@ void Weights::rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_fi
                        b = matrix_layout(quant::Format::bf16, matrix.out(), all);
     Memory a_values = Memory::zeroed(static_cast<std::size_t>(a.num_bytes()));
     adapter->b_values = Memory::zeroed(static_cast<std::size_t>(b.num_bytes()));
-    adapter->a_values = std::move(a_values);  // both or none
+    adapter->a_values = std::move(a_values);  // assigned after both allocations succeeded
     adapter->a = {quant::Format::bf16, a, adapter->a_values.as<std::uint8_t>(), nullptr};
     adapter->b = {quant::Format::bf16, b, adapter->b_values.as<std::uint8_t>(), nullptr};
     ++num_adapted_;

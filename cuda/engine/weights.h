@@ -13,7 +13,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// The adapters of a matrix's modules as two bf16 matrices. A is [modules · rank, in], the modules' rows concatenated.
-/// B is [out, modules · rank], zero where an output belongs to another module.
+/// B is [out, modules · rank], zero outside of each module's own outputs.
 struct AdapterMemory {
   Memory a_values, b_values;
   DeviceMatrix a, b;
@@ -27,7 +27,7 @@ struct MatrixMemory {
   AdapterMemory adapter;
 };
 
-/// A block's matrices and fp32 gains, empty for those that the model lacks.
+/// A block's matrices and fp32 gains; empty if the model lacks one.
 using LayerMemory = model::Block<Memory, MatrixMemory>;
 
 class Weights {
@@ -37,7 +37,7 @@ class Weights {
   /// Checks shapes and formats, allocates the first time, and copies. Blocks until done.
   void upload(const HostWeights& host, const Stream& stream);
 
-  /// Implement the functions of WeightStore, in the stream's order.
+  /// Implement the functions of WeightStore, in stream order.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
@@ -63,7 +63,7 @@ class Weights {
   void require_layer(std::int64_t layer) const;
   const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: not a matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Clears `count` flags, one per master, that a kernel sets at a value that is not finite; first_broken returns the
+  /// Clears `count` flags, one per master. A kernel sets a flag at a value that is not finite; first_broken returns the
   /// first flag set, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
@@ -76,7 +76,7 @@ class Weights {
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
   Memory staging_;                                         // panels of one matrix
-  std::vector<std::vector<float>> wide_scales_;            // of this upload's int4 matrices, until they are copied
+  std::vector<std::vector<float>> wide_scales_;            // of an int4 upload, until they are copied
   Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
   std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
   Memory from_host_;  // of adapters' masters

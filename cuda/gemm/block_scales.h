@@ -1,4 +1,4 @@
-// Owns the scales of fp8_block128 GEMMs in cuBLASLt's order, and the rows that it accepts.
+// Owns the scales of fp8_block128 GEMMs in cuBLASLt's order, and the row counts that it accepts.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A GEMM of fp8_block128, with copies of x.scales and w.scales in the library's order.
+/// A GEMM of fp8_block128, with copies of x.scales and w.scales in cuBLASLt's order.
 struct BlockScaledTask {
   GemmTask gemm;          ///< num_rows: a multiple of kBlockScaledMultiple
   const float* x_scales;  ///< [width / 128, num_rows]
@@ -18,7 +18,7 @@ struct BlockScaledTask {
 /// cuBLASLt reads the scales of 128 inputs in units of 16 bytes.
 inline constexpr std::int64_t kBlockScaledMultiple = 4;
 
-/// Writes the scales of x and W in cuBLASLt's order. Padding is 0.
+/// Writes the scales of x and W in cuBLASLt's order, padded with 0.
 struct ArrangeScalesTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -27,7 +27,7 @@ struct ArrangeScalesTask {
 };
 void arrange_scales(const ArrangeScalesTask& task, const Stream& stream);
 
-/// Runs block-scaled GEMMs, for one stream at a time.
+/// Runs block-scaled GEMMs, on one stream at a time.
 class BlockScaledGemms {
  public:
   using ByLibrary = std::function<void(const BlockScaledTask&)>;
@@ -40,7 +40,7 @@ class BlockScaledGemms {
   /// Forbids reserved memory to move (growing_memory.h), or allows it again.
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
-  /// Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last num_rows % 4.
+  /// Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last num_rows % 4 rows.
   void multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest, const Stream& stream);
 
  private:

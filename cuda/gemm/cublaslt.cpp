@@ -53,7 +53,6 @@ Library load() {
   return library;
 }
 
-/// Returns the library, open until the process ends: opening it is slow.
 const Library& the_library() {
   static const Library library = load();
   return library;
@@ -112,8 +111,7 @@ struct CublasLt::State {
   }
 };
 
-/// Describes the matrices to the library, whose own are column-major: yᵀ [out, rows] = W · xᵀ. W is transposed, because
-/// it is stored by rows.
+/// Describes the matrices to the library, which is column-major: yᵀ [out, rows] = W · xᵀ, with W transposed.
 void CublasLt::State::describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const {
   const MatrixLayout& at = task.w.at;
   const auto u64 = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -139,7 +137,7 @@ const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
   return plan;
 }
 
-/// Returns the plan of a shape with this task's scales, which the library may refuse (`refusal`).
+/// Returns the plan of a shape with this task's scales; the plan's `refusal` tells if the library cannot.
 const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kind, const GemmTask& task,
                                                    const Scales& scales) {
   const auto [found, is_new] = of_kind.try_emplace(shape_of(task));
@@ -165,7 +163,7 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  // Sums of a split K are added in fp32. Without the mask, a bf16 result may be a sum of bf16 parts.
+  // Sums of a split K are added in fp32. Without this mask, the library may add bf16 partial sums.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),

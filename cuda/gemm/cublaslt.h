@@ -1,4 +1,4 @@
-// Owns cuBLASLt: loads it at run time, and keeps a plan per shape. Knows only bf16 and the formats of e4m3.
+// Owns cuBLASLt for bf16 and e4m3: loads it at run time, and keeps a plan per shape.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Runs GEMMs of cuBLASLt. Sums of bf16 are fp32, in the library's order for the shape, so a row's bits may depend on
-/// the number of rows.
+/// Runs cuBLASLt's GEMMs. bf16 sums are fp32, in an order that depends on the shape, so a row's bits may depend on the
+/// number of rows.
 class CublasLt {
  public:
   /// Loads the library from cublaslt_places (libraries.h), or throws an input error.
@@ -25,10 +25,10 @@ class CublasLt {
   /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 inputs with some 13 fractional bits;
   /// these sums are added in fp32.
   void multiply(const BlockScaledTask& task, const Stream& stream);
-  /// Returns why the library refuses such a GEMM here; empty: accepts it.
+  /// Returns why the library refuses such a GEMM on this device; empty if it accepts.
   std::string refusal_of(const BlockScaledTask& task);
   /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Scales: one per row of x, one per output of W.
-  /// The tensor core's sums, as above, are added in fp32 at the library's intervals.
+  /// Sums as in the block-scaled GEMM, added in fp32 at intervals that the library chooses.
   void multiply_row_scaled(const GemmTask& task, const Stream& stream);
   std::string row_scaled_refusal(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"

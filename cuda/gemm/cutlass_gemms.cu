@@ -1,5 +1,5 @@
 // CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel scale) in bf16
-// or fp32. One source for both: the compiler reads CUTLASS's headers for 26 s.
+// or fp32. One source file for both, because CUTLASS's headers take 26 s to compile.
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -26,7 +26,7 @@ struct CutlassGemm {
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
-  // CUTLASS's name for a vector along the rows is a broadcast column.
+  // CUTLASS calls a vector along the rows a column broadcast.
   using TokenScale = cutlass::epilogue::fusion::Sm90ColBroadcast<0, Tile, float>;
   using ChannelScale = cutlass::epilogue::fusion::Sm90RowBroadcast<0, Tile, float>;
   using Scale = cutlass::epilogue::fusion::Sm90EVT<
@@ -59,7 +59,6 @@ struct CutlassGemm {
     arguments.mainloop.dA = {task.x.stride, cute::Int<1>{}, 0};
     arguments.mainloop.ptr_B = reinterpret_cast<const Element*>(task.w.quantized);
     arguments.mainloop.dB = {at.width, cute::Int<1>{}, 0};
-    // Arguments of the epilogue tree: the operands', then the operation's.
     arguments.epilogue.thread = {{}, {{task.x.scales}, {task.w.scales}, {}}, {}};
     arguments.epilogue.ptr_C = nullptr;
     arguments.epilogue.dC = {task.y_stride, cute::Int<1>{}, 0};
@@ -74,14 +73,14 @@ struct CutlassGemm {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
-    // The kernel begins early, as in `launch`, and its producer warp waits for the previous kernel before its first
-    // load. All else follows that warp's loads.
+    // The kernel may begin early, as in `launch`: its producer warp waits for the previous kernel before its first
+    // load.
     check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };
 
-/// Runs a tile of cutlass_tile_rows: 64 rows, each by one warp group, or 128, by two cooperating warp groups. A
-/// cluster's blocks share a tile of outputs, whose weights are multicast to them.
+/// Runs a tile of cutlass_tile_rows: 64 rows by one warp group, or 128 by two cooperating groups. Blocks of a cluster
+/// share a tile of outputs, whose weights are multicast.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;
@@ -95,7 +94,7 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// Runs the GEMM with a bf16 result; pairs of blocks load their common weights once if there are several tiles of rows.
+/// Runs the GEMM with a bf16 result. With several tiles of rows, pairs of blocks share their loads of weights.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);

@@ -1,4 +1,4 @@
-// Owns the contract of the 8-bit GEMMs on Hopper, without CUTLASS's slow headers.
+// Owns the contract of the 8-bit GEMMs on Hopper, without including CUTLASS's headers.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ struct CutlassPlace {
   int num_multiprocessors = 0;
 };
 
-/// Computes an int8 GEMM with exact int32 sums; y is bf16 or fp32. Both functions need compute capability 9.0, y_stride
-/// a multiple of 8, and one scale per token and channel.
+/// Computes an int8 GEMM with exact int32 sums; y is bf16 or fp32. Both functions require compute capability 9.0,
+/// y_stride a multiple of 8, and one scale per token and channel.
 void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
-/// Computes an e4m3 GEMM to bf16. Sums are fp32; the tensor core's own are narrower, and added every 128 inputs.
+/// Computes an e4m3 GEMM to bf16. The tensor core's narrower sums are added in fp32 every 128 inputs.
 void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -10,24 +10,23 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Runs dequantized GEMMs, for one stream at a time.
+/// Runs dequantized GEMMs, on one stream at a time.
 class DequantizedGemms {
  public:
   using Bf16Gemm = std::function<void(const GemmTask&)>;
 
-  /// rows_at_once: the most rows of quantized activations to dequantize at once.
+  /// rows_at_once: limit on the rows of quantized activations to dequantize at once.
   explicit DequantizedGemms(std::int64_t rows_at_once = kDequantizedRowsAtOnce) : rows_at_once_(rows_at_once) {}
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it is large enough.
   void reserve(const DeviceMatrix& w);
   /// Forbids reserved memory to move (growing_memory.h), or allows it again.
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
-  /// Returns the bytes that it has allocated (decode_engine.h, dequantized_bytes).
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
 
-  /// Computes an int4 or fp8_block128 GEMM with multiply_bf16, on operands scaled and rounded to bf16: at most a
-  /// relative 2⁻⁹ of each weight and, for fp8_block128, activation. Besides fp32 rounding of sums, results differ by at
-  /// most 2⁻⁹ · Σ |x · w|, or (2⁻⁸ + 2⁻¹⁸) · Σ |x · w| for fp8_block128.
+  /// Computes an int4 or fp8_block128 GEMM with multiply_bf16, on operands dequantized and rounded to bf16. The
+  /// relative error is at most 2⁻⁹ per weight and, for fp8_block128, per activation. Besides fp32 rounding of sums,
+  /// results differ by at most 2⁻⁹ · Σ |x · w|, or (2⁻⁸ + 2⁻¹⁸) · Σ |x · w| for fp8_block128.
   void multiply(const GemmTask& task, const Bf16Gemm& multiply_bf16, const Stream& stream);
 
  private:

@@ -7,9 +7,9 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 if y_is_f32. Products of
-/// dequantized values are exact, sums fp32 (int8: exact int32), scales of 128 inputs applied chunk by chunk in fp32.
-/// With adds_to_y (bf16 weights only), the fp32 sum is added to y before rounding.
+/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1; bf16, or fp32 if y_is_f32. Products of
+/// dequantized values are exact, sums fp32 (int8: exact int32). Scales of 128 inputs apply chunk by chunk in fp32. With
+/// adds_to_y (bf16 weights only), adds the fp32 sum to y before rounding.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;

@@ -1,4 +1,4 @@
-// Owns which kernels may compute a GEMM, and how streamed_gemm tiles it, in host arithmetic.
+// Owns which kernels may compute a GEMM, and how streamed_gemm tiles it. Host arithmetic only.
 #pragma once
 
 #include <algorithm>
@@ -11,22 +11,22 @@
 
 namespace qrl::cuda {
 
-/// Returns the splits over the inputs, each with its own sums. They depend on the matrix alone, since a row's bits
-/// depend on them. The aim is two blocks of 64 outputs for each of an H100's 132 multiprocessors, with at least four
-/// chunks per split.
+/// Returns the splits over the inputs, each with its own sums. They depend on the matrix alone, because they determine
+/// a row's bits. Aims at two blocks of 64 outputs for each of an H100's 132 multiprocessors, with at least four chunks
+/// per split.
 inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestChunks = 4;
 inline std::int64_t num_splits(const MatrixLayout& at) {
   const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
-/// A block of streamed_gemm. Tiles of many rows have more outputs, because each tile of outputs reads all of x.
+/// A block of streamed_gemm. Tiles with more rows also have more outputs, because each tile of outputs reads all of x.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
-/// Returns a tile's stages of loads; for the same bytes in flight 16-bit weights need only two.
+/// Returns a tile's load stages; 16-bit weights need only two for the same bytes in flight.
 constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
 
 struct StreamBytes {
@@ -36,7 +36,8 @@ struct StreamBytes {
   constexpr int w_scales_at() const { return w + x; }
   constexpr int x_scales_at() const { return w + x + w_scales; }
   constexpr int stage() const { return w + x + w_scales + x_scales; }
-  /// `sums` are exchanged in the stages' memory, and kept beyond it when a block sums all splits; 16 bytes are flags.
+  /// Returns the shared memory of a block. `sums` use the stages' memory, or separate memory if a block sums all
+  /// splits. 16 bytes are flags.
   constexpr int all(int num_stages, bool keeps_sums) const {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
@@ -57,14 +58,14 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
                       what.activation_scale_inputs == kInputChunk);
 }
 
-/// How streamed_gemm tiles a GEMM, with the same bits in every way.
+/// How streamed_gemm tiles a GEMM. All plans give the same bits.
 struct StreamPlan {
   StreamTile tile{};
-  bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: each block sums all
+  bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: each block sums all splits
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Bytes for the sums of separate splits, and counters for their tiles.
+/// Memory for the sums of separate splits, and the number of counters for their tiles.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kStreamCounters = 4096;
 
@@ -85,9 +86,9 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
          num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
 }
 
-/// Plans a streamed GEMM. Takes the smallest tile for all rows, or the largest that fits shared memory. Splits are
-/// apart while there are fewer tiles than multiprocessors, or than half of them with several tiles of rows. Measured on
-/// an H100: 128 such tiles of `o` took 96 us apart, 192 tiles of `qkv` with the same inputs 63 us whole.
+/// Plans a streamed GEMM. Takes the smallest tile for all rows, or the largest that fits shared memory. Separates
+/// splits while there are fewer tiles than multiprocessors, or than half of them with several tiles of rows (measured
+/// on an H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -100,17 +101,17 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// Returns the rows from which GEMMs of a format dequantize their operands to bf16; 0: never.
+/// Returns the number of rows from which GEMMs of a format dequantize their operands to bf16; 0: never.
 ///
-/// Measured on an H100 for a layer of 8B at 128 rows: int4's streamed kernel takes 326 us, dequantization 140 and the
-/// bf16 GEMM 165. block128's streamed kernel takes 257 us there and 565 at 256 rows; dequantization takes 190.
+/// Measured on an H100 for a layer of 8B at 128 rows: int4 takes 326 us streamed, 305 dequantized (140 of them the
+/// dequantization). block128 takes 257 us streamed there and 565 at 256 rows; its dequantization takes 190.
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
-/// The most rows of quantized activations to dequantize at once, which bounds their memory.
+/// Limit on the rows of quantized activations that are dequantized at once, to bound their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 
-/// A GEMM's kernels. choose_gemm's rules:
+/// A GEMM's kernels, chosen by choose_gemm:
 ///
 /// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and token run on CUTLASS for more than 16 rows
 /// (fewer leave its tiles mostly empty), fp8 with a bf16 result only. Everything else is streamed. The two kernels'
@@ -152,8 +153,8 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Returns the rows of CUTLASS's tile of 128 outputs: 64, the fewest for wgmma, while tiles of 128 would leave
-/// multiprocessors idle. Not chosen by time, because fp32 sums of the two may differ.
+/// Returns the rows of CUTLASS's tile of 128 outputs: 64 while tiles of 128 rows would leave multiprocessors idle. Not
+/// chosen by timing, because fp32 sums of the two may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
@@ -161,7 +162,7 @@ inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_r
 
 struct GemmRules {
   bool is_hopper = false, row_only_sums = false;
-  bool block_scales = false;  ///< cuBLASLt multiplies e4m3 with scales of 128 inputs
+  bool block_scales = false;  ///< whether cuBLASLt multiplies e4m3 with one scale per 128 inputs
 };
 
 struct GemmChoice {
@@ -170,11 +171,11 @@ struct GemmChoice {
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// With more rows, GEMMs take so long that the rule suffices.
+/// Beyond these rows GEMMs are not timed, because the rule suffices.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// Returns the ways to compute a GEMM, all with the same bits: the rule's (choose_gemm, plan_stream) first. If there is
-/// a choice, every tile at least half full follows, with splits apart or not, and CUTLASS for int8.
+/// Returns the ways to compute a GEMM, all with the same bits; the rule's (choose_gemm, plan_stream) is first. Then
+/// every tile at least half full, with splits separate or not, and CUTLASS for int8.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);

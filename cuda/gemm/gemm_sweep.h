@@ -1,4 +1,4 @@
-// Owns the choice of the fastest measured way to compute a GEMM.
+// Owns choosing the fastest measured way to compute a GEMM.
 #pragma once
 
 #include <functional>
@@ -10,19 +10,19 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Measures the device's seconds for the work of `launch`, called any number of times, with cold caches.
+/// Measures the device's seconds for the work of `launch`, with cold caches. May call `launch` any number of times.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
-/// Picks a GEMM's fastest way, once per format, matrix shape and padded number of rows. The first such GEMM is itself
-/// timed, and runs several times. All ways give the same bits (gemm_plan.h). A GEMM that adds to y runs once and is
-/// streamed: a library rounds the product to bf16 before it adds.
+/// Picks the fastest way once per format, matrix shape and padded number of rows, by timing the first such GEMM, which
+/// runs several times. All ways give the same bits (gemm_plan.h). A GEMM that adds to y is always streamed, because a
+/// library rounds the product to bf16 before adding.
 class GemmSweep {
  public:
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the way to compute this GEMM. Calls make(choice) to time it, in the stream's order, if none of several
-  /// choices was picked yet; not allowed during a graph capture.
+  /// Returns the way to compute this GEMM. If it is not picked yet, calls make(choice) to time it, in stream order; not
+  /// allowed during a graph capture.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -1,23 +1,18 @@
 // The GEMM for a decoder's few rows, limited by reading the weights. cp.async loads run ahead, weights are dequantized
 // in registers, and every warp has its own outputs and inputs.
 //
-// Estimates for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz) and a layer of 4096 x 14336 in int4 (29 MB, 9 us): a
-// multiprocessor receives 15 bytes of weights per cycle.
+// Estimates for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us):
 // - In flight (Little's law at 0.7 us): 2.3 MB are needed, 18 KiB per multiprocessor. The kernel has 48 KiB (three
 //   stages of 8 KiB in each of two blocks, up to 16 rows) or 32 KiB (two stages of 16 KiB).
 // - Instruction budget: 128 lanes issue per cycle, so at most 8.6 instructions per byte of int4, 4.3 per weight.
-// - Up to 8 rows a step of 64 weights takes a lane some 250 instructions, 3.9 per weight. Dequantization takes 1.5
-//   (shift, mask and one fma per pair), multiplying and x's loads 0.4, loads ahead, scales and addresses the rest.
+// - Up to 8 rows, the kernel takes some 3.9 instructions per weight.
 // - At 64 rows one warp has 32 outputs, to reuse dequantized weights and x.
-// - An int-to-float conversion per weight would need 30 per cycle of a unit that computes 16 to 64.
-// - e4m3 may take 8.6 instructions per weight; dequantization of weights and x takes 0.5 (3.5 before Hopper).
 // - The GEMMs are 107 and 214 TFLOP/s at 1 and 16 rows, but 857 at 64, above mma.sync's 600: the tensor cores are the
 //   limit from some 45 rows on.
-// - Each tile of outputs reads x from L2. At 16 rows these bytes equal the weights'; at 64 rows and 128 outputs they
-//   are twice as many. Full memory speed would need 10 TB/s of L2's 5.5, so a tile has at most 64 rows.
+// - Each tile of outputs reads x from L2. Beyond 64 rows L2 would be the limit.
 //
 // The inputs of a chunk of 128 may be multiplied in any order that x and W share, so a lane takes those of its 16-byte
-// loads of the weights. This needs no shuffle or transposition, and no thread reads another's loads.
+// loads of the weights. This needs no shuffle or transposition.
 #include <string>
 #include <type_traits>
 
@@ -61,28 +56,29 @@ struct Operands {
   /// For block128, x also has one scale per chunk.
   static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
   static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
-  /// Operands are converted to fp16 for e4m3 and for int4 with e4m3 activations; otherwise x stays unchanged.
+  /// Whether operands are converted to fp16: e4m3, and int4 with e4m3 activations.
   static constexpr bool to_f16 = x_element == Element::fp8_e4m3;
   using Sum = std::conditional_t<x_element == Element::int8, std::int32_t, float>;
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // of a chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// Vectors of a row's chunk per lane, every fourth; x's vectors have the same inputs as W's.
+  /// Vectors of a row's chunk that each of four lanes has; x's vectors have the same inputs as W's.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   /// Operand words per vector of x, two per instruction.
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
-  /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output; larger ones would spill.
+  /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output. Larger parts would spill
+  /// registers.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
-/// Returns whether the GEMM adds to y, which only bf16 weights may.
+/// Returns whether the GEMM adds to y, which only bf16 weights support.
 template <class C>
 QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
 }
 
-// Returns where lane t of four reads a row's vector of x in iteration `turn`: the four vectors read together are
-// adjacent, those of two rows in different banks.
+// Returns where lane t of four reads a row's vector of x in iteration `turn`. The four vectors read together are
+// adjacent; those of two rows are in different banks.
 template <class C>
 QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
@@ -118,7 +114,8 @@ QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t 
   }
 }
 
-/// Dequantizes one output's weights for vector `t` of x in the part; int4 for int8 gives 16 times the weights.
+/// Dequantizes one output's weights for vector `t` of x in the part; int4 for int8 activations gives 16 times the
+/// weights.
 template <class C>
 QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
   if constexpr (C::w_element == Element::int8 || C::w_element == Element::bf16) {
@@ -156,7 +153,7 @@ struct Streamed {
   using Sum = typename C::Sum;
   using Total = typename C::Total;
 
-  /// A lane's sums of its warp's tiles, [16 outputs][8 rows] each. The first two of four numbers belong to one output
+  /// A lane's sums for its warp's tiles, [16 outputs][8 rows] each. Of four numbers, the first two belong to one output
   /// and two rows.
   template <class T>
   struct Lane {
@@ -184,7 +181,7 @@ struct Streamed {
     }
   };
 
-  /// Holds a thread's tile of the GEMM, its warp's outputs, and the half of each step that its warp computes.
+  /// A thread's position: its tile, its warp's outputs, and the half of each step that its warp computes.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
@@ -202,16 +199,17 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
-  /// Returns the lane's output for row q of instruction m's tile, or row q + 8 if `upper`. They are all adjacent.
+  /// Returns the lane's output for row q of instruction m's tile, or row q + 8 if `upper`. A lane's outputs are
+  /// adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset in a stage of vector j of an output, which only this lane writes and reads.
+  /// Returns the byte offset in a stage of vector j of an output. Only this lane writes and reads it.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, up to `end`. Constant computations
-  /// come first: with few rows, addresses are a third of all instructions.
+  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, up to `end`. Address constants come
+  /// first, because with few rows addresses are a third of all instructions.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -240,7 +238,6 @@ struct Streamed {
   }
   QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                    std::int64_t end) {
-    // The threads load several rows at once, those of one half first.
     constexpr unsigned kRowVectors = 4 * C::kXVectors, kAtOnce = kThreads / kRowVectors, kBoth = 2 * kRows;
     const auto thread = static_cast<unsigned>(thread_idx());
     const unsigned p = thread % kRowVectors, first = thread / kRowVectors;
@@ -323,7 +320,7 @@ struct Streamed {
           if constexpr (C::x_chunk_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
           const Sum sum = sums.at[m][n][e];
           float value;
-          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // exact, see dequantize_w
+          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // exact (dequantize_w)
           else value = sum;
           totals.at[m][n][e] = fmaf(value, factor, totals.at[m][n][e]);
         }
@@ -341,7 +338,7 @@ struct Streamed {
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_weights(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
     }
-    wait_for_kernel_before();  // it wrote x; no kernel writes weights right before a GEMM
+    wait_for_kernel_before();  // the previous kernel wrote x; no kernel writes weights right before a GEMM
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_rows(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
@@ -350,7 +347,7 @@ struct Streamed {
     int stage_idx = 0, free_idx = kStages - 1;
     for (std::int64_t step = 0; step < num_steps; ++step) {
       wait_copies<kStages - 2>();
-      sync_block();  // all threads see the step's copies, and have finished with the previous stage
+      sync_block();  // after it, all threads see the step's copies and have finished with the previous stage
       const std::int64_t ahead = step + kStages - 1;
       if (ahead < num_steps) {
         load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
@@ -375,7 +372,6 @@ struct Streamed {
     sync_block();  // the stages' memory is free
   }
 
-  /// Adds the second half's totals to those of the first half's threads.
   QRL_DEVICE static void add_halves(const Place& at, Lane<Total>& totals) {
     auto* exchange = reinterpret_cast<Total*>(shared_memory());
     const int thread = thread_idx() % (kThreads / 2);
@@ -384,8 +380,8 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Adds a tile's splits through device memory, in order; returns true in the last block, whose totals are then the
-  /// sum.
+  /// Adds a tile's splits through device memory, in order. Returns true in the last block, which then has the sum in
+  /// `totals`.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
     constexpr std::int64_t kWords = kTotals * (kThreads / 2);
@@ -481,7 +477,7 @@ struct Streamed {
             mine = total = is_first ? total : mine + total;
           });
         }
-        sync_block();  // the halves' exchange has been read before the next split is loaded
+        sync_block();  // before the next split's loads overwrite the halves' exchange
       }
     }
     if (at.half == 0 && at.has_outputs) store(task.gemm, at, totals);
@@ -501,7 +497,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
-  // The grid's x counts row tiles, so that consecutive blocks share weights.
+  // The grid's x counts tiles of rows, so that consecutive blocks share weights.
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),

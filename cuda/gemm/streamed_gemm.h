@@ -9,14 +9,14 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Scratch memory of streamed_gemm: `partials` (gemm_plan.h), and kStreamCounters zeros in `counters`, left as zeros.
+/// Scratch of streamed_gemm: `partials` (gemm_plan.h), and kStreamCounters in `counters`, zero before and after.
 struct StreamPlace {
   std::uint32_t* partials;
   std::uint32_t* counters;
 };
-/// Computes a GEMM of any format on sm_80 or newer, reading the weights once per 64 rows. Each split (gemm_plan.h) sums
-/// its even and odd chunks of 128 inputs separately in order, and adds the two; splits are added in order, in fp32
-/// (int8: int32). A row's bits depend on neither the plan nor other rows.
+/// Computes a GEMM of any format on sm_80 or newer; reads the weights once per 64 rows. Each split (gemm_plan.h) sums
+/// its even and odd chunks of 128 inputs separately in order, then adds both. Splits are added in order, in fp32 (int8:
+/// int32). A row's bits depend on neither the plan nor other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
 /// Runs streamed_gemm with its scratch memory.

@@ -12,7 +12,7 @@ using quant::Element;
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   ///< numbers per 16-byte store
-constexpr int kAtOnce = 4;  ///< groups that a thread loads before it uses the first
+constexpr int kAtOnce = 4;  ///< groups that a thread loads before using the first
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
 /// Contiguous rows with one scale per 128 numbers.
@@ -58,7 +58,7 @@ template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
-  // 32 bits: 64 take several times longer to divide.
+  // Uses 32 bits, because 64-bit division takes several times longer.
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());

@@ -1,5 +1,5 @@
-// A block quantizes a row, after a first pass for the largest magnitude if rows share a scale. Limited by memory; the
-// second read of the weights comes mostly from L2.
+// A block quantizes a row, after a first pass for the largest magnitude if rows share a scale. The second read of the
+// weights comes mostly from L2.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -29,7 +29,7 @@ QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
 
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
-  // 0 under a scale that is not finite: such weights are rejected.
+  // Returns 0 under a scale that is not finite; such weights are rejected.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
   const bool is_int4 = element == Element::int4;
@@ -54,7 +54,6 @@ QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, s
   }
 }
 
-/// Returns the largest |weight| of this thread's inputs in [begin, end).
 QRL_DEVICE std::uint32_t share_of_largest(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin,
                                           std::int64_t end, int idx, int count) {
   std::uint32_t largest = 0;
@@ -174,7 +173,7 @@ QRL_DEVICE float number_of(Element element, std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
-/// Dequantizes one word per thread: neighboring threads write neighboring inputs.
+/// Dequantizes one word per thread; adjacent threads write adjacent inputs.
 QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;

@@ -1,4 +1,4 @@
-// Owns a thread's reads and writes of four neighbors of a row (a quad).
+// Owns a thread's reads and writes of four adjacent numbers of a row (a quad).
 #pragma once
 
 #include "cuda/runtime/operands.h"
@@ -25,14 +25,13 @@ inline bool are_whole(const GemmRows& rows) {
   return !rows.is_f32 && are_whole(static_cast<const std::uint16_t*>(rows.values), rows.stride);
 }
 
-/// A quad as it lies in memory: fp32, or bf16 in the first two words. Converted separately, so that several loads are
-/// in flight.
+/// A quad as stored: fp32, or bf16 in the first two words. Converted later, so that several loads are in flight.
 struct alignas(16) Raw {
   std::uint32_t word[4];
 };
 
-/// Loads numbers first … first + 3 of a row of `width`, with 0 beyond it; fp32 or bf16. kWhole requires are_whole rows
-/// and a width of whole quads; otherwise unaligned quads take four accesses.
+/// Loads numbers first … first + 3 of a row, zero beyond `width`; fp32 or bf16. kWhole requires are_whole rows and a
+/// width of whole quads; otherwise unaligned quads take four accesses.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
   if constexpr (kWhole) {
@@ -63,7 +62,7 @@ QRL_DEVICE Raw load(const std::uint16_t* row, int first, int width) {
   }
 }
 
-/// A row of a GEMM's result, from number `begin` on. kWhole requires bf16 and are_whole.
+/// A row of a GEMM's result, starting at number `begin`. kWhole requires bf16 and are_whole.
 struct GemmRow {
   const void* values;
   bool is_f32;
@@ -83,7 +82,6 @@ QRL_DEVICE Quad widen(const Raw& raw, bool is_f32) {
            float_of(raw.word[1] & 0xffff0000U)}};
 }
 
-/// Stores the numbers before `width`.
 template <bool kWhole>
 QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   if constexpr (kWhole) {
@@ -106,7 +104,7 @@ struct Own {
   static constexpr int kCount = kCount_;
   static constexpr int kStride = 4 * kBlockThreads, kStep = kCount * kStride;
   QRL_DEVICE static int begin() { return 4 * thread_idx(); }
-  /// Sets all to[i] = load(number) before the first is used.
+  /// Sets to[i] = load(number) for all i before the first is used.
   template <class Load>
   QRL_DEVICE static void load(int begin, Raw (&to)[kCount], Load load) {
 #pragma unroll

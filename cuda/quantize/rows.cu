@@ -1,6 +1,6 @@
-// Kernels over rows, one or several blocks each: embedding, norm, activation, quantization, and repacking of the host's
-// panels. Few rows are limited by latency, many by instructions: a thread issues all loads first, indices in a row have
-// 32 bits, and several rows share a multiprocessor.
+// Kernels over rows, with one or several blocks per row: embedding, norm, activation, quantization, and repacking of
+// the host's panels. Few rows are limited by latency, many by instructions. So a thread issues all loads first, indices
+// in a row have 32 bits, and several rows share a multiprocessor.
 #include <type_traits>
 
 #include "cuda/quantize/row_quads.cuh"
@@ -12,8 +12,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// How a kernel rounds rows: the element, and one scale per row or per 128 numbers, for rows in whole quads
-/// (row_quads.cuh); `any` reads the format at run time and takes every row.
+/// How a kernel rounds rows: the element, with one scale per row or per 128 numbers, for rows in whole quads
+/// (row_quads.cuh). `any` reads the format at run time and accepts every row.
 enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
@@ -32,12 +32,13 @@ QRL_DEVICE quant::Element element_of(const QuantizedRows& out) {
                                        : quant::Element::fp8_e4m3;
 }
 
-/// Returns the scale of values with this largest magnitude, NaN if it is not finite.
+/// Returns the scale of values with this largest magnitude; NaN if it is not finite.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
-/// Quantizes a value under an unusual scale (Divisor): zero gives zeros; NaN gives NaN in e4m3, zeros in int8.
+/// Quantizes a value under an unusual scale (Divisor). Scale 0 gives zeros; a NaN scale gives NaN in e4m3, zeros in
+/// int8.
 QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, float scale) {
   if (element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
@@ -55,7 +56,7 @@ QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& valu
 #pragma unroll
   for (int e = 0; e < 4; ++e) quotients[e] = scale.quotient(values.at[e]);
   if (element == quant::Element::fp8_e4m3) return fp8x4_of(quotients);
-  // Adding 1.5 · 2^23 rounds to nearest even in the last bits; no value exceeds ±127.
+  // Adding 1.5 · 2^23 rounds to nearest even in the last bits. No value exceeds ±127.
   std::uint32_t integers[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) integers[e] = bits_of(quotients[e] + 0x1.8p23F);
@@ -83,9 +84,9 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// A block's elements of a row: all, or chunks of 128 if no scale spans more.
+/// A block's elements of a row: all, or chunks of 128 if no scale covers more.
 struct Segment {
-  int begin, end;  ///< multiples of 128, including the zeros up to the row's stride
+  int begin, end;  ///< multiples of 128; `end` includes the zeros up to the row's stride
 };
 constexpr int kSegment = 4 * kThreads;
 static_assert(kSegment % kInputChunk == 0);
@@ -107,8 +108,8 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
   return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
-/// Quantizes a segment of a row with one block, whose threads have their own quads and whose warps cover chunks of 128.
-/// With one scale per row, each thread's quads wait in value_memory.
+/// Quantizes a segment of a row with one block. Threads have their own quads, warps cover chunks of 128. With one scale
+/// per row, the quads wait in value_memory until the scale is known.
 template <int kBlockThreads, Rounding kRounding>
 class RowQuantizer {
  public:
@@ -136,7 +137,7 @@ class RowQuantizer {
     if (lane_idx() == 0 && first < width_) scales_[first / static_cast<int>(kInputChunk)] = scale.by;
     store(first, quad, scale);
   }
-  /// Quantizes and stores the quads in value_memory, once all were taken.
+  /// Quantizes and stores the quads in value_memory, after the last `take`.
   QRL_DEVICE void finish() {
     if (!has_row_scale<kRounding>(out_)) return;
     const Divisor scale(scale_of(block_max<kBlockThreads / 32>(largest_, exchange_memory()), max_magnitude()));
@@ -154,7 +155,7 @@ class RowQuantizer {
   }
   QRL_DEVICE void store(int first, const Quad& quad, const Divisor& scale) const {
     std::uint32_t word = quantized_word(element_of<kRounding>(out_), quad, scale);
-    // Stores 0 beyond the width, even if the scale is NaN.
+    // Stores 0 beyond the width, even under a NaN scale.
     const int there = width_ - first;
     if (there < 4) word = there <= 0 ? 0U : word & (0xffffffffU >> (8 * (4 - there)));
     *reinterpret_cast<std::uint32_t*>(quantized_ + first) = word;
@@ -182,7 +183,8 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Applies RMSNorm to a row. Squares are summed in the order of kSumThreads threads; a thread sums for several of them.
+/// Applies RMSNorm to a row. Squares are summed in the order of kSumThreads threads; one thread may sum for several of
+/// these.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
@@ -221,13 +223,13 @@ void norm_quantize_kernel(NormTask task) {
   }
   const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  // One block writes all of a row, since it has the whole row for the norm.
+  // One block writes the whole row, because the norm reads all of it.
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];
     Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
     Own::each(begin, stride, [&](int i, int first) {
-      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // this thread wrote it
+      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // written by this thread
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
@@ -271,8 +273,8 @@ void quantize_kernel(QuantizeTask task) {
   to.finish();
 }
 
-/// Computes SwiGLU of a row or a segment and quantizes it, kOwn quads per thread at once. Wide rows have 512 threads:
-/// two rows share a multiprocessor.
+/// Computes SwiGLU of a row or a segment and quantizes it, kOwn quads per thread at once. Wide rows have 512 threads,
+/// so that two rows share a multiprocessor.
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {
@@ -299,7 +301,7 @@ void swiglu_quantize_kernel(SwigluTask task) {
   to.finish();
 }
 
-/// Repacks one row of words per block; padding is zero already.
+/// Repacks one row of words per block; the padding is zero already.
 QRL_KERNEL void repack_kernel(RepackTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();

@@ -8,7 +8,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i refers to sampled[i]. A negative sampled token
+/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i refers to sampled[i]; a negative sampled token
 /// (none could be sampled) counts as token 0.
 struct EmbedTask {
   const std::uint16_t* table_VD;
@@ -19,7 +19,7 @@ struct EmbedTask {
 };
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes x[row] += added[row] + added_bias unless null, then out = quantize(x · gain / sqrt(mean(x²) + eps)). With
+/// Computes x[row] += added[row] + added_bias (unless null), then out = quantize(x · gain / sqrt(mean(x²) + eps)). With
 /// row_ids, reads those rows, writes out's rows 0, 1, …, and leaves x unchanged.
 struct NormTask {
   float* x;  ///< fp32 [*, width]
@@ -46,11 +46,11 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< receives the values rounded to bf16, rows of out.stride; null: none
+  std::uint16_t* wide = nullptr;  ///< receives the values rounded to bf16, in rows of out.stride; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes out = quantize(silu(gate) · up). Rows: gate first, up from element out.width on.
+/// Computes out = quantize(silu(gate) · up). A row has gate first, then up from element out.width on.
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
@@ -58,7 +58,7 @@ struct SwigluTask {
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Converts the host's panels to rows of quantized values (layout.h, device_word). Reads no host row beyond `at.out`.
+/// Converts the host's panels to rows of quantized values (layout.h, device_word). Reads no host row past `at.out`.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;

@@ -1,9 +1,10 @@
-// Owns the name of a stream that belongs to a caller.
+// Owns the type of a stream that belongs to a caller.
 #pragma once
 
 namespace qrl::cuda {
 
-/// A caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default, which must outlive the engine.
+/// A caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default stream. Must outlive the
+/// engine.
 struct CallersStream {
   void* handle = nullptr;
 };

@@ -1,4 +1,4 @@
-// Owns how a failed CUDA call becomes an error.
+// Owns the conversion of a failed CUDA call to an error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-/// Throws an internal error that names a failed call.
+/// Throws an internal error that names the call if it fails.
 #define QRL_CUDA_CHECK(call)                                                                                   \
   do {                                                                                                         \
     const cudaError_t result_ = (call);                                                                        \

@@ -8,21 +8,21 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Whether growing memory may move. Recorded ticks contain only addresses that were reserved for them; memory without a
-/// reservation, used only by a learner's GEMMs, may always move.
+/// Whether growing memory may move. Graphs contain only addresses of reserved memory. Memory without a reservation,
+/// used only by a learner's GEMMs, may always move.
 struct MayMove {
   bool is_reserved = false, is_recorded = false;
   explicit operator bool() const { return !is_reserved || !is_recorded; }
 };
 
-/// Makes `memory` at least num_bytes large, and loses the contents if it grows. Throws an internal error that names
-/// `what` if it must not move.
+/// Grows `memory` to at least num_bytes; its contents are lost then. Throws an internal error that names `what` if it
+/// must not move.
 inline void grow(Memory& memory, std::int64_t num_bytes, const MayMove& may_move, const char* what) {
   const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());
   if (has_bytes >= num_bytes) return;
   QRL_INVARIANT(may_move || memory.empty(), std::string(what) + ", which recorded ticks name",
                 "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
-  memory = Memory();  // freed first: both never exist at once
+  memory = Memory();  // freed first, so that both never exist at once
   memory = Memory(static_cast<std::size_t>(num_bytes));
 }
 

@@ -18,8 +18,8 @@ QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple
   return ceil_div(count, multiple) * multiple;
 }
 
-/// A matrix's inputs are padded with zeros to whole chunks: 16-byte alignment in every format, as TMA and cuBLASLt
-/// require, and whole steps of kernels.
+/// A matrix's inputs are zero-padded to whole chunks: this gives 16-byte alignment in every format, as TMA and cuBLASLt
+/// require, and whole kernel steps.
 inline constexpr std::int64_t kInputChunk = 128;
 /// Outputs, the columns of a GEMM's result, are padded to whole tiles.
 inline constexpr std::int64_t kOutputTile = 64;
@@ -34,7 +34,7 @@ struct MatrixLayout {
   std::int64_t num_scales = 0;       ///< per row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs per 32-bit word of the host
   std::int64_t num_words = 0;        ///< per host row
-  bool has_whole_blocks = true;      ///< true: every 128 outputs belong to one tensor (not in some fused tensors)
+  bool has_whole_blocks = true;      ///< whether every 128 outputs belong to one tensor, unlike in some fused matrices
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -59,8 +59,8 @@ inline WordOrder word_order(quant::Format format) {
   if (what.weights != quant::Element::int4) return WordOrder::plain;
   return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
-/// Converts a host's word to the device's, with the first input lowest. int4 words are unchanged: a mask and a shift
-/// give the tensor cores' operands, pairs of bf16 or four bytes.
+/// Converts a host word to the device's order, with the first input lowest. int4 words stay: a mask and a shift give
+/// the tensor cores' operands.
 QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
@@ -94,12 +94,13 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// Returns a block's threads for a whole row, from the width alone: the number fixes a norm's order of sums.
+/// Returns the threads of a block for a whole row. They depend on the width alone, because they determine a norm's
+/// order of sums.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 
-/// Returns the rows that a tick of decoding rows is padded to, so that few sizes occur (20 up to 512 rows): multiples
-/// of 8, the fewest of an mma. Above 64 rows padding is at most a quarter.
+/// Returns the rows to which a tick of decoding rows is padded, so that few sizes occur (20 up to 512 rows): multiples
+/// of 8, the fewest of an mma. Above 64 rows the padding is at most a quarter.
 inline std::int64_t padded_rows(std::int64_t num_rows) {
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   return round_up(num_rows, std::max<std::int64_t>(8, power / 8));

@@ -10,14 +10,14 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Activations as a GEMM's input: values [rows, stride], zero beyond the width, and scales [rows, num_scales], rounded
-/// by quant/format.h.
+/// Activations as a GEMM's input: values [rows, stride], zero past the width, and scales [rows, num_scales], rounded as
+/// in quant/format.h.
 struct QuantizedRows {
   quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
   float* scales = nullptr;
   std::int64_t stride = 0;       ///< elements
-  std::int64_t width = 0;        ///< elements with values
+  std::int64_t width = 0;        ///< elements with values; the rest of the stride is zero
   std::int64_t scale_group = 0;  ///< elements under one scale: width or 128; unused without scales
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };

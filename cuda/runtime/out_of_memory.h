@@ -1,4 +1,4 @@
-// Owns the error of a device without free memory.
+// Owns the error of a device that lacks free memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ inline std::string mib_text(std::size_t bytes) {
   return std::to_string((bytes + kMib - 1) / kMib) + " MiB";
 }
 
-/// A failed allocation, which callers that know its purpose rethrow with explain.
+/// A failed allocation. Callers that know its purpose rethrow it with `explain`.
 class OutOfMemory final : public base::Error {
  public:
   /// `place`: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes left there.
@@ -24,7 +24,7 @@ class OutOfMemory final : public base::Error {
               "lower rollout.gpu_memory_utilization, or end what else uses it"),
         wanted_(mib_text(wanted) + " more on " + place),
         free_(free) {}
-  /// Throws an input error with a recipe key and the memory's purpose, like "the weights".
+  /// Throws an input error that names the recipe key, the memory's purpose ("the weights") and what to do.
   [[noreturn]] void explain(const std::string& key, const std::string& what, const std::string& what_to_do) const {
     base::fail_input(key, "memory for " + what + ", " + wanted_, free_, what_to_do);
   }
@@ -40,7 +40,7 @@ struct MemoryUse {
   const char* what_to_do;
 };
 
-/// Returns work(), and rethrows OutOfMemory as an input error that names `use`.
+/// Returns work(); rethrows OutOfMemory as an input error that names `use`.
 template <class Work>
 decltype(auto) with_memory(const MemoryUse& use, const Work& work) {
   try {

@@ -1,4 +1,4 @@
-// Owns the kernels' conversions of one number, on device and host, with the bits of base/bf16.h and quant/fp8.h.
+// Owns the kernels' conversions of single numbers, on device and host, with the bits of base/bf16.h and quant/fp8.h.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ QRL_HD inline float float_of(std::uint32_t bits) {
 inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
 inline constexpr std::uint32_t kNanBits = 0x7fc00000;
 
-/// Returns the bits of |value|, which order like the values, infinities and NaN on top.
+/// Returns the bits of |value|, which are ordered like the values, with infinity and NaN above.
 QRL_HD inline std::uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffU; }
 
 QRL_HD inline bool is_finite(double value) { return value - value == 0; }
@@ -40,7 +40,7 @@ QRL_HD inline std::uint16_t bf16_of(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-/// Computes quant/fp8.h's quantize_fp8: to nearest even, saturated at ±448; NaN stays NaN.
+/// Computes quant/fp8.h's quantize_fp8: nearest even, saturated at ±448; NaN stays NaN.
 QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t sign = (bits_of(value) >> 24) & 0x80U;
   const std::uint32_t size = magnitude_of(value);
@@ -61,15 +61,15 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
-/// A divisor of many values, whose quotients have IEEE division's bits where a format's rounding depends on them.
-/// Values: at most 2⁹ times the divisor. Quotients below 2⁻¹¹ may differ in the last bits.
+/// A divisor of many values. Quotients have IEEE division's bits wherever a format's rounding depends on them;
+/// quotients below 2⁻¹¹ may differ in the last bits. Values: at most 2⁹ times the divisor.
 struct Divisor {
   float by, inverse;
   QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
-  /// Returns whether quotients are valid: not by 0, NaN, an infinity or less than 2⁻⁶⁰.
+  /// Returns whether quotients are valid; they are not for 0, NaN, infinity or below 2⁻⁶⁰.
   QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
-  /// Corrects the product with the inverse twice. The first result is a neighbor of the exact quotient, with an exact
-  /// remainder, so the second is rounded correctly, because the inverse is (Markstein's theorem).
+  /// Multiplies by the inverse and corrects twice. The first correction gives a neighbor of the exact quotient, with an
+  /// exact remainder. The second is then rounded correctly (Markstein's theorem).
   QRL_HD float quotient(float value) const {
     float result = value * inverse;
     result = fmaf(fmaf(-result, by, value), inverse, result);
@@ -77,7 +77,7 @@ struct Divisor {
   }
 };
 
-/// Returns round-half-even(value / scale), clamped to ±limit. scale must be above 0.
+/// Returns round-half-even(value / scale), clamped to ±limit; scale must be above 0.
 QRL_HD inline std::int8_t quantize_to_int(float value, float scale, float limit) {
   const float ratio = value / scale;
   return static_cast<std::int8_t>(rintf(fmaxf(-limit, fminf(limit, ratio))));

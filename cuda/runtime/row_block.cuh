@@ -1,4 +1,4 @@
-// Owns a row's sum or largest value over a block's threads.
+// Owns the sum and the maximum of a row over a block's threads.
 #pragma once
 
 #include "cuda/runtime/layout.h"
@@ -10,7 +10,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr int kThreads = kRowThreads;
 inline constexpr int kWarps = kThreads / 32;
 
-/// Returns the sum of what all warps have written, in every thread.
+/// Returns, to every thread, the sum of what all warps have written.
 template <int kBlockWarps>
 QRL_DEVICE float sum_of_warps(const float* exchange) {
   float total = 0;
@@ -23,8 +23,8 @@ QRL_DEVICE float sum_of_warps(const float* exchange) {
   return total;
 }
 
-/// Returns the sum, or the largest, over kBlockWarps warps in every thread, by `exchange` [kBlockWarps]. Sums are fp32:
-/// a butterfly in a warp; then another across 32 warps, or fewer in order.
+/// Returns to every thread the sum, or the largest, over kBlockWarps warps, through `exchange` [kBlockWarps]. Sums are
+/// fp32: a butterfly within a warp, then another across 32 warps, or fewer warps in order.
 template <int kBlockWarps = kWarps>
 QRL_DEVICE float block_sum(float value, float* exchange) {
   value = warp_sum(value);
@@ -32,7 +32,7 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// Returns the sum over kCount blocks of kBlockWarps warps, of which values[i] belong to block i, with the bits of one
+/// Returns the sum over kCount blocks of kBlockWarps warps (values[i] belong to block i), with the bits of a single
 /// block of all their threads.
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {

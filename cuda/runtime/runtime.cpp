@@ -1,4 +1,4 @@
-// Uses the CUDA runtime, linked statically, which finds the driver at run time.
+// Implements runtime.h with the CUDA runtime, linked statically, which finds the driver at run time.
 #include "cuda/runtime/runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ namespace {
 
 cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
-/// Frees memory and ignores errors: the next call reports them.
+/// Frees memory and ignores errors, which the next call reports.
 void free_quietly(void* data, Memory::Place place) {
   if (data == nullptr) return;
   (void)(place == Memory::Place::device ? cudaFree(data) : cudaFreeHost(data));
@@ -36,7 +36,7 @@ void free_quietly(void* data, Memory::Place place) {
 
 DeviceFacts use_device(int number) {
   int driver_version = 0, count = 0;
-  (void)cudaDriverGetVersion(&driver_version);  // stays 0 without a driver
+  (void)cudaDriverGetVersion(&driver_version);  // stays 0 if there is no driver
   base::require(driver_report(driver_version, CUDART_VERSION), "rollout.device: cuda");
   const cudaError_t result = cudaGetDeviceCount(&count);
   (void)cudaGetLastError();
@@ -101,7 +101,7 @@ void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaE
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
-  // Thread-local: calls of other threads (a library's own) do not concern the capture.
+  // Thread-local, so that other threads' calls (a library's own) do not disturb the capture.
   QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
   try {
     record();
@@ -134,7 +134,7 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Memory is filled on the default stream, which our other streams do not wait for.
+    // Waits, because memory is filled on the default stream, for which other streams do not wait.
     if (place == Place::device) {
       QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -1,5 +1,5 @@
-// Owns device memory, streams, copies and graphs, in two programs: CUDA's (runtime.cpp, namespace `device`), and the
-// tests' emulation on the host (tests/cuda/emulation, `emulated`).
+// Owns device memory, streams, copies and graphs. Two implementations: CUDA's (runtime.cpp, namespace `device`), and
+// the tests' emulation on the host (tests/cuda/emulation, `emulated`).
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace qrl::cuda {
 
-/// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. It is NaN in bf16,
-/// fp16, e4m3 and fp32, and exposes reads before the first write.
+/// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. 0xff bytes are NaN in
+/// bf16, fp16, e4m3 and fp32, and expose reads before the first write.
 inline int new_memory_byte() {
   static const bool poisons = [] {
     const char* value = std::getenv("QRL_CUDA_POISON");
@@ -42,38 +42,38 @@ struct DeviceFacts {
   std::string uuid;           ///< 16 bytes, unique to the device
 };
 
-/// Returns a process's device of `count`, round-robin.
+/// Returns a process's device among `count`, round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
-/// Returns whether this program has kernels for a device: sm_80's for 8.x, sm_90a's for 9.0, otherwise compute_90's
-/// PTX, compiled when loaded.
+/// Returns whether this program has kernels for a device: sm_80's for 8.x, sm_90a's for 9.0, compute_90's PTX (compiled
+/// when loaded) for newer ones.
 inline bool has_kernels_for(int major) { return major >= 8; }
 /// Returns whether sm_90a code (CUTLASS) runs on the device.
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
 /// Makes the visible device take_device(number, their count) current in this thread. Throws an input error without a
-/// driver, or one new enough, a device, or kernels for it.
+/// driver, a device or kernels for it, or if the driver is too old.
 DeviceFacts use_device(int number);
-/// Makes that device current in another thread.
 void enter_device(const DeviceFacts& device);
 
 std::size_t free_bytes();
 
 /// Names a device's memory in errors.
 inline std::string memory_name(int device_number) { return "memory of device " + std::to_string(device_number); }
-/// Names the memory of `at`: a device's, or "host memory".
+/// Returns a name for the memory that `at` points to: a device's, or "host memory".
 std::string name_of_memory(const void* at);
 
-/// A CUDA stream; the destructor of an owned one waits for its work.
+/// A CUDA stream. If owned, the destructor waits for its work.
 class Stream {
  public:
   Stream();
-  /// Wraps a caller's stream (null: CUDA's default), which must outlive this and is not waited for.
+  /// Wraps a caller's stream (null: CUDA's default), which must outlive this object. The destructor does not wait for
+  /// it.
   explicit Stream(void* handle) : handle_(handle), is_owned_(false) {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// Blocks until all work is done; throws its errors.
+  /// Blocks until all work is done; throws errors of that work.
   void wait() const;
   void* handle() const { return handle_; }
 
@@ -82,16 +82,15 @@ class Stream {
   bool is_owned_ = true;
 };
 
-/// A point in a stream's order to wait for.
 class Event {
  public:
   Event();
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  /// Moves the point after all work of the stream, not during a graph capture.
+  /// Moves the event after all work of the stream; not during a graph capture.
   void record(const Stream& stream);
-  /// Blocks until the stream has reached the point, if recorded; throws errors of earlier work.
+  /// Blocks until the stream has reached the event, if recorded; throws errors of earlier work.
   void wait() const;
 
  private:
@@ -99,13 +98,13 @@ class Event {
 };
 
 /// A CUDA graph of the work that `record` enqueues: kernel launches, and copies between device and pinned memory,
-/// launched by one call. A launch keeps the arguments but reads memory anew, so what varies must be in memory at a
-/// fixed address. `record` may neither allocate nor wait: run it once before, to load kernels and make libraries'
-/// plans.
+/// launched by one call. A launch reuses the arguments but reads memory anew, so whatever varies must be in memory at a
+/// fixed address. `record` may neither allocate nor wait. Run it once before, to load kernels and plan libraries'
+/// GEMMs.
 class Graph {
  public:
   Graph() = default;
-  /// Records without running; rethrows an exception of `record`, with the stream as before.
+  /// Records without running. Rethrows an exception of `record` and then restores the stream.
   Graph(const Stream& stream, const std::function<void()>& record);
   ~Graph();
   Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
@@ -120,7 +119,7 @@ class Graph {
   void* handle_ = nullptr;
 };
 
-/// Owns 256-byte aligned bytes on the device, or pinned on the host. Memory that is not `zeroed` may be full of NaN
+/// Owns 256-byte aligned memory on the device, or pinned memory on the host. Unless `zeroed`, it may be full of NaN
 /// (new_memory_byte).
 class Memory {
  public:
@@ -157,7 +156,7 @@ class Memory {
   Place place_ = Place::device;
 };
 
-// Copies follow the stream's order and return at once. Host memory must not change until the copy has finished.
+// Copies are ordered in the stream and return at once. Host memory must not change until the copy has finished.
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);

@@ -7,16 +7,16 @@
 
 namespace qrl::cuda {
 
-/// Raises the limits of kernels and never lowers them, since a graph may hold a launch that needs more. CUDA does not
-/// specify whether it still runs under a limit lowered after its capture.
+/// Raises the limits of kernels and never lowers them. CUDA does not specify whether a graph's launch still runs under
+/// a limit that was lowered after its capture.
 class SharedMemoryLimits {
  public:
   /// Every kernel's default limit.
   static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
 
   /// Calls prepare() at the kernel's first launch, and raise(num_bytes) if it needs more than ever before. Any thread
-  /// may call it; a raised limit is in force before another thread finds it sufficient. Rethrows a callback's
-  /// exception, with the limit as before.
+  /// may call it; the limit is raised before another thread can rely on it. Rethrows a callback's exception and keeps
+  /// the old limit.
   template <class Prepare, class Raise>
   void require(const void* kernel, std::size_t num_bytes, const Prepare& prepare, const Raise& raise) {
     const std::lock_guard<std::mutex> lock(mutex_);

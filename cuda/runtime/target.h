@@ -1,5 +1,5 @@
-// Owns the primitives of kernels: CUDA's with nvcc, and with QRL_CUDA_EMULATED those of
-// tests/cuda/emulation/emulation.h on the host.
+// Owns the primitives of kernels: CUDA's with nvcc; with QRL_CUDA_EMULATED, those of tests/cuda/emulation/emulation.h
+// on the host.
 #pragma once
 
 #if defined(QRL_CUDA_EMULATED)
@@ -19,7 +19,8 @@
 #include "cuda/runtime/shared_memory_limit.h"
 
 #define QRL_KERNEL __global__
-/// Declares a kernel of `threads` threads per block, whose registers must allow `blocks` blocks per multiprocessor.
+/// Declares a kernel of `threads` threads per block. The compiler limits registers so that `blocks` blocks fit on a
+/// multiprocessor.
 #define QRL_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define QRL_DEVICE __device__ __forceinline__
 
@@ -36,7 +37,7 @@ QRL_DEVICE std::int64_t block_y() { return blockIdx.y; }
 QRL_DEVICE std::int64_t num_blocks_x() { return gridDim.x; }
 QRL_DEVICE void sync_block() { __syncthreads(); }
 QRL_DEVICE void sync_warp() { __syncwarp(); }
-/// Returns the value of the lane whose index differs in the bits of `mask`; all lanes must call it.
+/// Returns the value of the lane whose index differs in the bits of `mask`. All lanes must call it.
 template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
@@ -45,8 +46,8 @@ QRL_DEVICE T shuffle_xor(T value, int mask) {
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
 /// Waits for the previous kernel; all threads of every kernel must call it first.
 ///
-/// Before it, the previous kernel may still run, and only memory that it does not write may be read. Afterwards its
-/// results are visible, and the next kernel may begin. This hides a launch's time on Hopper and newer; elsewhere
+/// Before this call, the previous kernel may still run, and only memory that it does not write may be read. Afterwards
+/// its results are visible, and the next kernel may begin, which hides the launch time on Hopper and newer. Elsewhere
 /// kernels run in sequence.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -55,13 +56,13 @@ QRL_DEVICE void wait_for_kernel_before() {
 #endif
 }
 QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
-/// Orders this thread's earlier writes before its later writes and counts, for every block.
+/// Orders this thread's earlier writes before its later writes and atomic counts, as seen by every block.
 QRL_DEVICE void fence_device() { __threadfence(); }
 /// Loads a word that another block wrote.
 QRL_DEVICE std::uint32_t load_shared_word(const std::uint32_t* from) { return __ldcg(from); }
 
 // Copy asynchronously from device to shared memory. The bytes at `to` are undefined until the thread has waited for the
-// group. Addresses must be aligned to the size. Without `valid`, zeros are written and `from` is not read.
+// group. Addresses must be aligned to the size. If not `valid`, writes zeros and does not read `from`.
 QRL_DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0));
@@ -72,7 +73,7 @@ QRL_DEVICE void copy_async_4(void* to, const void* from, bool valid) {
 }
 /// Commits the thread's copies since the last call as one group.
 QRL_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all of this thread's groups but the last `pending`; other threads see the copies after a barrier.
+/// Waits for all but the last `pending` of this thread's groups. Other threads see the copies after a barrier.
 template <int pending>
 QRL_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
@@ -125,11 +126,12 @@ QRL_DEVICE std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-/// Picks four of the eight bytes of low (0 … 3) and high (4 … 7) by four bits each of `selector`, lowest byte first.
+/// Picks four of the eight bytes of `low` (0 … 3) and `high` (4 … 7), by four bits each of `selector`, lowest byte
+/// first.
 QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);
 }
-/// Computes (value & mask) ^ flip in one instruction, where the compiler would use two.
+/// Computes (value & mask) ^ flip in one instruction; the compiler would use two.
 QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
   std::uint32_t result;
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
@@ -158,7 +160,7 @@ QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
       : "r"(pair));
 }
 
-/// Rounds four floats to e4m3, the first in the lowest byte, with the bits of fp8_of, except for the sign of a NaN.
+/// Rounds four floats to e4m3, the first in the lowest byte, with the bits of fp8_of, except for the sign of NaN.
 QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   std::uint32_t result;
@@ -175,7 +177,7 @@ QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #endif
 }
 
-/// Returns the block's dynamic shared memory, uninitialized, aligned for the tensor cores (at least 32 bytes).
+/// Returns the block's dynamic shared memory: uninitialized, aligned to at least 32 bytes.
 QRL_DEVICE unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;
@@ -199,8 +201,8 @@ struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Launches a kernel, or nothing for an empty grid. `threads` is a multiple of 32; the kernel may begin before the
-/// previous one has ended (wait_for_kernel_before).
+/// Launches a kernel; no-op for an empty grid. `threads` is a multiple of 32. The kernel may begin before the previous
+/// one has ended (wait_for_kernel_before).
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
   static SharedMemoryLimits limits;
@@ -211,8 +213,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   limits.require(
       function, shared_bytes,
       [&] {
-        // The same split of a multiprocessor's memory for all kernels: with another, a kernel cannot start before the
-        // earlier one has left.
+        // All kernels use the same split of a multiprocessor's memory, because a kernel with another split cannot start
+        // before earlier ones end.
         QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                             cudaSharedmemCarveoutMaxShared));
       },
@@ -249,7 +251,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 QRL_DEVICE int lane_idx() { return thread_idx() % 32; }
 QRL_DEVICE int warp_idx() { return thread_idx() / 32; }
 
-// Sum a value over the warp in a fixed butterfly order, or find its largest, for every lane.
+// Return, in every lane, the warp's sum in a fixed butterfly order, or its largest value.
 template <class T>
 QRL_DEVICE T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

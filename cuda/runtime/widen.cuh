@@ -1,12 +1,12 @@
-// Owns how quantized 8-bit and 4-bit values become 16-bit operands, two at a time, in registers.
+// Owns the conversion of quantized 8-bit and 4-bit values to 16-bit operands, two at a time, in registers.
 #pragma once
 
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Converts four e4m3 values to fp16, exactly and including NaN. Before compute capability 8.9 shifts exponent and
-/// significand into place, which gives the number times 2^-8, subnormal ones included; NaN needs its exponent raised.
+/// Converts four e4m3 values to fp16, exactly, including NaN. Before compute capability 8.9, shifts exponent and
+/// significand into place, which gives the number times 2^-8, also for subnormals; NaN's exponent is raised.
 QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint32_t& pair_23) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low; cvt.rn.f16x2.e4m3x2 %1, high;}"
@@ -24,8 +24,8 @@ QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint3
 #endif
 }
 
-/// Converts eight int4 values to four pairs of bf16 or fp16, exactly: 8 + value in the last bits of 128 (bf16) or 1,024
-/// (fp16), minus both.
+/// Converts eight int4 values to four pairs of bf16 or fp16, exactly: places 8 + value in the last bits of 128 (bf16)
+/// or 1,024 (fp16), then subtracts both.
 template <bool to_f16>
 QRL_DEVICE void widen_int4(std::uint32_t word, std::uint32_t* pairs) {
   constexpr std::uint32_t kBase = to_f16 ? 0x64086408U : 0x43084308U, kOne = to_f16 ? 0x3c003c00U : 0x3f803f80U,

@@ -9,12 +9,12 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Sums each part over the warp, whose lanes have one number of each; lane l gets the sum of part l / 4.
+/// Returns the warp's sums of parts; each lane has one number of every part. Lane l gets the sum of part l / 4.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) left[p] = of_part[p];
-    // Each lane keeps half of its parts and adds its partner's.
+    // Each lane keeps half of its parts and adds its partner's values.
 #pragma unroll
   for (int count = kSampleParts / 2; count > 0; count /= 2) {
     const int mask = 4 * count;
@@ -29,7 +29,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   return left[0];
 }
 
-/// Summarizes kWarps blocks of a row's logits, one per warp, whose lanes have one logit of each part.
+/// Summarizes kWarps blocks of a row's logits, one per warp. A lane has one logit of each part.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
@@ -48,9 +48,9 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) {
     const float z = (logit[p] - largest) * inverse_temperature;
-    // Without a largest logit, NaN stays NaN (fmaxf ignores it) and −inf has weight 0.
+    // Without a largest logit, keeps NaN (fmaxf ignores it) and gives −inf weight 0.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
-    if (weight[p] > 0) weighted += weight[p] * z;  // an excluded token's z is -inf
+    if (weight[p] > 0) weighted += weight[p] * z;  // skips excluded tokens, whose z is -inf
   }
   const float of_part = sum_parts(weight);
   float sum = of_part;
@@ -67,7 +67,6 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 struct Largest {
   float value;
   std::int32_t block;
-  /// Keeps the larger logit; of equals, the first.
   QRL_DEVICE void join(float other, std::int32_t of_block) {
     const bool wins = other > value || (other == value && of_block < block);
     value = wins ? other : value;
@@ -79,7 +78,7 @@ struct Choice {
   double sums[32];  // sums of 32 groups of blocks
   double total;
   Largest largest[kWarps];     // per warp
-  std::int32_t block[kWarps];  // the first that each warp found
+  std::int32_t block[kWarps];  // the first block with the largest logit, per warp
 };
 
 struct alignas(16) Words {
@@ -99,7 +98,7 @@ QRL_DEVICE void add_products(const Words& x, const Words& w, std::int32_t& sum) 
   for (int j = 0; j < 4; ++j) sum = add_int8_products(x.word[j], w.word[j], sum);
 }
 
-/// Recomputes logits of the block's tokens, one per warp; int8's have the GEMM's bits.
+/// Recomputes logits of the block's tokens, one per warp; int8 logits have the GEMM's bits.
 template <class Sum>
 QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                  float* logits) {
@@ -125,7 +124,8 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Shared memory: the choice, shares of the total and cumulative shares (fp64), the chosen block's logits and weights.
+/// Shared memory: the choice, each block's share of the total and the cumulative shares (fp64), the chosen block's
+/// logits and weights.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
@@ -141,7 +141,7 @@ struct SamplePlace {
   }
 };
 
-/// Returns the row's largest logit and its block in every thread; block 0 if all are −inf or NaN.
+/// Returns to every thread the row's largest logit and its block; block 0 if all are −inf or NaN.
 QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Choice& choice) {
   Largest largest{-INFINITY, 0};
   for (std::int64_t b = thread_idx(); b < num_blocks; b += kThreads)
@@ -154,7 +154,8 @@ QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Ch
   return largest;
 }
 
-/// Computes ends[b] = shares[0] + … + shares[b], and the total, with a 32nd of the blocks per lane of the first warp.
+/// Computes ends[b] = shares[0] + … + shares[b] and the total, with the first warp; each lane sums a 32nd of the
+/// blocks.
 QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) {
   if (warp_idx() == 0) {
     const std::int64_t count = ceil_div(num_blocks, 32), begin = lane_idx() * count;
@@ -185,7 +186,7 @@ QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, cons
   return largest;
 }
 
-/// Returns the first block whose end exceeds the target, or, if rounding leaves none, the largest logit's.
+/// Returns the first block whose end exceeds the target; if rounding leaves none, the block of the largest logit.
 QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const Largest& largest,
                                    const SamplePlace& place) {
   constexpr std::int32_t kNone = 0x7fffffff;
@@ -226,8 +227,8 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects the block's part. If
-  // rounding puts it beyond all weights, the last token with a weight above zero is sampled.
+  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects a part. If rounding
+  // puts it past all weights, the last token with a weight above zero is sampled.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {

@@ -9,15 +9,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 struct SampleSettings {
   float inverse_temperature = 1;
-  std::int32_t greedy = 0;  ///< 1: the likeliest token, at any temperature
+  std::int32_t greedy = 0;  ///< 1: takes the likeliest token, at any temperature
 };
 inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
 }
 
-/// Summarizes logits of a segment of the vocabulary: for each block of kSampleBlock tokens, the largest and Σ exp(z),
-/// with z = (logit − largest) / temperature (RowSummary of ops/sample.h). Also writes Σ exp(z) of each kSamplePart
-/// tokens, and optionally Σ exp(z)·z.
+/// Summarizes a vocabulary segment's logits. For each block of kSampleBlock tokens: the largest, and Σ exp(z) with z =
+/// (logit − largest) / temperature (RowSummary of ops/sample.h). Also Σ exp(z) of each kSamplePart tokens, and
+/// optionally Σ exp(z)·z.
 inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
   const float* logits;
@@ -30,8 +30,8 @@ struct SummarizeTask {
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Rows with a summarized vocabulary, whose logits kernels read, or recompute from the row and its weights: another
-/// order of sums than the GEMM's, except for int8's exact ones.
+/// Rows with a summarized vocabulary. Kernels read their logits, or recompute them from the row and its weights, in
+/// another order of sums than the GEMM's, except for int8's exact sums.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
@@ -43,8 +43,8 @@ struct SummarizedRows {
   DeviceMatrix head;     ///< lm_head, one row per token
 };
 
-/// Samples one token per row: the block by the blocks' sums (fp64, in order, in 32 groups), then the part by the parts'
-/// sums. They are added in fp64 in order; the part's logits give the token.
+/// Samples one token per row. The blocks' sums (fp64, in order, in 32 groups) select a block, the parts' sums (fp64, in
+/// order) a part, and the part's logits the token.
 struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;

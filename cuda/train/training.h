@@ -24,7 +24,7 @@ struct WrittenRows {
   bool is_f32 = false;
 };
 
-/// Computes out = silu(gate) · up in fp32. Rows of halves: gate first, up from number `width` on.
+/// Computes out = silu(gate) · up in fp32. A row of `halves` has gate first, then up from number `width` on.
 struct SwigluTask {
   ReadRows halves;
   WrittenRows out;
@@ -37,8 +37,8 @@ struct SwigluGradientTask {
   std::int64_t num_rows = 0, width = 0;
 };
 
-/// Computes sum = x + branch + bias and out = sum / rms · gain, with rms = √(mean sum² + eps) over a row (RMSNorm).
-/// Without a branch, sum is x. All in fp32.
+/// Computes sum = x + branch + bias and out = sum / rms · gain, with rms = √(mean sum² + eps) over a row (RMSNorm), in
+/// fp32. Without a branch, sum is x.
 struct AddNormTask {
   ReadRows x, branch;           ///< branch.values null: neither branch nor bias
   const float* bias = nullptr;  ///< one per column; null: none
@@ -48,8 +48,8 @@ struct AddNormTask {
   float* inverse_rms = nullptr;  ///< written, one per row
   std::int64_t num_rows = 0, width = 0;
 };
-/// Computes d_x = d_branch from d_out and d_sum. Adds to the gradients of gain and bias. Sums over rows are fp32: 32
-/// rows in order, then these in a fixed order.
+/// Computes d_x = d_branch from d_out and d_sum, and adds to the gradients of gain and bias. Sums over rows are fp32:
+/// 32 rows in order, then these sums in a fixed order.
 struct AddNormGradientTask {
   ReadRows sum;  ///< the sum that add_norm wrote, or x without a branch
   const float *gain = nullptr, *inverse_rms = nullptr;
@@ -78,8 +78,8 @@ struct HeadsTask {
   ReadRows heads;
   WrittenRows q, k, v;
 };
-/// Computes d_heads from the gradients of q, k and v. Adds to the gradients of bias and gains if given. Sums over rows
-/// are as in AddNormGradientTask. Reads `heads` only with gains.
+/// Computes d_heads from the gradients of q, k and v. Adds to the gradients of bias and gains unless null. Sums over
+/// rows as in AddNormGradientTask. Reads `heads` only with gains.
 struct HeadsGradientTask {
   HeadTransform transform;
   ReadRows heads, d_q, d_k, d_v;
@@ -93,11 +93,11 @@ struct RowSums {
   float largest = 0, sum = 0;
 };
 
-/// Computes targets' log-probs under softmax(logits / temperature), and entropies, in one pass over fp32 logits [rows,
-/// vocab_size] dense.
+/// Computes targets' log-probs under softmax(logits / temperature), and entropies. Logits: fp32 [rows, vocab_size]
+/// dense, read once.
 ///
-/// Σ is fp32 in a thread, fp64 over the threads of a part of 16,384 logits, rounded to fp32, and fp64 over parts. The
-/// order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or +inf, or only −inf,
+/// Sums are fp32 in a thread, fp64 over the threads of a part of 16,384 logits, rounded to fp32, then fp64 over parts.
+/// The order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or +inf, or only −inf,
 /// gives NaN for both.
 struct ScoreTask {
   const float* logits = nullptr;
@@ -109,7 +109,7 @@ struct ScoreTask {
   float* scratch = nullptr;  ///< [score_scratch_floats]
 };
 /// Computes d_logits (dense) = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass.
-/// fp32 d_logits may be the memory of the logits.
+/// fp32 d_logits may overwrite the logits.
 struct ScoreGradientTask {
   ScoreTask scored;  ///< entropies and sums as `score` wrote them; log_probs and scratch are not read
   const float* d_log_probs = nullptr;
@@ -118,25 +118,25 @@ struct ScoreGradientTask {
   bool is_f32 = false;  ///< false: bf16
 };
 
-/// Computes row i of `to` as the sum of the rows of `from` that list i names, in fp32 in order, rounded once. A gather
-/// has lists of one row. One launch also processes a second pair of `from` and `to`.
+/// Sums rows: row i of `to` is the sum of the rows of `from` in list i, in fp32 in order, rounded once. A gather has
+/// lists of one row. One launch can process a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second without values: none
   WrittenRows to[2];
   const std::int32_t* starts = nullptr;   ///< num_lists + 1 offsets in `rows`; null: list i is rows[i]
   const std::int32_t* rows = nullptr;     ///< null: 0, 1, 2, …
-  const std::int32_t* to_rows = nullptr;  ///< the row of `to` for each list, all distinct; null: row i
+  const std::int32_t* to_rows = nullptr;  ///< the distinct rows of `to` for the lists; null: row i
   bool adds = false;                      ///< true: each sum starts with the value in `to`
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// Names one tensor of an array. Its sum of squares is the sum of its parts, from first_part on.
+/// A tensor of an array; its sum of squares is the sum of its parts from first_part on.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Numbers of a tensor that one block squares; its last part has fewer.
+/// Numbers of a tensor that one block squares; the last part of a tensor may have fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
-/// Computes Σ x² of each part of each tensor, fp32 numbers squared and summed in fp64 in a fixed order.
+/// Computes Σ x² of each part of each fp32 tensor, summed in fp64 in a fixed order.
 struct SquaresTask {
   const float* values = nullptr;
   const TensorSpan* tensors = nullptr;  ///< on the device, ascending by first_part, without gaps
@@ -144,7 +144,7 @@ struct SquaresTask {
   double* squares = nullptr;  ///< written, one per part
 };
 
-/// Updates `count` weights by ops::AdamW's formula in fp32, in one pass over memory. Scales gradients first, clears
+/// Updates `count` weights by ops::AdamW's formula in fp32, in one pass over memory. Scales gradients first, zeroes
 /// them at the end, and writes the rounded weights to `copy`.
 struct AdamwTask {
   float *weights = nullptr, *gradients = nullptr, *exp_avg = nullptr, *exp_avg_sq = nullptr;
@@ -155,8 +155,8 @@ struct AdamwTask {
   float first_correction = 1, second_correction = 1;  ///< 1 / (1 − β^t)
 };
 
-/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream, and the
-/// same bits each time. Any thread may call; a failed launch is an internal error.
+/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream. Bits are
+/// reproducible. Any thread may call; a failed launch is an internal error.
 class TrainingKernels {
  public:
   TrainingKernels() = default;
@@ -181,7 +181,7 @@ class TrainingKernels {
   virtual void adamw(const AdamwTask& task, CallersStream stream) const = 0;
 };
 
-/// Makes a device's kernels, with the numbering and errors of make_engine.
+/// Makes a device's kernels; device numbers and errors as in make_engine.
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
 struct DeviceIdentity {

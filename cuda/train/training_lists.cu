@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-/// Sums one list per block, the same columns of all rows per thread.
+/// Sums one list per block; a thread has the same columns of all rows.
 template <int kSize>
 QRL_KERNEL void sum_rows_kernel(RowListsTask task) {
   wait_for_kernel_before();
@@ -16,7 +16,7 @@ QRL_KERNEL void sum_rows_kernel(RowListsTask task) {
   const std::int64_t begin = task.starts != nullptr ? task.starts[list] : list;
   const std::int64_t end = task.starts != nullptr ? task.starts[list + 1] : list + 1;
   const std::int64_t to_row = task.to_rows != nullptr ? task.to_rows[list] : list;
-  const ReadRows from = pair == 0 ? task.from[0] : task.from[1];  // constant indices, so in registers
+  const ReadRows from = pair == 0 ? task.from[0] : task.from[1];  // constant indices keep these in registers
   const WrittenRows to = pair == 0 ? task.to[0] : task.to[1];
   for (std::int64_t i = kSize * thread_idx(); i < task.width; i += kSize * kThreads) {
     float sum[kSize] = {};

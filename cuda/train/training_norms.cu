@@ -18,7 +18,6 @@ QRL_DEVICE void store(float* to, const float (&x)[kSize]) {
   Vector<kSize>::store({to, 0, true}, 0, x);
 }
 
-/// Processes one row per block, whose sums wait in shared memory, each thread its own.
 template <int kSize>
 QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   wait_for_kernel_before();
@@ -55,7 +54,6 @@ QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   }
 }
 
-/// Where blocks write their rows' sums, [segments, width] each; null without bias.
 struct AddNormGradientWork {
   AddNormGradientTask task;
   float *gain_sums, *bias_sums;

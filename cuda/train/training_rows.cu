@@ -55,13 +55,13 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   }
 }
 
-// A pair is a head's numbers i and i + E/2, rotated together. A power of two of a warp's lanes share a head, up to
-// kPairs pairs each, for all rows of the block: one thread sums a column over rows.
+// Limit on pairs per lane. A pair is a head's numbers i and i + E/2, rotated together. A power of two of a warp's lanes
+// share a head, for all rows of the block, so that one thread sums a column over rows.
 constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
 
-/// How heads are assigned to lanes: with words, a lane's pairs are adjacent; otherwise they are 32 apart.
+/// How heads are assigned to lanes. With vector loads, a lane's pairs are adjacent; otherwise they are 32 apart.
 struct HeadLanes {
   int lanes = 0;  ///< per head
   std::int64_t heads_per_block = 0, num_groups = 0;
@@ -96,7 +96,7 @@ struct Place {
     of_part = part == Part::q ? head : (head - t.num_heads) % t.num_kv_heads;
   }
   QRL_DEVICE std::int64_t pair(int j) const { return kWords ? kPairs * lane + j : lane + 32 * j; }
-  /// Loads the lane's numbers of a head and their partners; zeros beyond the head.
+  /// Loads the lane's numbers of a head and their partners; zeros past the head's end.
   QRL_DEVICE void load(const ReadRows& rows, std::int64_t at, float (&a)[kPairs], float (&b)[kPairs]) const {
     if constexpr (kWords) {
       Vector<kPairs> first{}, second{};
@@ -149,7 +149,7 @@ struct Place {
   }
 };
 
-/// Returns the sum over a head's lanes in each; all lanes of the warp must call it.
+/// Returns, in each of a head's lanes, the sum over them. All lanes of the warp must call it.
 QRL_DEVICE float head_sum(float value, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
@@ -313,7 +313,6 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   }
 }
 
-/// Sums 32 columns per block; each warp has every eighth row.
 QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
   wait_for_kernel_before();
   auto* of_warps = reinterpret_cast<float*>(shared_memory());

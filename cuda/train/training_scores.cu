@@ -10,14 +10,13 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRead = 16;
-/// Logits per block, so that few rows also occupy all multiprocessors; independent of the number of rows, because it
-/// determines a row's order of sums.
+/// Logits per block. Small, so that few rows also occupy all multiprocessors; constant, because it determines a row's
+/// order of sums.
 constexpr std::int64_t kPart = 2 * kRead * kThreads;
 constexpr int kJoinThreads = 128;
 constexpr std::int64_t num_parts(std::int64_t vocab_size) { return (vocab_size + kPart - 1) / kPart; }
 constexpr float kLowest = -3.402823466e38F;
 
-// Return the block's sum or largest value in every thread, by `exchange` [kWarps].
 QRL_DEVICE double block_sum(double value, double* exchange) { return block_sum_f64<kWarps>(value, exchange); }
 QRL_DEVICE float block_max(float value, double* exchange) {
   value = warp_max(value);
@@ -30,7 +29,7 @@ QRL_DEVICE float block_max(float value, double* exchange) {
 }
 
 /// Softmax statistics of the logits that a thread or block has read. `largest` starts at the lowest finite number, not
-/// −inf, so that differences are numbers; a NaN reaches the sum.
+/// −inf, so that differences are numbers. NaN reaches the sum.
 struct Seen {
   float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature, fp32
   QRL_DEVICE void add(const float (&logits)[kRead], float inverse_temperature) {
@@ -58,7 +57,7 @@ struct Joined {
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
     const double shift =
         (static_cast<double>(seen.largest) - static_cast<double>(largest)) * static_cast<double>(inverse_temperature);
-    // Statistics of −inf alone are far below all others: 0 · finite.
+    // Statistics of −inf alone get factor 0, because they are far below all others.
     const double factor = exp(shift), of_seen = static_cast<double>(seen.sum);
     sum += factor * of_seen;
     weighted += factor * (static_cast<double>(seen.weighted) + of_seen * shift);
@@ -119,8 +118,8 @@ QRL_KERNEL void score_join_kernel(ScoreTask task) {
   task.sums[row] = {largest, static_cast<float>(joined.sum)};
 }
 
-/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. One part of a row per
-/// block.
+/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block computes one
+/// part of a row.
 template <int kSize>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
   wait_for_kernel_before();
